@@ -1,0 +1,1 @@
+"""The intermediate representation: frozen nodes, dtypes, affine expressions, printer, verifier, interpreter."""

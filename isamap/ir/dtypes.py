@@ -1,0 +1,108 @@
+"""Number types: the one place that knows widths, ranges and what converts exactly into what.
+
+`DTYPES["bf16"]` is `DType("bf16", "float", 16, mantissa_bits=8)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+
+Kind = Literal["float", "int", "uint", "bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A number type.
+
+    Units: `bits` is the storage width; `mantissa_bits` counts the implicit leading one.
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    mantissa_bits: int = 0
+    exponent_bits: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one element when stored alone (sub-byte types take one byte in arrays)."""
+        return max(1, self.bits // 8)
+
+    @property
+    def low(self) -> int:
+        """Smallest value of an integer type."""
+        return -(1 << (self.bits - 1)) if self.kind == "int" else 0
+
+    @property
+    def high(self) -> int:
+        """Largest value of an integer type."""
+        return (1 << (self.bits - (self.kind == "int"))) - 1
+
+    def numpy(self) -> np.dtype[np.generic]:
+        """The numpy type that stores it (sub-byte integers in one byte, tf32 in a float32)."""
+        return _numpy_dtype(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+DTYPES: dict[str, DType] = {
+    d.name: d
+    for d in (
+        DType("f64", "float", 64, 53, 11),
+        DType("f32", "float", 32, 24, 8),
+        DType("tf32", "float", 32, 11, 8),
+        DType("f16", "float", 16, 11, 5),
+        DType("bf16", "float", 16, 8, 8),
+        DType("f8e4m3", "float", 8, 4, 4),
+        DType("f8e5m2", "float", 8, 3, 5),
+        *(DType(f"i{b}", "int", b) for b in (64, 32, 16, 8, 4)),
+        *(DType(f"u{b}", "uint", b) for b in (64, 32, 16, 8, 4)),
+        DType("bool", "bool", 8),
+    )
+}
+
+F64, F32, BF16, BOOL, I64 = (DTYPES[n] for n in ("f64", "f32", "bf16", "bool", "i64"))
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype[np.generic]:
+    plain = {"f64": "float64", "f32": "float32", "tf32": "float32", "f16": "float16", "bool": "bool"}
+    if name in plain:
+        return np.dtype(plain[name])
+    if name in ("bf16", "f8e4m3", "f8e5m2"):
+        import ml_dtypes  # heavy and needed for narrow floats only
+
+        spelled = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}[name]
+        return np.dtype(getattr(ml_dtypes, spelled))
+    dtype = DTYPES[name]
+    return np.dtype(f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}")
+
+
+def converts_exactly(source: DType, target: DType) -> bool:
+    """Whether every value of `source` is a value of `target`: such a cast never rounds or overflows."""
+    if source == target:
+        return True
+    if source.kind == "bool":
+        return target.kind != "bool"
+    if source.is_float:
+        return (
+            target.is_float
+            and target.mantissa_bits >= source.mantissa_bits
+            and target.exponent_bits >= source.exponent_bits
+        )
+    if target.is_float:
+        return target.mantissa_bits >= source.bits - (source.kind == "int") and target.exponent_bits >= 8
+    return target.is_integer and target.low <= source.low and source.high <= target.high

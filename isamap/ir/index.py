@@ -1,0 +1,339 @@
+"""Integer index expressions: polynomials with integer coefficients over symbols and `e / c`, `e % c`.
+
+`Index.of("p") * Index.of("s") + Index.of("r") - 1` prints as `p*s + r - 1`. Equal polynomials are equal
+objects, whatever order they were written in; `2*(x / 2) + x % 2` is `x`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TypeVar, Union
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """`value / divisor`, rounded down; the divisor is a positive constant or a polynomial of sizes."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"{_factor(self.value)} / {_factor(self.divisor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """`value % divisor`, with the sign of the divisor."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"{_factor(self.value)} % {_factor(self.divisor)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MinMax:
+    """Smaller or larger of two index expressions (loop bounds of tails)."""
+
+    op: str  # "min" | "max"
+    left: Index
+    right: Index
+
+    def __str__(self) -> str:
+        return f"{self.op}({self.left}, {self.right})"
+
+
+Atom = Union[str, FloorDiv, Mod, MinMax]
+Monomial = tuple[Atom, ...]
+
+
+def _atom_key(atom: Atom) -> tuple[int, str]:
+    return (0, atom) if isinstance(atom, str) else (1, str(atom))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A polynomial: sorted pairs (monomial, coefficient), no zero coefficients, () is the constant monomial."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+    _hash: int = field(default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.terms))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @staticmethod
+    def of(value: Index | int | Atom) -> Index:
+        """An index from a number, a symbol's name, an atom, or an index itself."""
+        if isinstance(value, Index):
+            return value
+        if isinstance(value, int):
+            return Index((((), int(value)),)) if value else ZERO
+        return Index((((value,), 1),))
+
+    def __add__(self, other: Index | int) -> Index:
+        return _collect((*self.terms, *Index.of(other).terms))
+
+    def __radd__(self, other: int) -> Index:
+        return self + other
+
+    def __neg__(self) -> Index:
+        return Index(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + -Index.of(other)
+
+    def __rsub__(self, other: int) -> Index:
+        return Index.of(other) - self
+
+    def __mul__(self, other: Index | int) -> Index:
+        return _collect(
+            (tuple(sorted((*m1, *m2), key=_atom_key)), c1 * c2)
+            for m1, c1 in self.terms
+            for m2, c2 in Index.of(other).terms
+        )
+
+    def __rmul__(self, other: int) -> Index:
+        return self * other
+
+    def floordiv(self, divisor: Index | int) -> Index:
+        """`self / divisor` rounded down, simplified where it is known."""
+        divisor = Index.of(divisor)
+        if divisor.value == 1:
+            return self
+        if self.value is not None and divisor.value:
+            return Index.of(self.value // divisor.value)
+        quotient = self.divide_exactly(divisor)
+        if quotient is not None:
+            return quotient
+        if divisor.value:
+            whole, rest = _split_multiples(self, divisor.value)
+            if whole.terms:
+                return whole + rest.floordiv(divisor)
+        return Index.of(FloorDiv(self, divisor))
+
+    def mod(self, divisor: Index | int) -> Index:
+        """`self % divisor`, simplified where it is known."""
+        divisor = Index.of(divisor)
+        if divisor.value == 1 or self.divide_exactly(divisor) is not None:
+            return ZERO
+        if self.value is not None and divisor.value:
+            return Index.of(self.value % divisor.value)
+        if divisor.value:
+            whole, rest = _split_multiples(self, divisor.value)
+            if whole.terms:
+                return rest.mod(divisor)
+        return Index.of(Mod(self, divisor))
+
+    def ceildiv(self, divisor: Index | int) -> Index:
+        """`self / divisor` rounded up."""
+        return (self + Index.of(divisor) - 1).floordiv(divisor)
+
+    def divide_exactly(self, divisor: Index) -> Index | None:
+        """`self / divisor` when the division leaves nothing for all values, else None."""
+        if len(divisor.terms) != 1:
+            return Index.of(1) if self == divisor and self.terms else None
+        mono, coefficient = divisor.terms[0]
+        terms: list[tuple[Monomial, int]] = []
+        for m, c in self.terms:
+            rest = list(m)
+            for atom in mono:
+                if atom not in rest:
+                    return None
+                rest.remove(atom)
+            if c % coefficient:
+                return None
+            terms.append((tuple(rest), c // coefficient))
+        return _collect(terms)
+
+    @property
+    def value(self) -> int | None:
+        """The number that this is, or None when symbols are left."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and self.terms[0][0] == ():
+            return self.terms[0][1]
+        return None
+
+    @property
+    def constant(self) -> int:
+        """The constant term."""
+        return next((c for m, c in self.terms if m == ()), 0)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """All names in it, those inside `/` and `%` included."""
+        return frozenset(s for m, _ in self.terms for atom in m for s in _atom_symbols(atom))
+
+    def coefficient(self, symbol: str) -> Index | None:
+        """What multiplies `symbol`; None when it occurs other than linearly."""
+        found: list[tuple[Monomial, int]] = []
+        for m, c in self.terms:
+            count = m.count(symbol)
+            nested = any(symbol in _atom_symbols(a) for a in m if not isinstance(a, str))
+            if count > 1 or nested:
+                return None
+            if count:
+                rest = list(m)
+                rest.remove(symbol)
+                found.append((tuple(rest), c))
+        return _collect(found)
+
+    def is_affine_in(self, symbols: Iterable[str]) -> bool:
+        """Whether it is linear in each of `symbols`, and no product of two of them occurs."""
+        wanted = set(symbols)
+        for m, _ in self.terms:
+            inside = [a for a in m if (isinstance(a, str) and a in wanted)]
+            nested = any(wanted & set(_atom_symbols(a)) for a in m if not isinstance(a, str))
+            if nested or len(inside) > 1:
+                return False
+        return True
+
+    def substitute(self, bindings: Mapping[str, Index | int]) -> Index:
+        """The expression with symbols replaced."""
+        if not (self.symbols & bindings.keys()):
+            return self
+        total = ZERO
+        for m, c in self.terms:
+            product = Index.of(c)
+            for atom in m:
+                product = product * _substitute_atom(atom, bindings)
+            total = total + product
+        return total
+
+    def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
+        """Its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
+        total = number(0) if number else 0
+        for m, c in self.terms:
+            product = number(c) if number else c
+            for atom in m:
+                product = product * _evaluate_atom(atom, env)  # type: ignore[operator]
+            total = total + product  # type: ignore[operator]
+        return total  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        ordered = sorted(self.terms, key=lambda t: (t[0] == (), t[1] < 0))
+        text = ""
+        for m, c in ordered:
+            sign = "-" if c < 0 else "+"
+            body = _monomial_text(m, abs(c))
+            text += (("-" if c < 0 else "") + body) if not text else f" {sign} {body}"
+        return text
+
+
+ZERO = Index()
+ONE = Index((((), 1),))
+
+
+def index_min(left: Index | int, right: Index | int) -> Index:
+    """The smaller of two, folded when both are numbers or equal."""
+    return _min_max("min", Index.of(left), Index.of(right))
+
+
+def index_max(left: Index | int, right: Index | int) -> Index:
+    """The larger of two, folded when both are numbers or equal."""
+    return _min_max("max", Index.of(left), Index.of(right))
+
+
+def _min_max(op: str, left: Index, right: Index) -> Index:
+    gap = (left - right).value
+    if gap is not None:
+        return left if (gap <= 0) == (op == "min") else right
+    return Index.of(MinMax(op, left, right))
+
+
+def product(factors: Iterable[Index | int]) -> Index:
+    """The product of indices."""
+    return reduce(lambda a, b: a * b, (Index.of(f) for f in factors), ONE)
+
+
+def _split_multiples(index: Index, divisor: int) -> tuple[Index, Index]:
+    """`index = divisor * whole + rest` with all terms that divide evenly in `whole`."""
+    whole = _collect((m, c // divisor) for m, c in index.terms if c % divisor == 0)
+    rest = _collect((m, c) for m, c in index.terms if c % divisor)
+    return whole, rest
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Index:
+    sums: dict[Monomial, int] = {}
+    for m, c in terms:
+        sums[m] = sums.get(m, 0) + c
+    _rejoin_division(sums)
+    kept = [(m, c) for m, c in sums.items() if c]
+    kept.sort(key=lambda t: (-len(t[0]), tuple(_atom_key(a) for a in t[0])))
+    return Index(tuple(kept))
+
+
+def _rejoin_division(sums: dict[Monomial, int]) -> None:
+    """Replace c*d*(x / d) + c*(x % d) by c*x, in place."""
+    for m in [m for m in sums if any(isinstance(a, Mod) for a in m)]:
+        for atom in m:
+            c = sums.get(m, 0)
+            if not isinstance(atom, Mod) or not c or atom.divisor.value is None:
+                continue
+            rest = list(m)
+            rest.remove(atom)
+            partner = tuple(sorted((*rest, FloorDiv(atom.value, atom.divisor)), key=_atom_key))
+            if sums.get(partner, 0) == c * atom.divisor.value:
+                sums[m] = sums[partner] = 0
+                for m2, c2 in (Index(((tuple(rest), c),)) * atom.value).terms:
+                    sums[m2] = sums.get(m2, 0) + c2
+                break
+
+
+def _atom_symbols(atom: Atom) -> frozenset[str]:
+    match atom:
+        case str():
+            return frozenset((atom,))
+        case FloorDiv(value, divisor) | Mod(value, divisor):
+            return value.symbols | divisor.symbols
+        case MinMax(_, left, right):
+            return left.symbols | right.symbols
+
+
+def _substitute_atom(atom: Atom, bindings: Mapping[str, Index | int]) -> Index:
+    match atom:
+        case str():
+            return Index.of(bindings.get(atom, atom))
+        case FloorDiv(value, divisor):
+            return value.substitute(bindings).floordiv(divisor.substitute(bindings))
+        case Mod(value, divisor):
+            return value.substitute(bindings).mod(divisor.substitute(bindings))
+        case MinMax(op, left, right):
+            return _min_max(op, left.substitute(bindings), right.substitute(bindings))
+
+
+def _evaluate_atom(atom: Atom, env: Mapping[str, N]) -> N:
+    match atom:
+        case str():
+            return env[atom]
+        case FloorDiv(value, divisor):
+            return value.evaluate(env) // divisor.evaluate(env)  # type: ignore[operator]
+        case Mod(value, divisor):
+            return value.evaluate(env) % divisor.evaluate(env)  # type: ignore[operator]
+        case MinMax(op, left, right):
+            a, b = left.evaluate(env), right.evaluate(env)
+            return min(a, b) if op == "min" else max(a, b)  # type: ignore[type-var]
+
+
+def _factor(index: Index) -> str:
+    text = str(index)
+    plain = len(index.terms) <= 1 and all(isinstance(a, (str, MinMax)) for m, _ in index.terms for a in m)
+    return text if plain and "*" not in text and not text.startswith("-") else f"({text})"
+
+
+def _monomial_text(m: Monomial, c: int) -> str:
+    if not m:
+        return str(c)
+    alone = len(m) == 1 and c == 1
+    parts = [a if isinstance(a, str) else (str(a) if alone or isinstance(a, MinMax) else f"({a})") for a in m]
+    return "*".join(([] if c == 1 else [str(c)]) + parts)

@@ -1,0 +1,308 @@
+"""The whole intermediate representation on one page: frozen nodes that kernels and machines are made of.
+
+A kernel and an instruction are the same thing, a `Routine`: parameters, operands, and a nest of loops over
+statements. `C[m, n] += A[m, k] * B[k, n]` is
+
+    Assign(Read("C", (m, n)), "add", Call("mul", (Read("A", (m, k)), Read("B", (k, n)))))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+from isamap.ir.dtypes import DType
+from isamap.ir.index import Index
+from isamap.source import Span
+
+# --- expressions: every node knows its dtype --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal of a known type."""
+
+    value: int | float | bool
+    dtype: DType
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An integer expression of axes and sizes used as a value, as `K` in `f32(K)`."""
+
+    index: Index
+    dtype: DType
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A run-time parameter used as a value, as `alpha` of type f32."""
+
+    name: str
+    dtype: DType
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An element of an operand; outside the operand's shape it is `fill`, where one is given."""
+
+    buffer: str
+    index: tuple[Index, ...]
+    dtype: DType
+    fill: Const | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation of `isamap.ir.ops` on operands; `mode` is a rounding mode where the operation has one."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    mode: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+CastMode = Literal["exact", "wrap", "sat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A conversion: rounding to nearest even for floats; integers proved in range, wrapped or saturated."""
+
+    value: Expr
+    dtype: DType
+    mode: CastMode = "exact"
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Expr = Union[Const, IndexValue, Scalar, Read, Call, Cast]
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target = value` (op None) or `target op= value`; only where `guard` holds."""
+
+    target: Read
+    op: str | None
+    value: Expr
+    guard: Expr | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop variable running over 0 … extent-1."""
+
+    name: str
+    extent: Index
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Statements repeated over all points of `axes`: unordered (`for`) or in order (`seq`)."""
+
+    axes: tuple[Axis, ...]
+    body: tuple[Stmt, ...]
+    ordered: bool = False
+    guard: Expr | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Stmt = Union[Assign, Loop]
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+ParamKind = Literal["size", "choose", "machine", "imm", "scalar"]
+Role = Literal["in", "out", "inout", "temp"]
+Outside = Literal["zero", "keep", "undefined"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A size of a kernel, or a parameter of an instruction with who decides it.
+
+    Units: `low` and `high` bound it, both included; `default` is taken when nothing is given. `dtype` is the
+    type of a `scalar` used as a value, None for one that is an integer used in indices.
+    """
+
+    name: str
+    kind: ParamKind = "size"
+    low: Index | None = None
+    high: Index | None = None
+    default: int | None = None
+    dtype: DType | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A name for an integer expression of the parameters, such as an output extent."""
+
+    name: str
+    value: Index
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Comparison = Literal["==", "!=", "<=", "<", ">=", ">"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A relation that sizes, strides (`stride(A, 0)`, in elements) or addresses (`align(A)`, in bytes) obey."""
+
+    left: Index
+    comparison: Comparison
+    right: Index
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where elements live: names of the element's indices, and each memory coordinate as their expression."""
+
+    indices: tuple[str, ...]
+    coordinates: tuple[tuple[str, Index], ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A typed array of a routine.
+
+    Shapes: `shape` in elements, outermost first. Units: `strides` in elements, one per axis, None for an axis
+    whose stride any value may have; None altogether means dense row-major. `outside` says what an output
+    holds where the statements did not write.
+    """
+
+    name: str
+    role: Role
+    dtype: DType
+    shape: tuple[Index, ...]
+    memory: str | None = None
+    accumulate: DType | None = None
+    strides: tuple[Index | None, ...] | None = None
+    placement: Placement | None = None
+    outside: Outside | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateField:
+    """A field of configuration state; `count` None for a scalar field."""
+
+    name: str
+    dtype: DType
+    count: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateRef:
+    """A field of a state, indexed by a number or by an operand (then: by that operand's register number)."""
+
+    state: str
+    field: str
+    index: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """A field must have a value when the instruction is issued."""
+
+    field: StateRef
+    value: Index
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """What kernels and instructions share."""
+
+    name: str
+    params: tuple[Param, ...]
+    operands: tuple[Operand, ...]
+    body: tuple[Stmt, ...]
+    lets: tuple[Let, ...] = ()
+    where: tuple[Constraint, ...] = ()
+    strict: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def operand(self, name: str) -> Operand:
+        """The operand of that name; it exists, for the resolver has checked it."""
+        return next(o for o in self.operands if o.name == name)
+
+    def param(self, name: str) -> Param:
+        """The parameter of that name; it exists, for the resolver has checked it."""
+        return next(p for p in self.params if p.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel(Routine):
+    """A computation that a person wants performed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction(Routine):
+    """A computation that a machine performs at once.
+
+    `sets_state` names the states that it loads as a whole, `clobbers` the memories whose contents it destroys.
+    """
+
+    requires: tuple[Require, ...] = ()
+    sets_state: tuple[str, ...] = ()
+    releases_state: tuple[str, ...] = ()
+    clobbers: tuple[str, ...] = ()
+
+
+MemoryKind = Literal["addressable", "cache", "scratchpad", "registers"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDecl:
+    """A memory: kind and attributes (`count`, `bytes`, `rows`, `row_bytes`, `named`, …), or a view of another.
+
+    A view's `coordinates` map its own coordinates to those of `base`; two views overlap where they meet.
+    """
+
+    name: str
+    kind: MemoryKind
+    attributes: tuple[tuple[str, Index | str], ...] = ()
+    base: str | None = None
+    placement: Placement | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDecl:
+    """Configuration state of a machine; `per_thread` when each thread has its own."""
+
+    name: str
+    fields: tuple[StateField, ...]
+    per_thread: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantDecl:
+    """A `machine` parameter that all of a machine's declarations share (a vector length)."""
+
+    param: Param
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Declaration = Union[Kernel, Instruction, MemoryDecl, StateDecl, ConstantDecl]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The declarations of one text, in their order."""
+
+    declarations: tuple[Declaration, ...]

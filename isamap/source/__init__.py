@@ -1,0 +1,34 @@
+"""Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
+
+from isamap.source.diagnostic import Diagnostic, Edit, Severity
+from isamap.source.errors import (
+    Infeasible,
+    IsamapError,
+    LimitReached,
+    MissingTool,
+    NoMapping,
+    SpecProblem,
+    SyntaxProblem,
+    TypeProblem,
+    UsageProblem,
+    VerificationFailed,
+)
+from isamap.source.text import Source, Span
+
+__all__ = [
+    "Diagnostic",
+    "Edit",
+    "Infeasible",
+    "IsamapError",
+    "LimitReached",
+    "MissingTool",
+    "NoMapping",
+    "Severity",
+    "Source",
+    "Span",
+    "SpecProblem",
+    "SyntaxProblem",
+    "TypeProblem",
+    "UsageProblem",
+    "VerificationFailed",
+]

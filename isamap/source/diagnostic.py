@@ -1,0 +1,90 @@
+"""What the compiler has to say about an input, and how it is printed.
+
+    gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
+        C[i, j] += A[i, k] + B[k, j];
+                   ^^^^^^^^^^^^^^^^^
+      note: left is f32, right is bf16
+      help: cast one side, as in `f32(B[k, j])`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from isamap.source.text import Span
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Replace `span` by `replacement`: the smallest change that would help."""
+
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: stable code, message, place, reasons and the next step."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    severity: Severity = "error"
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    edits: tuple[Edit, ...] = ()
+
+    def render(self) -> str:
+        """The finding as people read it, several lines, no trailing newline."""
+        place = f"{self.span}: " if self.span else ""
+        lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
+        if self.span:
+            lines += _underlined(self.span)
+        lines += [f"  note: {note}" for note in self.notes]
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, object]:
+        """The finding as one JSON object of the `diagnostics` array."""
+        place: dict[str, object] = {}
+        if self.span:
+            end_line, end_column = self.span.source.position(self.span.end)
+            place = {
+                "file": self.span.source.name,
+                "line": self.span.line,
+                "column": self.span.column,
+                "end_line": end_line,
+                "end_column": end_column,
+            }
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            **place,
+            "notes": list(self.notes),
+            "help": self.help,
+            "edits": [
+                {"start": e.span.start, "end": e.span.end, "replacement": e.replacement} for e in self.edits
+            ],
+        }
+
+
+def _underlined(span: Span) -> list[str]:
+    """The source line of a span and carets below it, both without indentation of their own."""
+    line = span.source.line_text(span.line)
+    shown = line.expandtabs(1)
+    stripped = shown.lstrip()
+    if not stripped:
+        return []
+    indent = len(shown) - len(stripped)
+    width = max(1, min(span.end - span.start, len(shown) - (span.column - 1)))
+    offset = max(0, span.column - 1 - indent)
+    return [f"    {_clip(stripped)}", f"    {' ' * min(offset, 160)}{'^' * min(width, 160)}"]
+
+
+def _clip(line: str) -> str:
+    return line if len(line) <= 160 else line[:157] + "..."
