@@ -1,0 +1,1 @@
+"""The machine descriptions that isamap ships."""

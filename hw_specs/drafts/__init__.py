@@ -1,0 +1,1 @@
+"""Machine descriptions that parse, check and interpret, and emit nothing yet."""

@@ -1,0 +1,1 @@
+"""The pipeline as one function, with its plug-ins resolved and injected."""

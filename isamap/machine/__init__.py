@@ -1,0 +1,1 @@
+"""From YAML to a Machine: memories, units, links, instructions, costs and emission."""

@@ -1,0 +1,1 @@
+"""One view per file of what the compiler did, as text and as JSON."""

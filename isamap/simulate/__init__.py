@@ -1,0 +1,1 @@
+"""Runs a lowered program by interpreting each instruction's own semantics."""

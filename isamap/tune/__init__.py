@@ -1,0 +1,1 @@
+"""What was measured on a machine, kept and used: calibration, tuning database, measured costs."""

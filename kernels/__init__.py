@@ -1,0 +1,1 @@
+"""The kernels that isamap ships."""
