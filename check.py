@@ -3,8 +3,8 @@
     python check.py                       everything
     python check.py tests/unit -k parser  the same static checks, then these tests only
 
-The tools are those of the interpreter that runs this file, so the virtual environment need not be activated. All steps
-run even when one fails; the tests come last. Exit code 1 when any step failed.
+The tools are those of the interpreter that runs this file, so the virtual environment need not be
+activated. All steps run even when one fails; the tests come last. Exit code 1 when any step failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("layers", ("-c", LINT_IMPORTS)),
 )
 
-# Two workers: the tests compile and run native code, and two is what small machines have. `-n 8` overrides it.
+# Two workers: the tests compile and run native code, and small machines have two cores. `-n 8` overrides it.
 TESTS = ("-m", "pytest", "-n", "2", "--cov", "--cov-report=term")
 
 

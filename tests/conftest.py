@@ -1,0 +1,53 @@
+"""What every test runs under: repeatable examples, a cache of its own, and no network.
+
+`ISAMAP_EXAMPLES=5000` raises the number of examples of each property. They are the same at each run, so that
+a run can be repeated, unless `--hypothesis-profile=search` asks for new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+
+EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
+
+# No deadline and no complaint about slow examples: both would make a result depend on what else is running.
+_PATIENT = hypothesis.settings(
+    deadline=None, max_examples=EXAMPLES, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None)
+hypothesis.settings.register_profile("search", _PATIENT, print_blob=True)
+hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps the tests out of the user's cache; child processes inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Fails any test that resolves a host name or connects elsewhere than to a socket in the file system."""
+    connect = socket.socket.connect
+
+    def connect_locally(self: socket.socket, address: Any) -> None:
+        if self.family != socket.AF_UNIX:
+            pytest.fail(f"isamap never uses the network, but this connects to {address!r}")
+        connect(self, address)
+
+    def refuse(host: object, *_: object, **__: object) -> None:
+        pytest.fail(f"isamap never uses the network, but this looks up {host!r}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", connect_locally)
+        patch.setattr(socket.socket, "connect_ex", connect_locally)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        yield

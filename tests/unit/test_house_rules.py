@@ -1,0 +1,79 @@
+"""Rules that no linter knows: short modules and functions, telling names, reasons beside silenced checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("isamap", "scheduler", "hw_specs", "kernels", "tests")
+
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+EMPTY_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common|new|2)(_|$)")
+
+# A silenced check, and whatever stands behind it on the line.
+SILENCED = re.compile(
+    r"#\s*(?:noqa\b(?::\s*[\w, ]+?)?|pyright: ignore(?:\[[\w, ]+\])?|pragma: no cover)(?P<rest>[^\w].*|$)"
+)
+
+MODULES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))  # rglob does not follow the links
+    if "__pycache__" not in path.parts
+]
+NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_a_module_is_one_concept(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MODULE_LINES, f"{lines} lines: find the second concept"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_a_function_does_one_step(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    lengths = {f.name: (f.end_lineno or f.lineno) - f.lineno + 1 for f in functions}
+    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_a_module_name_says_what_is_inside(path: Path) -> None:
+    assert not EMPTY_NAMES.search(path.stem)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_a_silenced_check_states_its_reason(path: Path) -> None:
+    assert silenced_without_reason(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "has_reason"),
+    [
+        ("x = f()  # " + "noqa: BLE001", False),
+        ("x = f()  # " + "noqa: BLE001 - a plug-in may raise anything", True),
+        ("x = f()  # " + "pyright: ignore[reportUnknownMemberType]", False),
+        ("x = f()  # " + "pyright: ignore[reportUnknownMemberType]  # islpy has no stubs for it", True),
+        ("# islpy has no stubs for it\nx = f()  # " + "pyright: ignore[reportUnknownMemberType]", True),
+        ("x = f()  # nothing is silenced", True),
+    ],
+)
+def test_reasons_are_recognised(line: str, has_reason: bool) -> None:
+    assert (silenced_without_reason(line) == []) == has_reason
+
+
+def silenced_without_reason(text: str) -> list[str]:
+    """The lines that silence a check with no word of why, behind it or in a comment on the line above."""
+    lines = text.splitlines()
+    found: list[str] = []
+    for above, line in zip(["", *lines], lines, strict=False):
+        match = SILENCED.search(line)
+        if match and not re.search(r"\w{2,}", match["rest"]) and not above.lstrip().startswith("#"):
+            found.append(line.strip())
+    return found
