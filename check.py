@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 
 # import-linter has no `python -m` form: this is what its console script does.
-LINT_IMPORTS = "import sys; from importlinter.cli import lint_imports_command as main; sys.exit(main())"
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command as main; main(['--no-logo'])"
 
 STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("format", ("-m", "ruff", "format", "--check", ".")),
