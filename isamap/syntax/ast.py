@@ -1,0 +1,246 @@
+"""The syntax tree: what a text says, names unresolved and nothing typed, every node with its span.
+
+`C[m, n] += A[m, k];` is
+`AssignSyntax(Access(Ident("C"), (Name(m), Name(n)), None), "+", Access(Ident("A"), …), None)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from isamap.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """A name and where it stands."""
+
+    text: str
+    span: Span
+
+
+# --- expressions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal; `value` is an int when it was written without point and exponent."""
+
+    value: int | float
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`true` or `false`."""
+
+    value: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name where a value or an index stands."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`X[i, j] else 0`."""
+
+    name: Ident
+    subscripts: tuple[ExprSyntax, ...]
+    fill: ExprSyntax | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`name(args)`: a function, a cast, or `stride(A, 0)`."""
+
+    name: Ident
+    args: tuple[ExprSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`-x` or `~x`; `op` is the operation's name in `isamap.ir.ops`."""
+
+    op: str
+    operand: ExprSyntax
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`x + y` and the like; `op` is the operation's name in `isamap.ir.ops`."""
+
+    op: str
+    left: ExprSyntax
+    right: ExprSyntax
+    span: Span
+
+
+ExprSyntax = Union[Number, Flag, Name, Access, Apply, Unary, Binary]
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AxisSyntax:
+    name: Ident
+    extent: ExprSyntax
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSyntax:
+    ordered: bool
+    axes: tuple[AxisSyntax, ...]
+    guard: ExprSyntax | None
+    body: tuple[StmtSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AssignSyntax:
+    """`op` is what stands before `=`, such as `+` or `max`; empty for a plain assignment."""
+
+    target: Access
+    op: str
+    value: ExprSyntax
+    guard: ExprSyntax | None
+    span: Span
+
+
+StmtSyntax = Union[LoopSyntax, AssignSyntax]
+
+# --- parts of routines ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSyntax:
+    kind: str | None
+    name: Ident
+    bounds: tuple[ExprSyntax, ExprSyntax] | None
+    dtype: Ident | None
+    default: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSyntax:
+    indices: tuple[Ident, ...]
+    coordinates: tuple[tuple[Ident, ExprSyntax], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StridesSyntax:
+    """Strides of an operand; None for `any`."""
+
+    values: tuple[ExprSyntax | None, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseSyntax:
+    """`@ memory`, `accumulate type` or `outside rule`."""
+
+    kind: Literal["in_memory", "accumulate", "outside"]
+    name: Ident
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSyntax:
+    role: str
+    name: Ident
+    dtype: Ident
+    shape: tuple[ExprSyntax, ...]
+    clauses: tuple[ClauseSyntax | StridesSyntax | PlacementSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LetSyntax:
+    name: Ident
+    value: ExprSyntax
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RequireSyntax:
+    state: Ident
+    field: Ident
+    index: ExprSyntax | None
+    value: ExprSyntax
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StateUseSyntax:
+    """`sets cfg;`, `releases cfg;` or `clobbers tmm;`."""
+
+    kind: Literal["sets", "releases", "clobbers"]
+    name: Ident
+    span: Span
+
+
+ItemSyntax = Union[OperandSyntax, LetSyntax, RequireSyntax, StateUseSyntax, LoopSyntax, AssignSyntax]
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RoutineSyntax:
+    kind: Literal["kernel", "instruction"]
+    strict: bool
+    name: Ident
+    params: tuple[ParamSyntax, ...]
+    where: tuple[ExprSyntax, ...]
+    items: tuple[ItemSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySyntax:
+    """A memory, or a view when `base` is given."""
+
+    name: Ident
+    base: Ident | None
+    kind: Ident
+    attributes: tuple[tuple[Ident, ExprSyntax], ...]
+    placement: PlacementSyntax | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSyntax:
+    name: Ident
+    dtype: Ident
+    count: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StateSyntax:
+    name: Ident
+    per_thread: bool
+    fields: tuple[FieldSyntax, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSyntax:
+    name: Ident
+    bounds: tuple[ExprSyntax, ExprSyntax]
+    default: int | None
+    span: Span
+
+
+DeclarationSyntax = Union[RoutineSyntax, MemorySyntax, StateSyntax, ConstantSyntax]

@@ -1,0 +1,239 @@
+"""Lark tree to syntax tree: one function per family of grammar rules.
+
+Everything here is mechanical; nothing is looked up and nothing can be wrong with the text any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from lark import Token, Tree
+
+from isamap.source import Source, Span
+from isamap.syntax import ast
+from isamap.syntax.parser import SyntaxTree, parse_tree
+
+_UNARY = frozenset(("neg", "not"))
+
+
+def parse_declarations(source: Source) -> tuple[ast.DeclarationSyntax, ...]:
+    """The declarations of a text. Raises: SyntaxProblem."""
+    return _Builder(source).declarations(parse_tree(source))
+
+
+def parse_expression_syntax(source: Source) -> ast.ExprSyntax:
+    """One expression that is the whole text. Raises: SyntaxProblem."""
+    return _Builder(source).expr(parse_tree(source, "expr"))
+
+
+class _Builder:
+    """The conversions, which all need the source for their spans."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    # --- positions and leaves
+
+    def span(self, node: SyntaxTree) -> Span:
+        return Span(self.source, node.meta.start_pos, node.meta.end_pos)
+
+    def ident(self, token: Any) -> ast.Ident:
+        assert isinstance(token, Token) and token.start_pos is not None
+        return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
+
+    def integer(self, node: SyntaxTree | None) -> int | None:
+        """The number of an `integer` rule; a fraction is truncated by the grammar's users' checks."""
+        if node is None:
+            return None
+        minus, digits = node.children
+        value = _literal(str(digits))
+        return int(-value if minus else value)
+
+    # --- expressions
+
+    def expr(self, node: Any) -> ast.ExprSyntax:
+        assert isinstance(node, Tree)
+        tree = cast(SyntaxTree, node)
+        span = self.span(tree)
+        children: list[Any] = tree.children
+        match str(tree.data):
+            case "number":
+                return ast.Number(_literal(str(children[0])), span)
+            case "true" | "false" as word:
+                return ast.Flag(word == "true", span)
+            case "name":
+                return ast.Name(str(children[0]), span)
+            case "access":
+                fill = self.fill(children[2]) if children[2] is not None else None
+                return ast.Access(self.ident(children[0]), self.exprs(children[1]), fill, span)
+            case "call":
+                return ast.Apply(self.ident(children[0]), self.exprs(children[1]), span)
+            case op if op in _UNARY:
+                return ast.Unary(op, self.expr(children[0]), span)
+            case op:
+                return ast.Binary(op, self.expr(children[0]), self.expr(children[1]), span)
+
+    def exprs(self, node: SyntaxTree | None) -> tuple[ast.ExprSyntax, ...]:
+        return tuple(self.expr(child) for child in node.children) if node is not None else ()
+
+    def fill(self, node: SyntaxTree) -> ast.ExprSyntax:
+        span = self.span(node)
+        infinite = str(node.data) == "infinity"
+        minus = bool(node.children) and node.children[0] is not None and str(node.children[0]) == "-"
+        value = ast.Name("inf", span) if infinite else ast.Number(_literal(str(node.children[-1])), span)
+        return ast.Unary("neg", value, span) if minus else value
+
+    # --- statements
+
+    def statement(self, node: SyntaxTree) -> ast.StmtSyntax:
+        children: list[Any] = node.children
+        if str(node.data) == "assign":
+            target, op, value, guard = children
+            return ast.AssignSyntax(
+                self.target(target),
+                str(op)[:-1],
+                self.expr(value),
+                self.expr(guard) if guard is not None else None,
+                self.span(node),
+            )
+        axes = [c for c in children[1:] if isinstance(c, Tree) and str(c.data) == "axis"]
+        guard, *body = children[1 + len(axes) :]
+        return ast.LoopSyntax(
+            str(children[0]) == "seq",
+            tuple(
+                ast.AxisSyntax(self.ident(a.children[0]), self.expr(a.children[1]), self.span(a))
+                for a in axes
+            ),
+            self.expr(guard) if guard is not None else None,
+            tuple(self.statement(s) for s in body),
+            self.span(node),
+        )
+
+    def target(self, node: SyntaxTree) -> ast.Access:
+        name, subscripts = cast("list[Any]", node.children)
+        return ast.Access(self.ident(name), self.exprs(subscripts), None, self.span(node))
+
+    # --- parts of routines
+
+    def item(self, node: SyntaxTree) -> ast.ItemSyntax:
+        children: list[Any] = node.children
+        span = self.span(node)
+        match str(node.data):
+            case "operand":
+                role, name, dtype, shape, *clauses = children
+                return ast.OperandSyntax(
+                    str(role),
+                    self.ident(name),
+                    self.ident(dtype),
+                    self.exprs(shape),
+                    tuple(self.clause(c) for c in clauses),
+                    span,
+                )
+            case "let":
+                return ast.LetSyntax(self.ident(children[0]), self.expr(children[1]), span)
+            case "requires":
+                state, field, index = children[0].children
+                subscript = self.expr(index) if index is not None else None
+                return ast.RequireSyntax(
+                    self.ident(state), self.ident(field), subscript, self.expr(children[1]), span
+                )
+            case "sets" | "releases" | "clobbers" as kind:
+                return ast.StateUseSyntax(kind, self.ident(children[0]), span)
+            case _:
+                return self.statement(node)
+
+    def clause(self, node: SyntaxTree) -> ast.ClauseSyntax | ast.StridesSyntax | ast.PlacementSyntax:
+        match str(node.data):
+            case "in_memory" | "accumulate" | "outside" as kind:
+                return ast.ClauseSyntax(kind, self.ident(node.children[0]), self.span(node))
+            case "strides":
+                values = tuple(
+                    None if isinstance(c, Tree) and str(c.data) == "any_stride" else self.expr(c)
+                    for c in node.children
+                )
+                return ast.StridesSyntax(values, self.span(node))
+            case _:
+                return self.placement(node)
+
+    def placement(self, node: SyntaxTree) -> ast.PlacementSyntax:
+        names, *coordinates = cast("list[Any]", node.children)
+        return ast.PlacementSyntax(
+            tuple(self.ident(n) for n in names.children) if names is not None else (),
+            tuple((self.ident(c.children[0]), self.expr(c.children[1])) for c in coordinates),
+            self.span(node),
+        )
+
+    def param(self, node: SyntaxTree) -> ast.ParamSyntax:
+        kind, name, domain, default = cast("list[Any]", node.children)
+        is_range = domain is not None and str(domain.data) == "range"
+        return ast.ParamSyntax(
+            str(kind) if kind is not None else None,
+            self.ident(name),
+            (self.expr(domain.children[0]), self.expr(domain.children[1])) if is_range else None,
+            self.ident(domain.children[0]) if domain is not None and not is_range else None,
+            self.integer(default),
+            self.span(node),
+        )
+
+    # --- declarations
+
+    def declarations(self, tree: SyntaxTree) -> tuple[ast.DeclarationSyntax, ...]:
+        return tuple(self.declaration(cast(SyntaxTree, node)) for node in tree.children)
+
+    def declaration(self, node: SyntaxTree) -> ast.DeclarationSyntax:
+        children: list[Any] = node.children
+        span = self.span(node)
+        match str(node.data):
+            case "kernel" | "instruction" as kind:
+                strict, name, params, where, *items = children
+                return ast.RoutineSyntax(
+                    kind,
+                    strict is not None,
+                    self.ident(name),
+                    tuple(self.param(p) for p in params.children if p is not None)
+                    if params is not None
+                    else (),
+                    tuple(self.expr(c.children[0]) for c in where.children) if where is not None else (),
+                    tuple(self.item(i) for i in items),
+                    span,
+                )
+            case "memory":
+                name, kind, attributes = children
+                return ast.MemorySyntax(
+                    self.ident(name), None, self.ident(kind), self.attributes(attributes), None, span
+                )
+            case "view":
+                name, base, kind, attributes, placement = children
+                return ast.MemorySyntax(
+                    self.ident(name),
+                    self.ident(base),
+                    self.ident(kind),
+                    self.attributes(attributes),
+                    self.placement(placement) if placement is not None else None,
+                    span,
+                )
+            case "state":
+                name, per_thread, *fields = children
+                return ast.StateSyntax(
+                    self.ident(name), per_thread is not None, tuple(self.field(f) for f in fields), span
+                )
+            case _:
+                name, bounds, default = children
+                low, high = bounds.children
+                return ast.ConstantSyntax(
+                    self.ident(name), (self.expr(low), self.expr(high)), self.integer(default), span
+                )
+
+    def attributes(self, node: SyntaxTree | None) -> tuple[tuple[ast.Ident, ast.ExprSyntax], ...]:
+        trees = [cast(SyntaxTree, c) for c in node.children if c is not None] if node is not None else []
+        return tuple((self.ident(t.children[0]), self.expr(t.children[1])) for t in trees)
+
+    def field(self, node: SyntaxTree) -> ast.FieldSyntax:
+        name, dtype, count = cast("list[Any]", node.children)
+        return ast.FieldSyntax(self.ident(name), self.ident(dtype), self.integer(count), self.span(node))
+
+
+def _literal(text: str) -> int | float:
+    if text.startswith("0x"):
+        return int(text, 16)
+    return float(text) if any(c in text for c in ".eE") else int(text)

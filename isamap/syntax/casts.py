@@ -1,0 +1,117 @@
+"""Casts: which are free, which need `wrap_` or `sat_`, and the proof that an integer cast keeps its value.
+
+`i8(x)` of an i32 `x` is refused unless `x`'s values are known to fit, as in `i8(min(max(x, -128), 127))`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from isamap.ir.dtypes import BOOL, DTYPES, DType, converts_exactly
+from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
+from isamap.source import Span
+from isamap.syntax.scope import problem
+
+
+def cast_target(name: str) -> tuple[DType, CastMode] | None:
+    """Type and mode of a cast's name: `f32`, `wrap_i8`, `sat_u8`; None when it is no cast."""
+    if name in DTYPES:
+        return DTYPES[name], "exact"
+    mode, _, type_name = name.partition("_")
+    if mode in ("wrap", "sat") and type_name in DTYPES:
+        return DTYPES[type_name], cast(CastMode, mode)
+    return None
+
+
+def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
+    """`value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
+    if mode != "exact" and not dtype.is_integer:
+        raise problem(
+            "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
+            help=f"write `{dtype}(…)`, which rounds to nearest even",
+        )  # fmt: skip
+    if value.dtype == dtype and mode == "exact":
+        return value
+    if dtype == BOOL:
+        raise problem(
+            "bad-cast", f"{value.dtype} does not become bool by a cast", span, help="write `x != 0`"
+        )
+    if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
+        _refuse(value, dtype, span)
+    return Cast(value, dtype, mode, span)
+
+
+def _keeps_value(value: Expr, dtype: DType) -> bool:
+    if isinstance(value, IndexValue) and dtype.bits >= 32:
+        return True  # extents are at most 2**31, and what they are cast for is checked when sizes are bound
+    if converts_exactly(value.dtype, dtype):
+        return True
+    bounds = integer_bounds(value)
+    return bounds is not None and dtype.low <= bounds[0] and bounds[1] <= dtype.high
+
+
+def _refuse(value: Expr, dtype: DType, span: Span) -> None:
+    bounds = integer_bounds(value)
+    why = (
+        f"a {value.dtype} has fractions and larger values"
+        if bounds is None
+        else f"the value may be {bounds[0]} to {bounds[1]}; {dtype} holds {dtype.low} to {dtype.high}"
+    )
+    raise problem(
+        "cast-may-overflow",
+        f"`{dtype}(…)` of this {value.dtype} value cannot be proved not to overflow",
+        span,
+        why,
+        help=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits",
+    )
+
+
+def integer_bounds(e: Expr) -> tuple[int, int] | None:
+    """Smallest and largest value that an integer expression may have; None for floats."""
+    dtype = e.dtype
+    if not dtype.is_integer and dtype != BOOL:
+        return None
+    whole = (0, 1) if dtype == BOOL else (dtype.low, dtype.high)
+    match e:
+        case Const(value, _, _):
+            return int(value), int(value)
+        case IndexValue() | Scalar() | Read():
+            return whole
+        case Cast(value, _, mode, _):
+            inner = integer_bounds(value)
+            if inner is None or (mode == "wrap" and not whole[0] <= inner[0] <= inner[1] <= whole[1]):
+                return whole
+            return max(whole[0], min(inner[0], whole[1])), min(whole[1], max(inner[1], whole[0]))
+        case Call(op, args, _, _, _):
+            found = [integer_bounds(a) for a in args]
+            known = [b for b in found if b is not None]
+            computed = _call_bounds(op, known) if len(known) == len(args) else None
+            fits = computed is not None and whole[0] <= computed[0] and computed[1] <= whole[1]
+            return computed if fits else whole
+
+
+def _call_bounds(op: str, b: list[tuple[int, int]]) -> tuple[int, int] | None:
+    match op, b:
+        case "add", [x, y]:
+            return x[0] + y[0], x[1] + y[1]
+        case "sub", [x, y]:
+            return x[0] - y[1], x[1] - y[0]
+        case "mul", [x, y]:
+            products = [i * j for i in x for j in y]
+            return min(products), max(products)
+        case "neg", [x]:
+            return -x[1], -x[0]
+        case "min", [x, y]:
+            return min(x[0], y[0]), min(x[1], y[1])
+        case "max", [x, y]:
+            return max(x[0], y[0]), max(x[1], y[1])
+        case "abs", [x]:
+            return (0 if x[0] <= 0 <= x[1] else min(map(abs, x))), max(map(abs, x))
+        case "and", [x, y] if x[0] >= 0 or y[0] >= 0:
+            return 0, min(limit[1] for limit in (x, y) if limit[0] >= 0)
+        case "shr", [x, (low, high)] if 0 <= low <= high < 64:
+            return min(x[0] >> low, x[0] >> high), max(x[1] >> low, x[1] >> high)
+        case "select", [_, x, y]:
+            return min(x[0], y[0]), max(x[1], y[1])
+        case _:
+            return None

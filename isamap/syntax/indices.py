@@ -1,0 +1,149 @@
+"""Index expressions: from syntax to polynomials, with the rules of what may stand in a subscript.
+
+`p*s + r - pad` with axes p, r and sizes s, pad becomes that `Index`; `p*q` of two axes is refused.
+"""
+
+from __future__ import annotations
+
+from isamap.ir.index import Index, index_max, index_min
+from isamap.ir.nodes import Comparison, Constraint
+from isamap.source import Span
+from isamap.syntax import ast
+from isamap.syntax.scope import Scope, problem
+
+MAX_EXTENT = 2**31
+
+_COMPARISONS: dict[str, Comparison] = {"eq": "==", "ne": "!=", "le": "<=", "lt": "<", "ge": ">=", "gt": ">"}
+
+
+def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
+    """The polynomial that an expression is; `place` says in messages where it stands.
+
+    Raises: TypeProblem when it is not an integer expression that is affine in the axes.
+    """
+    match e:
+        case ast.Number(value, span):
+            if isinstance(value, float):
+                raise problem("not-an-index", f"{place} is an integer, not {value}", span)
+            if value >= 2**63:
+                raise problem("number-too-large", f"{value} does not fit into 64 bits", span)
+            return Index.of(value)
+        case ast.Name(name, span):
+            return _symbol(name, scope, place, ast.Ident(name, span))
+        case ast.Unary("neg", operand, _):
+            return -resolve_index(operand, scope, place)
+        case ast.Binary("add" | "sub" | "mul" | "div" | "rem" as op, left, right, _):
+            return combine(
+                op, resolve_index(left, scope, place), resolve_index(right, scope, place), e, scope
+            )
+        case ast.Apply(name, (left, right), _) if name.text in ("min", "max"):
+            return combine(
+                name.text, resolve_index(left, scope, place), resolve_index(right, scope, place), e, scope
+            )
+        case ast.Apply(name, args, span) if name.text in ("stride", "align"):
+            return _layout_symbol(name, args, span, scope, place)
+        case ast.Access(name, _, _, span):
+            scope.operand(name)
+            raise problem(
+                "data-dependent",
+                f"{place} depends on the data of `{name.text}`",
+                span,
+                "subscripts, extents and sizes are known before the data is (version 1)",
+                help="gather with an instruction, or pass the number as a size",
+            )
+        case _:
+            raise problem(
+                "not-an-index",
+                f"{place} is made of integers, axes and sizes with + - * / % min max",
+                e.span,
+            )
+
+
+def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope) -> Index:
+    """`left op right`, checked to stay affine in the axes. Raises: TypeProblem."""
+    axes = {s for s in (left.symbols | right.symbols) if scope.indices.get(s) in ("axis", "element")}
+    match op:
+        case "add":
+            return left + right
+        case "sub":
+            return left - right
+        case "mul":
+            if axes & left.symbols and axes & right.symbols:
+                raise problem(
+                    "not-affine",
+                    f"`{left}` times `{right}` is not affine in the axes",
+                    e.span,
+                    "an axis may be multiplied by numbers and sizes only",
+                )
+            return left * right
+        case "min":
+            return index_min(left, right)
+        case "max":
+            return index_max(left, right)
+        case _:
+            _check_divisor(right, axes, e)
+            return left.floordiv(right) if op == "div" else left.mod(right)
+
+
+def _check_divisor(divisor: Index, axes: set[str], e: ast.ExprSyntax) -> None:
+    if divisor.value is not None and divisor.value <= 0:
+        code = "division-by-zero" if divisor.value == 0 else "bad-divisor"
+        raise problem(code, f"indices are divided by positive numbers, not by {divisor.value}", e.span)
+    if axes & divisor.symbols:
+        raise problem(
+            "not-affine", f"the divisor `{divisor}` changes from iteration to iteration", e.span,
+            "indices are divided by numbers and sizes only",
+        )  # fmt: skip
+
+
+def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
+    if name in scope.indices:
+        return Index.of(name)
+    if name in scope.operands and not scope.operands[name].shape:
+        raise problem(
+            "data-dependent", f"{place} depends on the data of `{name}`", ident.span,
+            "subscripts, extents and sizes are known before the data is (version 1)",
+        )  # fmt: skip
+    meaning = scope.meaning(name)
+    if meaning is not None:
+        typed = f" of type {scope.scalars[name]}" if name in scope.scalars else ""
+        raise problem("not-an-index", f"`{name}` is {meaning}{typed}: {place} needs an integer", ident.span)
+    raise scope.unknown(ident, scope.indices)
+
+
+def _layout_symbol(
+    name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope, place: str
+) -> Index:
+    """`stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
+    if not place.startswith("a constraint"):
+        raise problem("not-an-index", f"`{name.text}` may stand in `where` only", span)
+    wanted = 2 if name.text == "stride" else 1
+    if len(args) != wanted or not isinstance(args[0], ast.Name):
+        example = "stride(A, 0)" if wanted == 2 else "align(A)"
+        raise problem("argument-count", f"`{name.text}` is written `{example}`", span)
+    operand = scope.operand(ast.Ident(args[0].name, args[0].span))
+    if wanted == 1:
+        return Index.of(f"align({operand.name})")
+    axis = args[1].value if isinstance(args[1], ast.Number) else -1
+    if not isinstance(axis, int) or not 0 <= axis < len(operand.shape):
+        raise problem("wrong-rank", f"`{operand.name}` has axes 0 to {len(operand.shape) - 1}", args[1].span)
+    return Index.of(f"stride({operand.name},{axis})")
+
+
+def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
+    """A comparison of `where`. Raises: TypeProblem."""
+    match e:
+        case ast.Binary(op, left, right, span) if op in _COMPARISONS:
+            return Constraint(
+                resolve_index(left, scope, "a constraint"),
+                _COMPARISONS[op],
+                resolve_index(right, scope, "a constraint"),
+                span,
+            )
+        case _:
+            raise problem(
+                "not-a-constraint",
+                "`where` takes comparisons",
+                e.span,
+                help="write it with ==, !=, <, <=, > or >=; separate several by commas",
+            )

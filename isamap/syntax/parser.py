@@ -1,0 +1,201 @@
+"""Text to lark tree: the parser, its limits, and syntax errors in people's words.
+
+gemm.ir:3:24: error[syntax-error]: expected `;` here
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark.lexer import PatternStr
+
+from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+
+Start = Literal["start", "expr"]
+SyntaxTree = Tree[Token]
+
+MAX_TEXT_BYTES = 1_000_000
+MAX_DEPTH = 200
+
+_OPERATORS = frozenset("+ - * / % | ^ & == != < <= > >= << >>".split())
+
+_WORDS = {
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "ROLE": "an operand (`in`, `out`, `inout`, `temp`)",
+    "LOOP_KIND": "a loop (`for`, `seq`)",
+    "PARAM_KIND": "a parameter kind (`choose`, `machine`, `imm`, `scalar`)",
+    "PER_THREAD": "`per thread`",
+    "STRICT": "`strict`",
+    "ASSIGN": "`=` or a reduction such as `+=`",
+    "MINUS": "a number",
+    "$END": "the end of the text",
+}
+
+
+def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
+    """The lark tree of a text, with positions.
+
+    Raises: SyntaxProblem when it is not of the language, too long or nested too deeply.
+    """
+    if len(source.text) > MAX_TEXT_BYTES or len(source.text.encode()) > MAX_TEXT_BYTES:
+        raise SyntaxProblem(
+            Diagnostic(
+                "text-too-large",
+                f"{source.name} has {len(source.text.encode())} bytes; the limit is {MAX_TEXT_BYTES}",
+                help="split it into several files",
+            )
+        )
+    _check_brackets(source)
+    try:
+        tree: Any = _parser().parse(source.text, start=start)
+    except UnexpectedInput as error:
+        raise SyntaxProblem(_translate(error, source)) from None
+    _check_depth(tree, source)
+    return tree
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    grammar = files("isamap.syntax").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        strict=False,  # strictness is checked by a test: it costs half a second of start-up
+        start=["start", "expr"],
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+
+
+# --- limits -----------------------------------------------------------------------------------------------
+
+
+def _check_brackets(source: Source) -> None:
+    """Refuse nesting that is too deep before lark builds anything."""
+    depth, comment = 0, False
+    for position, character in enumerate(source.text):
+        if comment:
+            comment = character != "\n"
+        elif character == "#":
+            comment = True
+        elif character in "([{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise _too_deep(Span(source, position, position + 1))
+        elif character in ")]}":
+            depth -= 1
+
+
+def _check_depth(tree: SyntaxTree, source: Source) -> None:
+    stack: list[tuple[SyntaxTree, int]] = [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise _too_deep(Span(source, node.meta.start_pos, node.meta.end_pos))
+        stack += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
+
+
+def _too_deep(span: Span) -> SyntaxProblem:
+    return SyntaxProblem(
+        Diagnostic(
+            "nested-too-deeply",
+            f"this is nested more than {MAX_DEPTH} levels deep",
+            span,
+            help="name parts of it with `let`, or write several statements",
+        )
+    )
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+def _translate(error: UnexpectedInput, source: Source) -> Diagnostic:
+    match error:
+        case UnexpectedCharacters():
+            start = error.pos_in_stream or 0
+            character = source.text[start : start + 1]
+            return Diagnostic(
+                "unknown-character",
+                f"`{character}` is not a character of the language",
+                Span(source, start, start + 1),
+                notes=(f"expected {_expected(error.allowed)}",) if error.allowed else (),
+                help="comments start with `#`" if character in "/;\"'" else None,
+            )
+        case UnexpectedToken() if error.token.type != "$END":
+            return _unexpected_token(error, source)
+        case UnexpectedEOF() | UnexpectedToken():
+            end = len(source.text.rstrip())
+            expected = error.expected if isinstance(error, UnexpectedToken) else set[str]()
+            return Diagnostic(
+                "syntax-error",
+                f"the text ends too early: expected {_expected(expected)}",
+                Span(source, max(0, end - 1), max(1, end)),
+                help="a `}` is missing" if source.text.count("{") > source.text.count("}") else None,
+            )
+        case _:
+            return Diagnostic("syntax-error", "this is not of the language")
+
+
+def _unexpected_token(error: UnexpectedToken, source: Source) -> Diagnostic:
+    token = error.token
+    start = token.start_pos or 0
+    span = Span(source, start, start + len(token))
+    before = source.text[:start].rstrip()
+    if "SEMICOLON" in error.expected and "\n" in source.text[len(before) : start] and before:
+        return Diagnostic(
+            "syntax-error",
+            "expected `;` at the end of this line",
+            Span(source, len(before) - 1, len(before)),
+            notes=(f"the next line starts with `{token}`",),
+            help="add `;`",
+        )
+    return Diagnostic(
+        "syntax-error",
+        f"`{token}` cannot stand here: expected {_expected(error.expected)}",
+        span,
+        help=_hint(str(token), set(error.expected)),
+    )
+
+
+def _hint(token: str, expected: set[str]) -> str | None:
+    if token == "-" and "NAME" in expected and "NUMBER" not in expected:
+        return "names are letters, digits and `_`"
+    if token == "=" and "NAME" not in expected:
+        return "compare with `==`"
+    if token in _KEYWORDS and "NAME" in expected:
+        return f"`{token}` is a word of the language: choose another name"
+    return None
+
+
+_KEYWORDS = frozenset(
+    "kernel instruction memory view of state machine strict where in out inout temp for seq if else let "
+    "requires sets releases clobbers accumulate strides outside placed at any true false choose imm scalar inf".split()
+)
+
+
+def _expected(terminals: set[str] | None) -> str:
+    """What may stand somewhere, in words: `` `,` or `)` ``, never lark's own names."""
+    words: list[str] = []
+    for terminal in sorted(terminals or ()):
+        word = _word(terminal)
+        words += [word] if word and word not in words else []
+    words.sort(key=lambda w: (w.startswith("`"), w))
+    if not words:
+        return "something else"
+    if len(words) > 8:
+        words = [*words[:8], "others"]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _word(terminal: str) -> str:
+    if terminal in _WORDS:
+        return _WORDS[terminal]
+    for definition in _parser().terminals:
+        if definition.name == terminal and isinstance(definition.pattern, PatternStr):
+            text = definition.pattern.value
+            return "an operator" if text in _OPERATORS else f"`{text}`"
+    return ""

@@ -1,0 +1,135 @@
+"""What names mean while a routine is resolved, and the collection of findings.
+
+A lookup that fails raises a `TypeProblem` with the nearest known name; the caller at statement level keeps
+the finding and goes on with the next statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Literal
+
+from isamap.ir.dtypes import DTYPES, DType
+from isamap.ir.nodes import Module, Operand, Param
+from isamap.source import Diagnostic, IsamapError, Span, TypeProblem
+from isamap.syntax import ast
+
+IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
+
+
+class Cascade(Exception):
+    """A name is used whose own declaration was refused already: nothing more to say."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed."""
+
+    indices: dict[str, IndexRole] = field(default_factory=dict[str, IndexRole])
+    scalars: dict[str, DType] = field(default_factory=dict[str, DType])
+    operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    broken: frozenset[str] = frozenset()
+    known: Module = field(default_factory=lambda: Module(()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.indices, *self.scalars, *self.operands)
+
+    def meaning(self, name: str) -> str | None:
+        """What a name stands for, in words, or None."""
+        if name in self.indices:
+            words = {"let": "a named expression", "axis": "a loop axis", "constant": "a machine constant"}
+            return words.get(
+                self.indices[name],
+                "an index of the placement" if self.indices[name] == "element" else "a parameter",
+            )
+        if name in self.scalars:
+            return "a scalar parameter"
+        return "an operand" if name in self.operands else None
+
+    def with_index(self, name: str, role: IndexRole) -> Scope:
+        return replace(self, indices={**self.indices, name: role})
+
+    def with_axes(self, names: Iterable[str]) -> Scope:
+        return replace(self, indices={**self.indices, **dict.fromkeys(names, "axis")})
+
+    def with_param(self, param: Param) -> Scope:
+        if param.dtype is not None:
+            return replace(self, scalars={**self.scalars, param.name: param.dtype})
+        return self.with_index(param.name, "scalar" if param.kind == "scalar" else "size")
+
+    def with_operand(self, operand: Operand) -> Scope:
+        return replace(self, operands={**self.operands, operand.name: operand})
+
+    def with_broken(self, name: str) -> Scope:
+        return replace(self, broken=self.broken | {name})
+
+    def operand(self, name: ast.Ident) -> Operand:
+        """The operand of that name. Raises: TypeProblem, Cascade."""
+        if name.text in self.operands:
+            return self.operands[name.text]
+        if (meaning := self.meaning(name.text)) is not None:
+            raise problem("not-an-operand", f"`{name.text}` is {meaning}, not an operand", name.span)
+        raise self.unknown(name, self.operands, "operand")
+
+    def unknown(
+        self, name: ast.Ident, candidates: Iterable[str] | None = None, what: str = "name"
+    ) -> TypeProblem:
+        """The problem of a name that nothing declares; raises Cascade when its declaration was refused."""
+        if name.text in self.broken:
+            raise Cascade
+        shown = list(self.names if candidates is None else candidates)
+        return unknown("unknown-name", what, name, shown)
+
+
+@dataclass
+class Findings:
+    """Collects diagnostics; used only while one text is resolved."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    refused: int = 0
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Run a block; keep the findings of a refusal instead of passing it on."""
+        try:
+            yield
+        except IsamapError as error:
+            self.diagnostics += error.diagnostics
+            self.refused += 1
+        except Cascade:
+            self.refused += 1
+
+    def raise_any(self) -> None:
+        """Raise one error with everything that was found, in the order of the text."""
+        if self.diagnostics:
+            ordered = sorted(self.diagnostics, key=lambda d: d.span.start if d.span else 0)
+            raise TypeProblem(*dict.fromkeys(ordered))
+
+
+def problem(code: str, message: str, span: Span | None, *notes: str, help: str | None = None) -> TypeProblem:
+    """A TypeProblem with one finding."""
+    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=help))
+
+
+def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str]) -> TypeProblem:
+    """Nothing of that name exists; proposes the nearest one that does."""
+    shown = sorted(set(candidates))
+    near = get_close_matches(name.text, shown, n=1, cutoff=0.6)
+    return problem(
+        code,
+        f"there is no {what} called `{name.text}`",
+        name.span,
+        *([f"known: {', '.join(shown[:12])}{', …' if len(shown) > 12 else ''}"] if shown else []),
+        help=f"did you mean `{near[0]}`?" if near else None,
+    )
+
+
+def resolve_dtype(name: ast.Ident) -> DType:
+    """The number type of that name. Raises: TypeProblem."""
+    if name.text in DTYPES:
+        return DTYPES[name.text]
+    raise unknown("unknown-type", "type", name, DTYPES)

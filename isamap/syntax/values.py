@@ -1,0 +1,339 @@
+"""Value expressions: names to accesses, and types, without a single implicit conversion.
+
+`f32(A[m, k]) * alpha` becomes `Call("mul", (Cast(Read("A", …)), Scalar("alpha")))`. A literal takes the type
+of the other operand, so `max(x, 0)` needs no cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isfinite
+
+from isamap.ir.dtypes import BOOL, DTYPES, I64, DType
+from isamap.ir.index import Index
+from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
+from isamap.ir.ops import OPS, Op
+from isamap.source import Span
+from isamap.syntax import ast
+from isamap.syntax.casts import cast_target, convert
+from isamap.syntax.indices import combine, resolve_index
+from isamap.syntax.scope import Scope, problem, unknown
+
+FUNCTIONS = tuple(op.name for op in OPS.values() if op.spelling is None)
+_INDEX_OPS = frozenset(("add", "sub", "mul", "div", "rem", "min", "max"))
+_DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logical": "integers or bool"}
+
+
+def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None, place: str = "") -> Expr:
+    """The typed expression of a piece of syntax, of type `expected` where one is given.
+
+    Raises: TypeProblem.
+    """
+    value = _typed(e, scope, expected)
+    if expected is not None and value.dtype != expected:
+        raise problem(
+            "type-mismatch",
+            f"{place or 'this'} must be {expected}, but the expression is {value.dtype}",
+            e.span,
+            help=_cast_help(value.dtype, expected, e.span),
+        )
+    return value
+
+
+def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
+    """The typed expression; `expected` decides the type of literals only."""
+    if (number := literal_value(e)) is not None and not _is_known(e, scope):
+        return make_const(number, expected, e.span)
+    match e:
+        case ast.Flag(value, span):
+            return Const(value, BOOL, span)
+        case ast.Name(name, span):
+            return _named(ast.Ident(name, span), scope)
+        case ast.Access(name, subscripts, fill, span):
+            return resolve_access(name, subscripts, fill, span, scope)
+        case ast.Unary(op, operand, span):
+            return operation(OPS[op], [operand], None, e, span, scope, expected)
+        case ast.Binary(op, left, right, span):
+            return operation(OPS[op], [left, right], None, e, span, scope, expected)
+        case ast.Apply(name, args, span):
+            return _apply(name, args, e, span, scope, expected)
+        case ast.Number():
+            raise AssertionError("a number is a literal")
+
+
+def _is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
+    """Whether `inf` in the expression is a declared name, not the literal."""
+    inner = e.operand if isinstance(e, ast.Unary) else e
+    return isinstance(inner, ast.Name) and inner.name in scope.names
+
+
+# --- literals ---------------------------------------------------------------------------------------------
+
+
+def literal_value(e: ast.ExprSyntax) -> int | float | None:
+    """The number that a literal, with or without a sign, stands for; None for anything else."""
+    match e:
+        case ast.Number(value, _):
+            return value
+        case ast.Name("inf", _):
+            return inf
+        case ast.Unary("neg", ast.Number() | ast.Name("inf") as operand, _):
+            inner = literal_value(operand)
+            return -inner if inner is not None else None
+        case _:
+            return None
+
+
+def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
+    """Whether an expression is made of literals only, so that it has no type of its own."""
+    if literal_value(e) is not None:
+        return not _is_known(e, scope)
+    match e:
+        case ast.Unary(_, operand, _):
+            return is_bare(operand, scope)
+        case ast.Binary(op, left, right, _):
+            return OPS[op].result == "same" and is_bare(left, scope) and is_bare(right, scope)
+        case ast.Apply(name, args, _) if name.text in FUNCTIONS:
+            op = OPS[name.text]
+            values = args[: op.arity][1 if op.name == "select" else 0 :]
+            return bool(values) and all(is_bare(a, scope) for a in values)
+        case _:
+            return False
+
+
+def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
+    """A literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
+    if dtype is None:
+        raise problem(
+            "cannot-infer-type",
+            f"nothing says which type {_number_text(value)} has",
+            span,
+            help=f"write a cast, as in `f32({_number_text(value)})`",
+        )
+    if dtype.is_float:
+        return Const(_as_float(value, dtype, span), dtype, span)
+    if dtype == BOOL:
+        raise problem("literal-type", "a bool is written `true` or `false`", span)
+    if isinstance(value, float):
+        raise problem(
+            "literal-type", f"{_number_text(value)} is no {dtype}: it has a fraction or an exponent", span
+        )
+    if not dtype.low <= value <= dtype.high:
+        raise problem(
+            "literal-out-of-range",
+            f"{value} is no {dtype}",
+            span,
+            f"{dtype} holds {dtype.low} to {dtype.high}",
+        )
+    return Const(value, dtype, span)
+
+
+def _as_float(value: int | float, dtype: DType, span: Span) -> float:
+    limit = 2.0 ** (2 ** (dtype.exponent_bits - 1)) if dtype.exponent_bits < 11 else inf
+    try:
+        number = float(value)
+    except OverflowError:
+        number = inf
+    too_large = not isfinite(number) if not isinstance(value, float) or value not in (inf, -inf) else False
+    if too_large or (isfinite(number) and abs(number) >= limit):
+        raise problem("literal-out-of-range", f"{_number_text(value)} is too large for {dtype}", span)
+    return number
+
+
+def _number_text(value: int | float) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+# --- names and accesses -----------------------------------------------------------------------------------
+
+
+def _named(name: ast.Ident, scope: Scope) -> Expr:
+    if name.text in scope.indices:
+        return IndexValue(Index.of(name.text), I64, name.span)
+    if name.text in scope.scalars:
+        return Scalar(name.text, scope.scalars[name.text], name.span)
+    if name.text in scope.operands:
+        return resolve_access(name, (), None, name.span, scope)
+    raise scope.unknown(name)
+
+
+def resolve_access(
+    name: ast.Ident,
+    subscripts: tuple[ast.ExprSyntax, ...],
+    fill: ast.ExprSyntax | None,
+    span: Span,
+    scope: Scope,
+) -> Read:
+    """An element of an operand. Raises: TypeProblem."""
+    operand = scope.operand(name)
+    if len(subscripts) != len(operand.shape):
+        shape = f"[{', '.join(map(str, operand.shape))}]"
+        raise problem(
+            "wrong-rank",
+            f"`{name.text}` has {_count(len(operand.shape), 'axis', 'axes')}, but {len(subscripts)} "
+            f"{'subscript is' if len(subscripts) == 1 else 'subscripts are'} given",
+            span,
+            *([f"`{name.text}` is {operand.dtype}{shape}"] if operand.shape else []),
+        )
+    index = tuple(resolve_index(s, scope, f"a subscript of `{name.text}`") for s in subscripts)
+    constant: Const | None = None
+    if fill is not None:
+        number = literal_value(fill)
+        assert number is not None, "the grammar allows literals only"
+        constant = make_const(number, operand.dtype, fill.span)
+    return Read(name.text, index, operand.dtype, constant, span)
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+# --- operations -------------------------------------------------------------------------------------------
+
+
+def _apply(
+    name: ast.Ident,
+    args: tuple[ast.ExprSyntax, ...],
+    e: ast.ExprSyntax,
+    span: Span,
+    scope: Scope,
+    expected: DType | None,
+) -> Expr:
+    target = cast_target(name.text)
+    if target is not None:
+        dtype, mode = target
+        if len(args) != 1:
+            raise problem("argument-count", f"the cast `{name.text}` takes one value, not {len(args)}", span)
+        if mode == "exact" and is_bare(args[0], scope):
+            return resolve_value(args[0], scope, dtype)
+        return convert(_typed(args[0], scope, None), dtype, mode, span)
+    if name.text not in FUNCTIONS:
+        if name.text in scope.operands:
+            raise problem(
+                "unknown-function", f"`{name.text}` is an operand", span, help="subscripts stand in `[ ]`"
+            )
+        raise unknown("unknown-function", "function or cast", name, (*FUNCTIONS, *DTYPES))
+    op = OPS[name.text]
+    mode_name: str | None = None
+    if op.modes:
+        mode_name, args = _rounding_mode(op, args, span)
+    if len(args) != op.arity:
+        raise problem("argument-count", f"`{op.name}` takes {op.arity} values, not {len(args)}", span)
+    return operation(op, args, mode_name, e, span, scope, expected)
+
+
+def _rounding_mode(
+    op: Op, args: tuple[ast.ExprSyntax, ...], span: Span
+) -> tuple[str, tuple[ast.ExprSyntax, ...]]:
+    last = args[-1] if len(args) == op.arity + 1 else None
+    if not isinstance(last, ast.Name):
+        shown = ", ".join(["x", "n"][: op.arity])
+        raise problem(
+            "argument-count", f"`{op.name}` is written `{op.name}({shown}, MODE)`", span,
+            f"MODE is one of {', '.join(op.modes)}",
+        )  # fmt: skip
+    if last.name not in op.modes:
+        raise unknown("unknown-mode", "rounding mode", ast.Ident(last.name, last.span), op.modes)
+    return last.name, args[:-1]
+
+
+def operation(
+    op: Op,
+    args: Sequence[ast.ExprSyntax],
+    mode: str | None,
+    e: ast.ExprSyntax,
+    span: Span,
+    scope: Scope,
+    expected: DType | None,
+) -> Expr:
+    """An operation on operands of one type (`select`'s condition apart). Raises: TypeProblem."""
+    conditions = [resolve_value(args[0], scope, BOOL, "the condition")] if op.name == "select" else []
+    values = _unify(op, args[len(conditions) :], scope, expected if op.result == "same" else None, span)
+    dtype = values[0].dtype
+    _check_domain(op, values)
+    folded = _fold_index(op, values, e, span, scope)
+    if folded is not None:
+        return folded
+    return Call(op.name, (*conditions, *values), BOOL if op.result == "bool" else dtype, mode, span)
+
+
+def _unify(
+    op: Op, args: Sequence[ast.ExprSyntax], scope: Scope, expected: DType | None, span: Span
+) -> list[Expr]:
+    """The operands, literals with the type of the others; all of one type."""
+    typed = [None if is_bare(a, scope) else _typed(a, scope, None) for a in args]
+    dtype = next((v.dtype for v in typed if v is not None), expected)
+    values = [
+        v if v is not None else resolve_value(a, scope, dtype) for v, a in zip(typed, args, strict=True)
+    ]
+    for value, arg in zip(values[1:], args[1:], strict=True):
+        if value.dtype != values[0].dtype:
+            shown = op.spelling or op.name
+            raise problem(
+                "type-mismatch",
+                f"`{shown}` takes operands of one type, not {values[0].dtype} and {value.dtype}",
+                span,
+                f"`{_short(args[0].span.text)}` is {values[0].dtype}, `{_short(arg.span.text)}` is {value.dtype}",
+                help="convert one side with a cast",
+            )
+    return values
+
+
+def _check_domain(op: Op, values: Sequence[Expr]) -> None:
+    for value in values:
+        dtype = value.dtype
+        fine = {
+            "number": dtype != BOOL,
+            "float": dtype.is_float,
+            "integer": dtype.is_integer,
+            "logical": dtype.is_integer or dtype == BOOL,
+            "any": True,
+        }[op.domain]
+        if not fine:
+            shown = op.spelling or op.name
+            raise problem(
+                "wrong-operand-type", f"`{shown}` works on {_DOMAINS[op.domain]}, not on {dtype}", value.span
+            )
+
+
+def _fold_index(op: Op, values: Sequence[Expr], e: ast.ExprSyntax, span: Span, scope: Scope) -> Expr | None:
+    """One index expression instead of an operation on index expressions (and literals)."""
+    indices = [_as_index(v) for v in values]
+    if any(i is None for i in indices) or not any(isinstance(v, IndexValue) for v in values):
+        return None
+    found = [i for i in indices if i is not None]
+    if op.name == "neg":
+        index = -found[0]
+    elif op.name in _INDEX_OPS:
+        index = combine(op.name, found[0], found[1], e, scope)
+    else:
+        return None
+    return IndexValue(index, I64, span) if index.value is None else Const(index.value, I64, span)
+
+
+def _as_index(value: Expr) -> Index | None:
+    match value:
+        case IndexValue(index, _, _):
+            return index
+        case Const(number, _, _) if isinstance(number, int) and value.dtype == I64:
+            return Index.of(number)
+        case _:
+            return None
+
+
+def _cast_help(found: DType, wanted: DType, span: Span) -> str:
+    if wanted == BOOL:
+        return "write a comparison, such as `x != 0`"
+    safe = wanted.is_float or found == BOOL
+    text = _short(span.text)
+    return (
+        f"write `{wanted}({text})`"
+        if safe
+        else f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
+    )
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 40 else flat[:37] + "..."
