@@ -38,6 +38,7 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
+from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 
 __all__ = [
     "BF16",
@@ -94,5 +95,9 @@ __all__ = [
     "converts_exactly",
     "index_max",
     "index_min",
+    "print_expr",
+    "print_module",
+    "print_routine",
+    "print_stmt",
     "product",
 ]

@@ -226,6 +226,8 @@ class Index:
         for m, c in ordered:
             sign = "-" if c < 0 else "+"
             body = _monomial_text(m, abs(c))
+            if not text and c < 0 and ("/" in body or "%" in body):
+                body = f"({body})"  # else the sign would bind tighter than the division
             text += (("-" if c < 0 else "") + body) if not text else f" {sign} {body}"
         return text
 

@@ -1,5 +1,6 @@
 """From text to typed IR: grammar, syntax tree, name resolution and type checking."""
 
+from isamap.syntax.format import format_source
 from isamap.syntax.parse import parse_expression, parse_index, parse_kernel, parse_module
 
-__all__ = ["parse_expression", "parse_index", "parse_kernel", "parse_module"]
+__all__ = ["format_source", "parse_expression", "parse_index", "parse_kernel", "parse_module"]

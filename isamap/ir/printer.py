@@ -1,0 +1,252 @@
+"""The IR as text of the language, in canonical layout: parsing what is printed gives the same IR.
+
+`print_expr` of `Call("mul", (Read("A", (m, k)), Read("B", (k, n))))` is `A[m, k] * B[k, n]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import copysign, isinf
+from typing import assert_never
+
+from isamap.ir.index import Index
+from isamap.ir.layout import layout
+from isamap.ir.nodes import (
+    Assign,
+    Call,
+    Cast,
+    Const,
+    ConstantDecl,
+    Declaration,
+    Expr,
+    IndexValue,
+    Instruction,
+    Kernel,
+    Loop,
+    MemoryDecl,
+    Module,
+    Operand,
+    Param,
+    Placement,
+    Read,
+    Require,
+    Routine,
+    Scalar,
+    StateDecl,
+    Stmt,
+)
+from isamap.ir.ops import OPS, REDUCTIONS
+
+_ATOM = 100
+_FILLED = 1  # `X[i] else 0` could stand inside any operation, but reads badly there
+_SPELLED_REDUCTIONS = {name: spelling for spelling, name in REDUCTIONS.items()}
+
+
+def print_module(module: Module, comments: Sequence[str] = ()) -> str:
+    """The text of a module; `comments` become lines at its top."""
+    head = "".join(f"# {line}\n" for line in comments)
+    separated = "\n\n".join(_declaration(d) for d in module.declarations)
+    return layout(f"{head}\n{separated}" if head else separated)
+
+
+def print_routine(routine: Routine) -> str:
+    """The text of a kernel or an instruction."""
+    return layout(_routine(routine))
+
+
+def print_stmt(statement: Stmt) -> str:
+    """The text of a statement, without a line end after it."""
+    return layout(_statement(statement)).rstrip("\n")
+
+
+def print_expr(e: Expr) -> str:
+    """The text of an expression where its type is known from around it."""
+    return layout(_expr(e, typed=True)).rstrip("\n")
+
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+
+def _declaration(d: Declaration) -> str:
+    match d:
+        case Kernel() | Instruction():
+            return _routine(d)
+        case MemoryDecl(name, kind, attributes, base, placement, _):
+            given = ", ".join(f"{key} = {value}" for key, value in attributes)
+            if base is None:
+                return f"memory {name}: {kind}({given});"
+            placed = _placement(placement) if placement else ""
+            return f"view {name} of {base}: {kind}({given}){placed};"
+        case StateDecl(name, fields, per_thread, _):
+            rows = "\n".join(
+                f"{f.name}: {f.dtype}{'' if f.count is None else f'[{f.count}]'};" for f in fields
+            )
+            return f"state {name}{' per thread' if per_thread else ''} {{\n{rows}\n}}"
+        case ConstantDecl(param, _):
+            return f"{_param(param)};"
+        case _:
+            assert_never(d)
+
+
+def _routine(r: Routine) -> str:
+    word = "instruction" if isinstance(r, Instruction) else "kernel"
+    where = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in r.where)
+    head = f"{'strict ' if r.strict else ''}{word} {r.name}({', '.join(map(_param, r.params))})"
+    lines = [f"{head}{f' where {where}' if where else ''} {{"]
+    lines += [f"let {let.name} = {let.value};" for let in r.lets]
+    lines += [_operand(o) for o in r.operands]
+    if isinstance(r, Instruction):
+        lines += [_require(q) for q in r.requires]
+        for verb, names in (("sets", r.sets_state), ("releases", r.releases_state), ("clobbers", r.clobbers)):
+            lines += [f"{verb} {name};" for name in names]
+    lines += [_statement(s) for s in r.body]
+    return "\n".join([*lines, "}"])
+
+
+def _param(p: Param) -> str:
+    text = p.name if p.kind == "size" else f"{p.kind} {p.name}"
+    if p.dtype is not None:
+        text += f": {p.dtype}"
+    elif p.low is not None and p.high is not None:
+        text += f": {p.low}..{p.high}"
+    return text if p.default is None else f"{text} = {p.default}"
+
+
+def _operand(o: Operand) -> str:
+    text = f"{o.role} {o.name}: {o.dtype}"
+    if o.shape:
+        text += f"[{_list(o.shape)}]"
+    if o.memory is not None:
+        text += f" @ {o.memory}"
+    if o.accumulate is not None:
+        text += f" accumulate {o.accumulate}"
+    if o.strides is not None:
+        text += f" strides({', '.join('any' if s is None else str(s) for s in o.strides)})"
+    if o.placement is not None:
+        text += _placement(o.placement)
+    if o.outside is not None:
+        text += f" outside {o.outside}"
+    return text + ";"
+
+
+def _placement(p: Placement) -> str:
+    coordinates = ", ".join(f"{name}: {value}" for name, value in p.coordinates)
+    return f" placed [{', '.join(p.indices)}] at {coordinates}"
+
+
+def _require(q: Require) -> str:
+    entry = "" if q.field.index is None else f"[{q.field.index}]"
+    return f"requires {q.field.state}.{q.field.field}{entry} == {q.value};"
+
+
+def _list(indices: Iterable[Index]) -> str:
+    return ", ".join(map(str, indices))
+
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+def _statement(s: Stmt) -> str:
+    match s:
+        case Assign(target, op, value, guard, _):
+            sign = "=" if op is None else f"{_SPELLED_REDUCTIONS[op]}="
+            tail = f" if {_expr(guard)}" if guard is not None else ""
+            return f"{_expr(target)} {sign} {_expr(value, typed=True)}{tail};"
+        case Loop(axes, body, ordered, guard, _):
+            head = ", ".join(f"{a.name} in {a.extent}" for a in axes)
+            tail = f" if {_expr(guard)}" if guard is not None else ""
+            inside = "\n".join(map(_statement, body))
+            return f"{'seq' if ordered else 'for'} {head}{tail} {{\n{inside}\n}}"
+        case _:
+            assert_never(s)
+
+
+# --- expressions ------------------------------------------------------------------------------------------
+
+
+def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
+    """The expression, in parentheses when it binds less tightly than `above`.
+
+    `typed`: whether what stands around it gives literals their type; else the first literal says its own.
+    """
+    text, precedence = _with_precedence(e, typed)
+    return f"({text})" if precedence < above else text
+
+
+def _with_precedence(e: Expr, typed: bool) -> tuple[str, int]:
+    match e:
+        case Const(value, dtype, _):
+            return _const(value, f"{dtype}", typed or isinstance(value, bool))
+        case IndexValue(index, _, _):
+            return str(index), _index_precedence(index)
+        case Scalar(name, _, _):
+            return name, _ATOM
+        case Read(buffer, index, _, fill, _):
+            subscripts = f"[{_list(index)}]" if index else ""
+            if fill is None:
+                return f"{buffer}{subscripts}", _ATOM
+            return f"{buffer}{subscripts} else {_number(fill.value)}", _FILLED
+        case Cast(value, dtype, mode, _):
+            return f"{'' if mode == 'exact' else f'{mode}_'}{dtype}({_expr(value)})", _ATOM
+        case Call(op, args, _, mode, _):
+            return _call(op, args, mode, typed)
+        case _:
+            assert_never(e)
+
+
+def _call(name: str, args: tuple[Expr, ...], mode: str | None, typed: bool) -> tuple[str, int]:
+    op = OPS[name]
+    conditions = 1 if name == "select" else 0
+    given = [typed and op.result == "same"] * len(args)
+    if not all(_is_bare(a) for a in args[conditions:]):
+        given = [True] * len(args)
+    elif not given[-1]:
+        given = [True] * conditions + [False] + [True] * (len(args) - conditions - 1)
+    if op.spelling is None:
+        shown = [_expr(a, 0, t) for a, t in zip(args, given, strict=True)]
+        return f"{name}({', '.join(shown + ([mode] if mode else []))})", _ATOM
+    if len(args) == 1:
+        return f"{op.spelling}{_expr(args[0], op.precedence, given[0])}", op.precedence
+    left, right = args
+    text = f"{_expr(left, op.precedence, given[0])} {op.spelling} {_expr(right, op.precedence + 1, given[1])}"
+    return text, op.precedence
+
+
+def _is_bare(e: Expr) -> bool:
+    """Whether an expression prints as literals only, so that its text has no type of its own."""
+    match e:
+        case Const(value, _, _):
+            return not isinstance(value, bool)
+        case Call(name, args, _, _, _):
+            values = args[1:] if name == "select" else args
+            return OPS[name].result == "same" and all(_is_bare(a) for a in values)
+        case _:
+            return False
+
+
+def _const(value: int | float | bool, dtype: str, typed: bool) -> tuple[str, int]:
+    text = _number(value)
+    if not typed:
+        return f"{dtype}({text})", _ATOM
+    return text, OPS["neg"].precedence if text.startswith("-") else _ATOM
+
+
+def _number(value: int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 1e15 and copysign(1, value) == (1 if value >= 0 else -1):
+        return str(int(value))
+    return repr(value)
+
+
+def _index_precedence(index: Index) -> int:
+    if len(index.terms) != 1:
+        return OPS["add"].precedence
+    text = str(index)
+    if text.startswith("-"):
+        return OPS["add"].precedence
+    return OPS["mul"].precedence if any(c in text for c in "*/%") else _ATOM
