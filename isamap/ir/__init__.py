@@ -1,5 +1,6 @@
 """The intermediate representation: frozen nodes, dtypes, affine expressions, printer, verifier, interpreter."""
 
+from isamap.ir.bind import Range, bind
 from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.nodes import (
@@ -83,6 +84,7 @@ __all__ = [
     "Param",
     "ParamKind",
     "Placement",
+    "Range",
     "Read",
     "Require",
     "Role",
@@ -92,6 +94,7 @@ __all__ = [
     "StateField",
     "StateRef",
     "Stmt",
+    "bind",
     "converts_exactly",
     "index_max",
     "index_min",

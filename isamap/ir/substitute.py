@@ -1,0 +1,125 @@
+"""Symbols replaced by numbers or expressions, everywhere in a statement, an operand or a whole routine.
+
+`substitute_stmt(C[m, n] += …, {"m": Index.of("i") * 16})` is `C[16*i, n] += …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar, assert_never
+
+from isamap.ir.dtypes import I64
+from isamap.ir.index import Index
+from isamap.ir.nodes import (
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Constraint,
+    Expr,
+    IndexValue,
+    Instruction,
+    Loop,
+    Operand,
+    Placement,
+    Read,
+    Require,
+    Routine,
+    Scalar,
+    Stmt,
+)
+
+Bindings = Mapping[str, Index | int]
+R = TypeVar("R", bound=Routine)
+
+
+def substitute_expr(e: Expr, bindings: Bindings) -> Expr:
+    """The expression with symbols of its subscripts and index values replaced."""
+    match e:
+        case Const() | Scalar():
+            return e
+        case IndexValue(index, dtype, span):
+            bound = index.substitute(bindings)
+            return IndexValue(bound, dtype, span) if bound.value is None else Const(bound.value, I64, span)
+        case Read():
+            return substitute_read(e, bindings)
+        case Call(_, args, _, _, _):
+            return replace(e, args=tuple(substitute_expr(a, bindings) for a in args))
+        case Cast(value, _, _, _):
+            return replace(e, value=substitute_expr(value, bindings))
+        case _:
+            assert_never(e)
+
+
+def substitute_read(e: Read, bindings: Bindings) -> Read:
+    """The access with symbols of its subscripts replaced."""
+    return replace(e, index=tuple(i.substitute(bindings) for i in e.index))
+
+
+def substitute_stmt(s: Stmt, bindings: Bindings) -> Stmt:
+    """The statement with symbols replaced; loops keep their axes' names."""
+    guard = substitute_expr(s.guard, bindings) if s.guard is not None else None
+    match s:
+        case Assign(target, _, value, _, _):
+            return replace(
+                s,
+                target=substitute_read(target, bindings),
+                value=substitute_expr(value, bindings),
+                guard=guard,
+            )
+        case Loop(axes, body, _, _, _):
+            bound = tuple(Axis(a.name, a.extent.substitute(bindings), a.span) for a in axes)
+            return replace(s, axes=bound, body=tuple(substitute_stmt(b, bindings) for b in body), guard=guard)
+        case _:
+            assert_never(s)
+
+
+def substitute_operand(o: Operand, bindings: Bindings) -> Operand:
+    """The operand with symbols of shape, strides and placement replaced."""
+    strides = o.strides
+    if strides is not None:
+        strides = tuple(None if s is None else s.substitute(bindings) for s in strides)
+    return replace(
+        o,
+        shape=tuple(e.substitute(bindings) for e in o.shape),
+        strides=strides,
+        placement=_placement(o.placement, bindings) if o.placement is not None else None,
+    )
+
+
+def _placement(p: Placement, bindings: Bindings) -> Placement:
+    return replace(p, coordinates=tuple((n, e.substitute(bindings)) for n, e in p.coordinates))
+
+
+def substitute_constraint(c: Constraint, bindings: Bindings) -> Constraint:
+    """The constraint with symbols replaced."""
+    return replace(c, left=c.left.substitute(bindings), right=c.right.substitute(bindings))
+
+
+def substitute_routine(r: R, bindings: Bindings) -> R:
+    """The routine with symbols replaced everywhere; parameters and lets themselves stay listed."""
+    bound = replace(
+        r,
+        operands=tuple(substitute_operand(o, bindings) for o in r.operands),
+        body=tuple(substitute_stmt(s, bindings) for s in r.body),
+        lets=tuple(replace(let, value=let.value.substitute(bindings)) for let in r.lets),
+        where=tuple(substitute_constraint(c, bindings) for c in r.where),
+        params=tuple(
+            replace(
+                p,
+                low=p.low.substitute(bindings) if p.low is not None else None,
+                high=p.high.substitute(bindings) if p.high is not None else None,
+            )
+            for p in r.params
+        ),
+    )
+    if isinstance(bound, Instruction):
+        requires = tuple(_require(q, bindings) for q in bound.requires)
+        return replace(bound, requires=requires)
+    return bound
+
+
+def _require(q: Require, bindings: Bindings) -> Require:
+    return replace(q, value=q.value.substitute(bindings))
