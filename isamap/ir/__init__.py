@@ -3,6 +3,7 @@
 from isamap.ir.bind import Range, bind
 from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir.layout import layout
 from isamap.ir.nodes import (
     Assign,
     Axis,
@@ -40,6 +41,16 @@ from isamap.ir.nodes import (
 )
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
+from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.substitute import (
+    substitute_constraint,
+    substitute_expr,
+    substitute_operand,
+    substitute_read,
+    substitute_routine,
+    substitute_stmt,
+)
+from isamap.ir.verify import verify
 
 __all__ = [
     "BF16",
@@ -66,6 +77,7 @@ __all__ = [
     "DType",
     "Declaration",
     "Expr",
+    "Facts",
     "FloorDiv",
     "Index",
     "IndexValue",
@@ -98,9 +110,18 @@ __all__ = [
     "converts_exactly",
     "index_max",
     "index_min",
+    "is_nonnegative",
+    "layout",
     "print_expr",
     "print_module",
     "print_routine",
     "print_stmt",
     "product",
+    "substitute_constraint",
+    "substitute_expr",
+    "substitute_operand",
+    "substitute_read",
+    "substitute_routine",
+    "substitute_stmt",
+    "verify",
 ]

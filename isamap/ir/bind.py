@@ -94,9 +94,6 @@ def _bind_params(
         low = param.low.substitute(numbers) if param.low is not None else None
         high = param.high.substitute(numbers) if param.high is not None else None
         match given:
-            case int():
-                _check_size(param, given, low, high)
-                numbers[param.name] = given
             case Range():
                 _check_range(param, given, low, high)
                 kept.append(
@@ -105,6 +102,9 @@ def _bind_params(
             case None:
                 kept.append(replace(param, low=low, high=high))
                 missing += [param] if param.kind == "size" else []
+            case number:
+                _check_size(param, int(number), low, high)
+                numbers[param.name] = int(number)
     if missing:
         names = ", ".join(f"`{p.name}`" for p in missing)
         words = " ".join(f"{p.name}=…" for p in missing)

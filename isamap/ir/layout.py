@@ -20,8 +20,7 @@ _TOKEN = re.compile(
     r"|(?P<symbol>\.\.|==|!=|<=|>=|<<|>>|[+*&|^]=(?!=)|\S)"
 )
 _WORDS = frozenset(
-    "kernel instruction memory view of state machine strict where in out inout temp for seq if else let "
-    "requires sets releases clobbers accumulate outside placed at choose imm scalar per thread".split()
+    ["kernel", "instruction", "memory", "view", "of", "state", "machine", "strict", "where", "in", "out", "inout", "temp", "for", "seq", "if", "else", "let", "requires", "sets", "releases", "clobbers", "accumulate", "outside", "placed", "at", "choose", "imm", "scalar", "per", "thread"]
 )
 _LOOPS = ("for", "seq")
 _TIGHT_AFTER = frozenset(("(", "[", "..", ".", "~"))

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.ir.dtypes import F64, DType
-from isamap.ir.index import Index
-from isamap.ir.nodes import Expr, Kernel, Module
+from isamap.ir import F64, ConstantDecl, DType, Expr, Index, Kernel, Module, Routine, verify
 from isamap.source import Diagnostic, Source, Span, TypeProblem
 from isamap.syntax.build import parse_declarations, parse_expression_syntax
 from isamap.syntax.declarations import resolve_module
@@ -24,7 +22,12 @@ def parse_module(source: Source, known: Module | None = None) -> Module:
     Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
     """
     findings = Findings()
-    module = resolve_module(parse_declarations(source), known or Module(()), findings)
+    given = known or Module(())
+    module = resolve_module(parse_declarations(source), given, findings)
+    constants = [d.param for d in (*given.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
+    for declaration in module.declarations:
+        if isinstance(declaration, Routine):
+            findings.diagnostics += verify(declaration, constants)
     findings.raise_any()
     return module
 

@@ -20,7 +20,7 @@ SyntaxTree = Tree[Token]
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 200
 
-_OPERATORS = frozenset("+ - * / % | ^ & == != < <= > >= << >>".split())
+_OPERATORS = frozenset(["+", "-", "*", "/", "%", "|", "^", "&", "==", "!=", "<", "<=", ">", ">=", "<<", ">>"])
 
 _WORDS = {
     "NAME": "a name",
@@ -172,8 +172,7 @@ def _hint(token: str, expected: set[str]) -> str | None:
 
 
 _KEYWORDS = frozenset(
-    "kernel instruction memory view of state machine strict where in out inout temp for seq if else let "
-    "requires sets releases clobbers accumulate strides outside placed at any true false choose imm scalar inf".split()
+    ["kernel", "instruction", "memory", "view", "of", "state", "machine", "strict", "where", "in", "out", "inout", "temp", "for", "seq", "if", "else", "let", "requires", "sets", "releases", "clobbers", "accumulate", "strides", "outside", "placed", "at", "any", "true", "false", "choose", "imm", "scalar", "inf"]
 )
 
 

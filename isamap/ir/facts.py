@@ -1,0 +1,130 @@
+"""What a routine promises about its sizes: ranges, `where`, lets and guards as facts for proofs.
+
+`where K % 32 == 0, M <= N` makes K a multiple of 32 (`32*K'`) and gives the fact `N - M >= 0`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from isamap.ir.index import Index, Mod
+from isamap.ir.nodes import Call, Const, Constraint, Expr, IndexValue, Param, Routine
+from isamap.ir.prove import Facts
+from isamap.ir.substitute import substitute_routine
+
+R = TypeVar("R", bound=Routine)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A routine rewritten over free sizes, the facts about these, and what each old name became."""
+
+    facts: Facts
+    bindings: dict[str, Index | int]
+
+
+def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:
+    """The facts that hold in the whole routine, and the replacement of lets and of determined sizes."""
+    params = [p for p in (*constants, *routine.params) if p.dtype is None]
+    lows = {p.name: _low(p) for p in params}
+    bindings: dict[str, Index | int] = {}
+    for constraint in routine.where:
+        _determine(constraint, lows, bindings)
+    for let in routine.lets:
+        bindings[let.name] = let.value.substitute(bindings)
+    facts = [f.substitute(bindings) for p in params for f in _range_facts(p)]
+    facts += [f.substitute(bindings) for c in routine.where for f in constraint_facts(c)]
+    facts += [e.substitute(bindings) - 1 for o in routine.operands for e in o.shape if e.value is None]
+    open_facts = tuple(dict.fromkeys(f for f in facts if f.value is None))
+    return Known(Facts(lows=lows, nonnegative=open_facts), bindings)
+
+
+def apply_known(routine: R, known: Known) -> R:
+    """The routine over the symbols that the facts speak of."""
+    return substitute_routine(routine, known.bindings)
+
+
+def _low(p: Param) -> int:
+    if p.low is None:
+        return 1
+    return p.low.value if p.low.value is not None else 0
+
+
+def _range_facts(p: Param) -> list[Index]:
+    name = Index.of(p.name)
+    facts = [name - p.low] if p.low is not None and p.low.value is None else []
+    return facts + ([p.high - name] if p.high is not None else [])
+
+
+def _determine(c: Constraint, lows: dict[str, int], bindings: dict[str, Index | int]) -> None:
+    """Use an equality to replace a size: `K % 32 == 0` makes K = 32*K', `A == 2*B` replaces A."""
+    if c.comparison != "==":
+        return
+    for side, other in ((c.left, c.right), (c.right, c.left)):
+        match side.terms:
+            case (((Mod(value, divisor),), 1),) if other.value == 0 and divisor.value:
+                name = _single_symbol(value)
+                if name is not None and name not in bindings:
+                    multiple = f"{name}'{divisor.value}"
+                    lows[multiple] = -(-lows.get(name, 1) // divisor.value)
+                    bindings[name] = Index.of(multiple) * divisor.value
+                    return
+            case (((str() as name,), 1),) if name not in bindings and name not in other.symbols:
+                if name in lows and not (other.symbols & bindings.keys()):
+                    bindings[name] = other
+                    return
+            case _:
+                pass
+
+
+def _single_symbol(index: Index) -> str | None:
+    match index.terms:
+        case (((str() as name,), 1),):
+            return name
+        case _:
+            return None
+
+
+def constraint_facts(c: Constraint) -> list[Index]:
+    """The terms that are >= 0 when a comparison holds."""
+    return _comparison_facts(c.comparison, c.left, c.right)
+
+
+def _comparison_facts(comparison: str, left: Index, right: Index) -> list[Index]:
+    match comparison:
+        case "==" | "eq":
+            return [left - right, right - left]
+        case "<=" | "le":
+            return [right - left]
+        case "<" | "lt":
+            return [right - left - 1]
+        case ">=" | "ge":
+            return [left - right]
+        case ">" | "gt":
+            return [left - right - 1]
+        case _:
+            return []
+
+
+def guard_facts(guard: Expr | None) -> list[Index]:
+    """The terms that are >= 0 where a guard holds: its comparisons of index expressions, joined by `&`."""
+    match guard:
+        case Call("and", (left, right), _, _, _):
+            return guard_facts(left) + guard_facts(right)
+        case Call(op, (left, right), _, _, _):
+            a, b = _index_of(left), _index_of(right)
+            return _comparison_facts(op, a, b) if a is not None and b is not None else []
+        case _:
+            return []
+
+
+def _index_of(e: Expr) -> Index | None:
+    match e:
+        case IndexValue(index, _, _):
+            return index
+        case Const(int() as value, _, _):
+            return Index.of(value)
+        case _:
+            return None

@@ -1,0 +1,225 @@
+"""Proofs that an index expression is never negative, for all sizes that the routine allows.
+
+Axes are replaced by the end of their range that makes the expression smallest, divisions by their bounds,
+sizes by their smallest value plus something that is not negative; when every coefficient that is left is
+not negative, so is the expression. Stated facts (`where`, guards, ranges) are subtracted where that helps.
+Sound, not complete: False means "not proved".
+
+With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-1 is proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod, Monomial
+
+_STEPS = 3000
+_FACTS_DEEP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds: `extents` of axes (each runs from 0), smallest values of other symbols, and terms >= 0."""
+
+    extents: Mapping[str, Index] = field(default_factory=dict[str, Index])
+    lows: Mapping[str, int] = field(default_factory=dict[str, int])
+    nonnegative: tuple[Index, ...] = ()
+
+    def with_axes(self, extents: Mapping[str, Index]) -> Facts:
+        """More axes; inside their loop their extents are at least 1."""
+        positive = tuple(e - 1 for e in extents.values() if e.value is None)
+        return replace(self, extents={**self.extents, **extents}, nonnegative=(*self.nonnegative, *positive))
+
+    def with_facts(self, facts: tuple[Index, ...]) -> Facts:
+        return replace(self, nonnegative=(*self.nonnegative, *facts))
+
+
+@dataclass
+class _Search:
+    """The steps that one proof may still take."""
+
+    facts: Facts
+    left: int = _STEPS
+
+
+def is_nonnegative(e: Index, facts: Facts) -> bool:
+    """Whether `e >= 0` is proved from the facts."""
+    return _prove(e, _Search(facts), _FACTS_DEEP)
+
+
+def smallest_value(e: Index, facts: Facts) -> Index | None:
+    """`e` with every axis at the end of its range that makes it smallest; None where that is not known."""
+    for axis in reversed(facts.extents):
+        if axis not in e.symbols:
+            continue
+        slope = e.coefficient(axis)
+        if slope is None:
+            return None
+        if is_nonnegative(slope, facts):
+            e = e - slope * Index.of(axis)
+        elif is_nonnegative(-slope, facts):
+            e = e + slope * (facts.extents[axis] - 1 - Index.of(axis))
+        else:
+            return None
+    return e
+
+
+def _prove(e: Index, search: _Search, deep: int) -> bool:
+    if e.value is not None:
+        return e.value >= 0
+    search.left -= 1
+    if search.left < 0:
+        return False
+    if _is_plainly_nonnegative(e, search.facts):
+        return True
+    atom = _next_atom(e, search.facts)
+    if atom is not None:
+        return any(_prove(smaller, search, deep) for smaller in _without(atom, e, search, deep))
+    return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _minus_facts(e, search.facts))
+
+
+def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
+    """Every symbol written as its smallest value plus a rest: no negative coefficient is left."""
+    shifted = _shift(e, facts)
+    return shifted is not None and all(c >= 0 for _, c in shifted.terms)
+
+
+def _shift(e: Index, facts: Facts) -> Index | None:
+    if any(not isinstance(a, str) for m, _ in e.terms for a in m):
+        return None
+    lows = {s: 0 if s in facts.extents else facts.lows.get(s, 1) for s in e.symbols}
+    return e.substitute({s: Index.of(s) + low for s, low in lows.items() if low})
+
+
+# --- replacing axes and divisions by their bounds ---------------------------------------------------------
+
+
+def _next_atom(e: Index, facts: Facts) -> Atom | None:
+    """What to replace next: divisions first, outermost first, then axes, innermost first."""
+    atoms = {a for m, _ in e.terms for a in m}
+    compound = sorted((a for a in atoms if not isinstance(a, str)), key=lambda a: (-len(str(a)), str(a)))
+    if compound:
+        return compound[0]
+    return next((name for name in reversed(facts.extents) if name in atoms), None)
+
+
+def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
+    """`e = c*atom + rest`; None when the atom occurs twice in a product."""
+    inside: list[tuple[Monomial, int]] = []
+    outside: list[tuple[Monomial, int]] = []
+    for m, c in e.terms:
+        if m.count(atom) > 1:
+            return None
+        if atom in m:
+            rest = list(m)
+            rest.remove(atom)
+            inside.append((tuple(rest), c))
+        else:
+            outside.append((m, c))
+    return Index(tuple(inside)) + 0, Index(tuple(outside)) + 0
+
+
+def _without(atom: Atom, e: Index, search: _Search, deep: int) -> Iterator[Index]:
+    """Expressions without the atom whose being >= 0 implies that `e` is."""
+    split = _split(e, atom)
+    if split is None:
+        return
+    c, rest = split
+    match atom:
+        case MinMax(_, left, right):
+            yield from _min_max(atom.op, c, rest, left, right, search, deep)
+            return
+        case _:
+            pass
+    rising = _prove(c, search, deep)
+    falling = not rising and _prove(-c, search, deep)
+    if not rising and not falling:
+        return
+    match atom:
+        case str():
+            yield from _axis_bounds(atom, c, rest, rising, search.facts)
+        case FloorDiv(value, divisor):
+            yield from _division(c, rest, value, divisor, rising, search, deep)
+        case Mod(value, divisor):
+            if rising:
+                yield rest
+            else:
+                yield rest + c * (divisor - 1)
+                if _prove(value, search, deep):
+                    yield rest + c * value
+
+
+def _axis_bounds(axis: str, c: Index, rest: Index, rising: bool, facts: Facts) -> Iterator[Index]:
+    yield rest if rising else rest + c * (facts.extents[axis] - 1)
+    for fact in facts.nonnegative:
+        slope = fact.coefficient(axis)
+        if slope is None or slope.value != (1 if rising else -1):
+            continue
+        bound = fact - Index.of(axis) if rising else fact + Index.of(axis)
+        yield rest + c * (-bound if rising else bound)
+
+
+def _division(
+    c: Index, rest: Index, value: Index, divisor: Index, rising: bool, search: _Search, deep: int
+) -> Iterator[Index]:
+    """With d >= 1: value - d + 1 <= d * (value / d) <= value."""
+    if not _prove(divisor - 1, search, deep):
+        return
+    bound = value - divisor + 1 if rising else value
+    exact = c.divide_exactly(divisor)
+    if exact is not None:
+        yield rest + exact * bound
+    else:
+        yield divisor * rest + c * bound + (divisor - 1)
+    if rising and _prove(value, search, deep):
+        yield rest
+
+
+def _min_max(
+    op: str, c: Index, rest: Index, left: Index, right: Index, search: _Search, deep: int
+) -> Iterator[Index]:
+    """The value is one of the two sides: both must do, or one where the sign makes it the worse one."""
+    one_is_enough = _prove(-c if op == "min" else c, search, deep)
+    sides = (rest + c * left, rest + c * right)
+    if one_is_enough:
+        yield from sides
+    elif _prove(sides[0], search, deep):
+        yield sides[1]
+
+
+# --- using facts ------------------------------------------------------------------------------------------
+
+
+def _minus_facts(e: Index, facts: Facts) -> Iterator[Index]:
+    """`e` (scaled up where needed) minus multiples of facts that cancel one of its negative terms."""
+    shifted = _shift(e, facts)
+    if shifted is None:
+        return
+    negative = [(m, c) for m, c in shifted.terms if c < 0]
+    for fact in facts.nonnegative:
+        lowered = _shift(fact, facts)
+        if lowered is None:
+            continue
+        for m, c in negative:
+            for fact_m, fact_c in lowered.terms:
+                factor = _monomial_quotient(m, fact_m)
+                if fact_c < 0 and factor is not None and (fact_m or not m):
+                    scale, times = (1, c // fact_c) if c % fact_c == 0 else (-fact_c, -c)
+                    yield _unshift(shifted * scale - lowered * Index(((factor, times),)), e, fact, facts)
+
+
+def _unshift(shifted: Index, e: Index, fact: Index, facts: Facts) -> Index:
+    symbols = e.symbols | fact.symbols
+    lows = {s: 0 if s in facts.extents else facts.lows.get(s, 1) for s in symbols}
+    return shifted.substitute({s: Index.of(s) - low for s, low in lows.items() if low})
+
+
+def _monomial_quotient(m: Monomial, divisor: Monomial) -> Monomial | None:
+    rest = list(m)
+    for atom in divisor:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)

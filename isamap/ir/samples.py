@@ -1,0 +1,100 @@
+"""Small sizes that a routine allows, for finding counterexamples: never a proof, always a good explanation.
+
+A GEMM's samples start with M = N = K = 1, then M = 2, N = 3, K = 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
+
+import numpy as np
+
+from isamap.ir.bind import comparison_holds
+from isamap.ir.index import Index
+from isamap.ir.nodes import Constraint, Param, Routine
+
+_TRIED = 4000
+
+
+def sample_sizes(
+    routine: Routine, constants: Iterable[Param] = (), count: int = 8
+) -> Iterator[dict[str, int]]:
+    """Up to `count` bindings of all parameters and lets that obey ranges and `where`."""
+    params = [p for p in (*constants, *routine.params) if p.dtype is None]
+    yield from islice(_allowed(routine, params), count)
+
+
+def _allowed(routine: Routine, params: list[Param]) -> Iterator[dict[str, int]]:
+    seen: set[tuple[int, ...]] = set()
+    for offsets in islice(_offsets(len(params)), _TRIED):
+        env = _bind(params, offsets)
+        if env is None or tuple(env.values()) in seen:
+            continue
+        seen.add(tuple(env.values()))
+        try:
+            for let in routine.lets:
+                env[let.name] = let.value.evaluate(env)
+            fine = all(_holds(c, env) for c in routine.where)
+            fine = fine and all(e.evaluate(env) >= 1 for o in routine.operands for e in o.shape)
+        except (KeyError, ZeroDivisionError):
+            continue
+        if fine:
+            yield env
+
+
+def _offsets(n: int) -> Iterator[tuple[int, ...]]:
+    """How far above its smallest value each parameter is: telling patterns first, then a grid."""
+    yield (0,) * n
+    yield tuple(1 + i % 3 for i in range(n))
+    yield tuple(3 - i % 3 for i in range(n))
+    yield (31,) * n
+    yield (10**6,) * n
+    for big in (3, 7):
+        for i in range(n):
+            yield tuple(big if j == i else 1 for j in range(n))
+    yield from product((0, 1, 2, 4), repeat=n)
+
+
+def _bind(params: list[Param], offsets: tuple[int, ...]) -> dict[str, int] | None:
+    env: dict[str, int] = {}
+    for param, offset in zip(params, offsets, strict=True):
+        try:
+            low = param.low.evaluate(env) if param.low is not None else 1
+            high = param.high.evaluate(env) if param.high is not None else low + 31
+        except KeyError:
+            return None
+        value = min(low + offset, high)
+        if param.high is not None and offset < 10**6:
+            value = min(value, low + 63)
+        env[param.name] = value
+    return env
+
+
+def _holds(c: Constraint, env: Mapping[str, int]) -> bool:
+    if any("(" in s for s in c.left.symbols | c.right.symbols):
+        return True  # strides and alignments do not bear on indices
+    return comparison_holds(c.left.evaluate(env), c.comparison, c.right.evaluate(env))
+
+
+def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> dict[str, np.ndarray] | None:
+    """All points of axes as flat arrays, None when there are more than `limit`."""
+    sizes = {name: max(0, int(e.evaluate(env))) for name, e in extents.items()}
+    total = 1
+    for size in sizes.values():
+        total *= size
+    if total > limit:
+        return None
+    if not sizes:
+        return {}
+    arrays = np.indices(tuple(sizes.values()), dtype=np.int64).reshape(len(sizes), -1)
+    return dict(zip(sizes, arrays, strict=True))
+
+
+def evaluate_on(
+    index: Index, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
+) -> np.ndarray:
+    """The values of an index expression at all points, as an array of `count` numbers."""
+    names: dict[str, np.ndarray | int] = {**env, **points}
+    value = index.evaluate(names)  # pyright: ignore[reportUnknownVariableType]
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))

@@ -1,0 +1,70 @@
+"""What a routine must obey before anything is done with it.
+
+Subscripts stay inside; iterations of a `for` are independent; everything read was written; outputs are
+written; placements are one-to-one; divisors are positive. Findings come as diagnostics; a sound routine
+has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from isamap.ir.definitions import check_definitions
+from isamap.ir.dependences import check_dependences
+from isamap.ir.facts import Known, known_facts
+from isamap.ir.index import FloorDiv, Index, MinMax, Mod
+from isamap.ir.nodes import Param, Routine
+from isamap.ir.placements import check_placements
+from isamap.ir.prove import is_nonnegative
+from isamap.ir.ranges import check_ranges
+from isamap.ir.sites import find_sites
+from isamap.source import Diagnostic, Span
+
+
+def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnostic, ...]:
+    """All findings about a routine; `constants` are the machine constants that it may mention."""
+    given = tuple(constants)
+    known = known_facts(routine, given)
+    divisors = tuple(_check_divisors(routine, known))
+    if divisors:
+        return divisors
+    ranges = tuple(check_ranges(routine, known, given))
+    findings = (*ranges, *check_dependences(routine, known), *check_placements(routine, given))
+    definitions = check_definitions(routine, given) if not ranges else ()
+    return tuple(dict.fromkeys((*findings, *definitions)))
+
+
+def _check_divisors(routine: Routine, known: Known) -> Iterator[Diagnostic]:
+    for index, span in _indices(routine):
+        for divisor in _divisors(index):
+            if not is_nonnegative(divisor.substitute(known.bindings) - 1, known.facts):
+                yield Diagnostic(
+                    "bad-divisor",
+                    f"`{divisor}` divides an index, but may be 0 or negative",
+                    span,
+                    help=f"give it a range that starts at 1, or state `where {divisor} >= 1`",
+                )
+
+
+def _indices(routine: Routine) -> Iterator[tuple[Index, Span | None]]:
+    for let in routine.lets:
+        yield let.value, let.span
+    for operand in routine.operands:
+        yield from ((extent, operand.span) for extent in operand.shape)
+    for site in find_sites(routine):
+        for access in (site.assign.target, *site.reads):
+            yield from ((index, access.span) for index in access.index)
+
+
+def _divisors(index: Index) -> Iterator[Index]:
+    for monomial, _ in index.terms:
+        for atom in monomial:
+            match atom:
+                case FloorDiv(value, divisor) | Mod(value, divisor):
+                    yield divisor
+                    yield from _divisors(value)
+                case MinMax(_, left, right):
+                    yield from _divisors(left)
+                    yield from _divisors(right)
+                case str():
+                    pass
