@@ -6,6 +6,7 @@ numpy computes it. `spelling` is the infix symbol, or None for `name(a, b)`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -48,6 +49,10 @@ def _erf(x: Any) -> Any:
     from math import erf
 
     return np.vectorize(erf, otypes=[np.float64])(x)
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -96,46 +101,60 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
 
 ROUNDING = ("even", "away", "zero", "up", "down")
 
+# One row each, to be read as a table.
+# fmt: off
 OPS: dict[str, Op] = {
     op.name: op
     for op in (
-        Op("add", 2, "number", lambda a, b: a + b, spelling="+", precedence=60, commutative=True, associative=True, identity=0),
-        Op("sub", 2, "number", lambda a, b: a - b, spelling="-", precedence=60),
-        Op("mul", 2, "number", lambda a, b: a * b, spelling="*", precedence=70, commutative=True, associative=True, identity=1),
+        Op("add", 2, "number", operator.add,
+           spelling="+", precedence=60, commutative=True, associative=True, identity=0),
+        Op("sub", 2, "number", operator.sub, spelling="-", precedence=60),
+        Op("mul", 2, "number", operator.mul,
+           spelling="*", precedence=70, commutative=True, associative=True, identity=1),
         Op("div", 2, "number", _divide, spelling="/", precedence=70),
-        Op("rem", 2, "integer", lambda a, b: np.fmod(a, b), spelling="%", precedence=70),
-        Op("neg", 1, "number", lambda a: -a, spelling="-", precedence=80),
-        Op("and", 2, "logical", lambda a, b: a & b, spelling="&", precedence=45, commutative=True, associative=True, identity="all_ones"),
-        Op("xor", 2, "logical", lambda a, b: a ^ b, spelling="^", precedence=43, commutative=True, associative=True, identity=0),
-        Op("or", 2, "logical", lambda a, b: a | b, spelling="|", precedence=41, commutative=True, associative=True, identity=0),
-        Op("not", 1, "logical", lambda a: ~a, spelling="~", precedence=80),
-        Op("shl", 2, "integer", lambda a, b: np.left_shift(a, b), spelling="<<", precedence=55),
-        Op("shr", 2, "integer", lambda a, b: np.right_shift(a, b), spelling=">>", precedence=55),
-        Op("lt", 2, "number", lambda a, b: a < b, result="bool", spelling="<", precedence=50),
-        Op("le", 2, "number", lambda a, b: a <= b, result="bool", spelling="<=", precedence=50),
-        Op("gt", 2, "number", lambda a, b: a > b, result="bool", spelling=">", precedence=50),
-        Op("ge", 2, "number", lambda a, b: a >= b, result="bool", spelling=">=", precedence=50),
-        Op("eq", 2, "any", lambda a, b: a == b, result="bool", spelling="==", precedence=47, commutative=True),
-        Op("ne", 2, "any", lambda a, b: a != b, result="bool", spelling="!=", precedence=47, commutative=True),
-        Op("min", 2, "number", lambda a, b: np.minimum(a, b), commutative=True, associative=True, identity="highest"),
-        Op("max", 2, "number", lambda a, b: np.maximum(a, b), commutative=True, associative=True, identity="lowest"),
-        Op("abs", 1, "number", lambda a: np.abs(a)),
-        Op("sqrt", 1, "float", lambda a: np.sqrt(a)),
-        Op("exp", 1, "float", lambda a: np.exp(a), ulp=2),
-        Op("log", 1, "float", lambda a: np.log(a), ulp=2),
-        Op("tanh", 1, "float", lambda a: np.tanh(a), ulp=4),
+        Op("rem", 2, "integer", np.fmod, spelling="%", precedence=70),
+        Op("neg", 1, "number", operator.neg, spelling="-", precedence=80),
+        Op("and", 2, "logical", np.bitwise_and,
+           spelling="&", precedence=45, commutative=True, associative=True, identity="all_ones"),
+        Op("xor", 2, "logical", np.bitwise_xor,
+           spelling="^", precedence=43, commutative=True, associative=True, identity=0),
+        Op("or", 2, "logical", np.bitwise_or,
+           spelling="|", precedence=41, commutative=True, associative=True, identity=0),
+        Op("not", 1, "logical", operator.invert, spelling="~", precedence=80),
+        Op("shl", 2, "integer", np.left_shift, spelling="<<", precedence=55),
+        Op("shr", 2, "integer", np.right_shift, spelling=">>", precedence=55),
+        Op("lt", 2, "number", operator.lt, result="bool", spelling="<", precedence=50),
+        Op("le", 2, "number", operator.le, result="bool", spelling="<=", precedence=50),
+        Op("gt", 2, "number", operator.gt, result="bool", spelling=">", precedence=50),
+        Op("ge", 2, "number", operator.ge, result="bool", spelling=">=", precedence=50),
+        Op("eq", 2, "any", operator.eq, result="bool",
+           spelling="==", precedence=47, commutative=True),
+        Op("ne", 2, "any", operator.ne, result="bool",
+           spelling="!=", precedence=47, commutative=True),
+        Op("min", 2, "number", np.minimum,
+           commutative=True, associative=True, identity="highest"),
+        Op("max", 2, "number", np.maximum,
+           commutative=True, associative=True, identity="lowest"),
+        Op("abs", 1, "number", np.abs),
+        Op("sqrt", 1, "float", np.sqrt),
+        Op("exp", 1, "float", np.exp, ulp=2),
+        Op("log", 1, "float", np.log, ulp=2),
+        Op("tanh", 1, "float", np.tanh, ulp=4),
         Op("sigmoid", 1, "float", _sigmoid, ulp=4),
         Op("erf", 1, "float", _erf, ulp=4),
-        Op("sin", 1, "float", lambda a: np.sin(a), ulp=2),
-        Op("cos", 1, "float", lambda a: np.cos(a), ulp=2),
-        Op("fma", 3, "float", lambda a, b, c: a * b + c),
-        Op("select", 3, "any", lambda p, a, b: np.where(p, a, b)),
+        Op("sin", 1, "float", np.sin, ulp=2),
+        Op("cos", 1, "float", np.cos, ulp=2),
+        Op("fma", 3, "float", _fma),
+        Op("select", 3, "any", np.where),
         Op("round", 1, "float", _round, modes=ROUNDING),
         Op("rounding_shift", 2, "integer", _rounding_shift, modes=ROUNDING),
     )
 }
+# fmt: on
 
-REDUCTIONS: dict[str, str] = {"+": "add", "*": "mul", "max": "max", "min": "min", "&": "and", "|": "or", "^": "xor"}
+REDUCTIONS: dict[str, str] = {
+    "+": "add", "*": "mul", "max": "max", "min": "min", "&": "and", "|": "or", "^": "xor",
+}  # fmt: skip
 """What may stand before `=` in a statement, and the operation that it means."""
 
 SPELLED: dict[tuple[str, int], str] = {
