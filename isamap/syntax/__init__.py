@@ -2,5 +2,16 @@
 
 from isamap.syntax.format import format_source
 from isamap.syntax.parse import parse_expression, parse_index, parse_kernel, parse_module
+from isamap.syntax.templates import VARIABLE, parse_template, resolve_template, substitute_text
 
-__all__ = ["format_source", "parse_expression", "parse_index", "parse_kernel", "parse_module"]
+__all__ = [
+    "VARIABLE",
+    "format_source",
+    "parse_expression",
+    "parse_index",
+    "parse_kernel",
+    "parse_module",
+    "parse_template",
+    "resolve_template",
+    "substitute_text",
+]

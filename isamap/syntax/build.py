@@ -18,7 +18,12 @@ _UNARY = frozenset(("neg", "not"))
 
 def parse_declarations(source: Source) -> tuple[ast.DeclarationSyntax, ...]:
     """The declarations of a text. Raises: SyntaxProblem."""
-    return _Builder(source).declarations(parse_tree(source))
+    return build_declarations(source, parse_tree(source))
+
+
+def build_declarations(source: Source, tree: SyntaxTree) -> tuple[ast.DeclarationSyntax, ...]:
+    """The declarations of a lark tree whose positions are positions in `source`."""
+    return _Builder(source).declarations(tree)
 
 
 def parse_expression_syntax(source: Source) -> ast.ExprSyntax:

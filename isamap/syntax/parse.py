@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from isamap.ir import F64, ConstantDecl, DType, Expr, Index, Kernel, Module, Routine, verify
 from isamap.source import Diagnostic, Source, Span, TypeProblem
+from isamap.syntax import ast
 from isamap.syntax.build import parse_declarations, parse_expression_syntax
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.indices import resolve_index
@@ -21,10 +22,14 @@ def parse_module(source: Source, known: Module | None = None) -> Module:
 
     Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
     """
+    return resolve_verified(parse_declarations(source), known or Module(()))
+
+
+def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Module) -> Module:
+    """The typed and verified module of a syntax tree. Raises: TypeProblem with all findings."""
     findings = Findings()
-    given = known or Module(())
-    module = resolve_module(parse_declarations(source), given, findings)
-    constants = [d.param for d in (*given.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
+    module = resolve_module(declarations, known, findings)
+    constants = [d.param for d in (*known.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
     for declaration in module.declarations:
         if isinstance(declaration, Routine):
             findings.diagnostics += verify(declaration, constants)
