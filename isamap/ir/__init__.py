@@ -1,4 +1,4 @@
-"""The intermediate representation: frozen nodes, dtypes, affine expressions, printer, verifier, interpreter."""
+"""The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
 from isamap.ir.bind import Range, bind
 from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly

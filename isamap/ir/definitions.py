@@ -157,9 +157,9 @@ def _points_in_order(extents: dict[str, Index], env: Mapping[str, int]) -> Itera
     points = grid(extents, env, 4096)
     if points is None:
         raise _TooLarge
-    arrays = {name: values.tolist() for name, values in points.items()}
-    count = len(next(iter(arrays.values()), []))
-    yield from ({name: values[i] for name, values in arrays.items()} for i in range(count))
+    arrays: dict[str, list[int]] = {name: values.tolist() for name, values in points.items()}
+    for point in zip(*arrays.values(), strict=True):
+        yield dict(zip(arrays, point, strict=True))
 
 
 def _assign(

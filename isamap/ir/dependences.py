@@ -182,9 +182,7 @@ def _digits(
     for atom in {**mine, **its}:
         c, d = mine.get(atom, Index()), its.get(atom, Index())
         span = _span(atom, extents_a if atom in mine else extents_b)
-        names = (
-            {atom} if isinstance(atom, str) else atom.value.symbols & (extents_a.keys() | extents_b.keys())
-        )
+        names = Index.of(atom).symbols & (extents_a.keys() | extents_b.keys())
         if c == d and (names <= common or _same_private(names, extents_a, extents_b)):
             if atom not in solved:
                 digits.shared[atom] = (c, span)
@@ -278,10 +276,11 @@ def _reach(shared: dict[Atom, tuple[Index, Index | None]], digits: _Digits, fact
 def _join_divisions(solved: set[Atom], pairs: list[tuple[Index, Index]]) -> bool:
     """When x / d and x % d are both equal, so is x: one more equation."""
     for atom in list(solved):
-        if isinstance(atom, FloorDiv) and Mod(atom.value, atom.divisor) in solved:
-            if (atom.value, atom.value) not in pairs:
-                pairs.append((atom.value, atom.value))
-                return True
+        if not isinstance(atom, FloorDiv) or Mod(atom.value, atom.divisor) not in solved:
+            continue
+        if (atom.value, atom.value) not in pairs:
+            pairs.append((atom.value, atom.value))
+            return True
     return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TypeVar, Union
+from typing import Any, TypeVar
 
 N = TypeVar("N")
 
@@ -48,7 +48,7 @@ class MinMax:
         return f"{self.op}({self.left}, {self.right})"
 
 
-Atom = Union[str, FloorDiv, Mod, MinMax]
+Atom = str | FloorDiv | Mod | MinMax
 Monomial = tuple[Atom, ...]
 
 
@@ -58,7 +58,7 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A polynomial: sorted pairs (monomial, coefficient), no zero coefficients, () is the constant monomial."""
+    """A polynomial: sorted pairs (monomial, coefficient), none of them zero; () is the constant monomial."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
     _hash: int = field(default=0, compare=False, repr=False)
@@ -210,13 +210,13 @@ class Index:
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
         """Its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
-        total = number(0) if number else 0
+        total: Any = number(0) if number else 0
         for m, c in self.terms:
-            product = number(c) if number else c
+            factor: Any = number(c) if number else c
             for atom in m:
-                product = product * _evaluate_atom(atom, env)  # type: ignore[operator]
-            total = total + product  # type: ignore[operator]
-        return total  # type: ignore[return-value]
+                factor = factor * _evaluate_atom(atom, env)
+            total = total + factor
+        return total
 
     def __str__(self) -> str:
         if not self.terms:
@@ -314,17 +314,17 @@ def _substitute_atom(atom: Atom, bindings: Mapping[str, Index | int]) -> Index:
             return _min_max(op, left.substitute(bindings), right.substitute(bindings))
 
 
-def _evaluate_atom(atom: Atom, env: Mapping[str, N]) -> N:
+def _evaluate_atom(atom: Atom, env: Mapping[str, Any]) -> Any:
     match atom:
         case str():
             return env[atom]
         case FloorDiv(value, divisor):
-            return value.evaluate(env) // divisor.evaluate(env)  # type: ignore[operator]
+            return value.evaluate(env) // divisor.evaluate(env)
         case Mod(value, divisor):
-            return value.evaluate(env) % divisor.evaluate(env)  # type: ignore[operator]
+            return value.evaluate(env) % divisor.evaluate(env)
         case MinMax(op, left, right):
             a, b = left.evaluate(env), right.evaluate(env)
-            return min(a, b) if op == "min" else max(a, b)  # type: ignore[type-var]
+            return min(a, b) if op == "min" else max(a, b)
 
 
 def _factor(index: Index) -> str:

@@ -19,9 +19,13 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_][A-Za-z_0-9]*)"
     r"|(?P<symbol>\.\.|==|!=|<=|>=|<<|>>|[+*&|^]=(?!=)|\S)"
 )
-_WORDS = frozenset(
-    ["kernel", "instruction", "memory", "view", "of", "state", "machine", "strict", "where", "in", "out", "inout", "temp", "for", "seq", "if", "else", "let", "requires", "sets", "releases", "clobbers", "accumulate", "outside", "placed", "at", "choose", "imm", "scalar", "per", "thread"]
-)
+_TEXT = """
+kernel instruction memory view of state machine strict where in out inout temp for seq if else let requires
+sets releases clobbers accumulate outside placed at choose imm scalar per thread
+"""
+KEYWORDS = frozenset(_TEXT.split())
+"""Words of the language that cannot end a value (`true`, `inf`, `any` can)."""
+
 _LOOPS = ("for", "seq")
 _TIGHT_AFTER = frozenset(("(", "[", "..", ".", "~"))
 _TIGHT_BEFORE = frozenset((")", "]", ",", ";", ":", "..", "."))
@@ -38,7 +42,7 @@ class _Word:
     @property
     def is_plain(self) -> bool:
         """A name or a number: what `*` binds to without spaces."""
-        return self.kind in ("name", "number") and self.text not in _WORDS
+        return self.kind in ("name", "number") and self.text not in KEYWORDS
 
     @property
     def ends_value(self) -> bool:

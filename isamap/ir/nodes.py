@@ -8,8 +8,9 @@ statements. `C[m, n] += A[m, k] * B[k, n]` is
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Literal
 
 from isamap.ir.dtypes import DType
 from isamap.ir.index import Index
@@ -80,7 +81,7 @@ class Cast:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expr = Union[Const, IndexValue, Scalar, Read, Call, Cast]
+Expr = Const | IndexValue | Scalar | Read | Call | Cast
 
 # --- statements -------------------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class Loop:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Stmt = Union[Assign, Loop]
+Stmt = Assign | Loop
 
 # --- declarations -----------------------------------------------------------------------------------------
 
@@ -156,7 +157,7 @@ Comparison = Literal["==", "!=", "<=", "<", ">=", ">"]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A relation that sizes, strides (`stride(A, 0)`, in elements) or addresses (`align(A)`, in bytes) obey."""
+    """A relation of sizes, strides (`stride(A,0)`, in elements) and alignments (`align(A)`, in bytes)."""
 
     left: Index
     comparison: Comparison
@@ -219,7 +220,7 @@ class Require:
 
     field: StateRef
     value: Index
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,8 @@ class Kernel(Routine):
 class Instruction(Routine):
     """A computation that a machine performs at once.
 
-    `sets_state` names the states that it loads as a whole, `clobbers` the memories whose contents it destroys.
+    `sets_state` names the states that it loads as a whole, `clobbers` the memories whose contents it
+    destroys.
     """
 
     requires: tuple[Require, ...] = ()
@@ -267,7 +269,7 @@ MemoryKind = Literal["addressable", "cache", "scratchpad", "registers"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryDecl:
-    """A memory: kind and attributes (`count`, `bytes`, `rows`, `row_bytes`, `named`, …), or a view of another.
+    """A memory: kind and attributes (`count`, `bytes`, `rows`, `named`, …), or a view of another.
 
     A view's `coordinates` map its own coordinates to those of `base`; two views overlap where they meet.
     """
@@ -298,7 +300,7 @@ class ConstantDecl:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Declaration = Union[Kernel, Instruction, MemoryDecl, StateDecl, ConstantDecl]
+Declaration = Kernel | Instruction | MemoryDecl | StateDecl | ConstantDecl
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ class Op:
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
+    result: Any = 1 / (1 + np.exp(-x))
+    return result
 
 
 def _erf(x: Any) -> Any:
@@ -59,7 +60,7 @@ def _divide(a: Any, b: Any) -> Any:
     """C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
-    quotient = np.abs(a) // np.where(b == 0, 1, np.abs(b))
+    quotient: Any = np.abs(a) // np.where(b == 0, 1, np.abs(b))
     return np.where((a < 0) != (b < 0), -quotient, quotient)
 
 
@@ -82,7 +83,7 @@ def _round(x: Any, mode: str) -> Any:
 def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
     """x / 2**n of integers, rounded by `mode`: the scaling of requantisation."""
     half = np.where(n > 0, np.left_shift(1, np.maximum(n - 1, 0)), 0)
-    floor = np.right_shift(x, n)
+    floor: Any = np.right_shift(x, n)
     rest = x - np.left_shift(floor, n)
     match mode:
         case "down":

@@ -238,7 +238,7 @@ def _number(value: int | float | bool) -> str:
         return str(value)
     if isinf(value):
         return "inf" if value > 0 else "-inf"
-    if value == int(value) and abs(value) < 1e15 and copysign(1, value) == (1 if value >= 0 else -1):
+    if value.is_integer() and abs(value) < 1e15 and (value != 0.0 or copysign(1, value) > 0):
         return str(int(value))
     return repr(value)
 

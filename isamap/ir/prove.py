@@ -10,7 +10,7 @@ With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod, Monomial
@@ -23,11 +23,11 @@ _FACTS_DEEP = 4
 class Facts:
     """What holds: `extents` of axes (each runs from 0), smallest values of other symbols, and terms >= 0."""
 
-    extents: Mapping[str, Index] = field(default_factory=dict[str, Index])
-    lows: Mapping[str, int] = field(default_factory=dict[str, int])
+    extents: dict[str, Index] = field(default_factory=dict[str, Index])
+    lows: dict[str, int] = field(default_factory=dict[str, int])
     nonnegative: tuple[Index, ...] = ()
 
-    def with_axes(self, extents: Mapping[str, Index]) -> Facts:
+    def with_axes(self, extents: dict[str, Index]) -> Facts:
         """More axes; inside their loop their extents are at least 1."""
         positive = tuple(e - 1 for e in extents.values() if e.value is None)
         return replace(self, extents={**self.extents, **extents}, nonnegative=(*self.nonnegative, *positive))

@@ -96,5 +96,5 @@ def evaluate_on(
 ) -> np.ndarray:
     """The values of an index expression at all points, as an array of `count` numbers."""
     names: dict[str, np.ndarray | int] = {**env, **points}
-    value = index.evaluate(names)  # pyright: ignore[reportUnknownVariableType]
+    value = index.evaluate(names)
     return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from isamap.source import Span
 
@@ -85,13 +85,15 @@ class Binary:
     span: Span
 
 
-ExprSyntax = Union[Number, Flag, Name, Access, Apply, Unary, Binary]
+ExprSyntax = Number | Flag | Name | Access | Apply | Unary | Binary
 
 # --- statements -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class AxisSyntax:
+    """`m in M` of a loop."""
+
     name: Ident
     extent: ExprSyntax
     span: Span
@@ -99,6 +101,8 @@ class AxisSyntax:
 
 @dataclass(frozen=True, slots=True)
 class LoopSyntax:
+    """`for …` or, when `ordered`, `seq …`."""
+
     ordered: bool
     axes: tuple[AxisSyntax, ...]
     guard: ExprSyntax | None
@@ -117,13 +121,15 @@ class AssignSyntax:
     span: Span
 
 
-StmtSyntax = Union[LoopSyntax, AssignSyntax]
+StmtSyntax = LoopSyntax | AssignSyntax
 
 # --- parts of routines ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class ParamSyntax:
+    """A parameter: kind, name, range or type, default."""
+
     kind: str | None
     name: Ident
     bounds: tuple[ExprSyntax, ExprSyntax] | None
@@ -134,6 +140,8 @@ class ParamSyntax:
 
 @dataclass(frozen=True, slots=True)
 class PlacementSyntax:
+    """`placed [i, j] at lane: …, register: …`."""
+
     indices: tuple[Ident, ...]
     coordinates: tuple[tuple[Ident, ExprSyntax], ...]
     span: Span
@@ -158,6 +166,8 @@ class ClauseSyntax:
 
 @dataclass(frozen=True, slots=True)
 class OperandSyntax:
+    """`in A: f32[M, K] …;`."""
+
     role: str
     name: Ident
     dtype: Ident
@@ -168,6 +178,8 @@ class OperandSyntax:
 
 @dataclass(frozen=True, slots=True)
 class LetSyntax:
+    """`let P = …;`."""
+
     name: Ident
     value: ExprSyntax
     span: Span
@@ -175,6 +187,8 @@ class LetSyntax:
 
 @dataclass(frozen=True, slots=True)
 class RequireSyntax:
+    """`requires cfg.rows[c] == R;`."""
+
     state: Ident
     field: Ident
     index: ExprSyntax | None
@@ -191,13 +205,15 @@ class StateUseSyntax:
     span: Span
 
 
-ItemSyntax = Union[OperandSyntax, LetSyntax, RequireSyntax, StateUseSyntax, LoopSyntax, AssignSyntax]
+ItemSyntax = OperandSyntax | LetSyntax | RequireSyntax | StateUseSyntax | LoopSyntax | AssignSyntax
 
 # --- declarations -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RoutineSyntax:
+    """A kernel or an instruction."""
+
     kind: Literal["kernel", "instruction"]
     strict: bool
     name: Ident
@@ -221,6 +237,8 @@ class MemorySyntax:
 
 @dataclass(frozen=True, slots=True)
 class FieldSyntax:
+    """A field of a state."""
+
     name: Ident
     dtype: Ident
     count: int | None
@@ -229,6 +247,8 @@ class FieldSyntax:
 
 @dataclass(frozen=True, slots=True)
 class StateSyntax:
+    """`state cfg { … }`."""
+
     name: Ident
     per_thread: bool
     fields: tuple[FieldSyntax, ...]
@@ -237,10 +257,12 @@ class StateSyntax:
 
 @dataclass(frozen=True, slots=True)
 class ConstantSyntax:
+    """`machine VL: 16..256;`."""
+
     name: Ident
     bounds: tuple[ExprSyntax, ExprSyntax]
     default: int | None
     span: Span
 
 
-DeclarationSyntax = Union[RoutineSyntax, MemorySyntax, StateSyntax, ConstantSyntax]
+DeclarationSyntax = RoutineSyntax | MemorySyntax | StateSyntax | ConstantSyntax

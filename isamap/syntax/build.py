@@ -43,7 +43,8 @@ class _Builder:
         return Span(self.source, node.meta.start_pos, node.meta.end_pos)
 
     def ident(self, token: Any) -> ast.Ident:
-        assert isinstance(token, Token) and token.start_pos is not None
+        assert isinstance(token, Token)
+        assert token.start_pos is not None
         return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
 
     def integer(self, node: SyntaxTree | None) -> int | None:
@@ -84,7 +85,7 @@ class _Builder:
     def fill(self, node: SyntaxTree) -> ast.ExprSyntax:
         span = self.span(node)
         infinite = str(node.data) == "infinity"
-        minus = bool(node.children) and node.children[0] is not None and str(node.children[0]) == "-"
+        minus = bool(node.children) and str(node.children[0]) == "-"
         value = ast.Name("inf", span) if infinite else ast.Number(_literal(str(node.children[-1])), span)
         return ast.Unary("neg", value, span) if minus else value
 
@@ -101,18 +102,18 @@ class _Builder:
                 self.expr(guard) if guard is not None else None,
                 self.span(node),
             )
-        axes = [c for c in children[1:] if isinstance(c, Tree) and str(c.data) == "axis"]
+        axes = [cast(SyntaxTree, c) for c in children[1:] if _is_rule(c, "axis")]
         guard, *body = children[1 + len(axes) :]
         return ast.LoopSyntax(
             str(children[0]) == "seq",
-            tuple(
-                ast.AxisSyntax(self.ident(a.children[0]), self.expr(a.children[1]), self.span(a))
-                for a in axes
-            ),
+            tuple(self.axis(a) for a in axes),
             self.expr(guard) if guard is not None else None,
             tuple(self.statement(s) for s in body),
             self.span(node),
         )
+
+    def axis(self, node: SyntaxTree) -> ast.AxisSyntax:
+        return ast.AxisSyntax(self.ident(node.children[0]), self.expr(node.children[1]), self.span(node))
 
     def target(self, node: SyntaxTree) -> ast.Access:
         name, subscripts = cast("list[Any]", node.children)
@@ -170,15 +171,19 @@ class _Builder:
 
     def param(self, node: SyntaxTree) -> ast.ParamSyntax:
         kind, name, domain, default = cast("list[Any]", node.children)
-        is_range = domain is not None and str(domain.data) == "range"
+        is_range = _is_rule(domain, "range")
         return ast.ParamSyntax(
             str(kind) if kind is not None else None,
             self.ident(name),
-            (self.expr(domain.children[0]), self.expr(domain.children[1])) if is_range else None,
+            self.bounds(domain) if is_range else None,
             self.ident(domain.children[0]) if domain is not None and not is_range else None,
             self.integer(default),
             self.span(node),
         )
+
+    def bounds(self, node: Any) -> tuple[ast.ExprSyntax, ast.ExprSyntax]:
+        low, high = node.children
+        return self.expr(low), self.expr(high)
 
     # --- declarations
 
@@ -224,18 +229,20 @@ class _Builder:
                 )
             case _:
                 name, bounds, default = children
-                low, high = bounds.children
-                return ast.ConstantSyntax(
-                    self.ident(name), (self.expr(low), self.expr(high)), self.integer(default), span
-                )
+                return ast.ConstantSyntax(self.ident(name), self.bounds(bounds), self.integer(default), span)
 
     def attributes(self, node: SyntaxTree | None) -> tuple[tuple[ast.Ident, ast.ExprSyntax], ...]:
-        trees = [cast(SyntaxTree, c) for c in node.children if c is not None] if node is not None else []
+        children = node.children if node is not None else []
+        trees = [cast(SyntaxTree, c) for c in children if _is_rule(c, "attribute")]
         return tuple((self.ident(t.children[0]), self.expr(t.children[1])) for t in trees)
 
     def field(self, node: SyntaxTree) -> ast.FieldSyntax:
         name, dtype, count = cast("list[Any]", node.children)
         return ast.FieldSyntax(self.ident(name), self.ident(dtype), self.integer(count), self.span(node))
+
+
+def _is_rule(node: Any, rule: str) -> bool:
+    return isinstance(node, Tree) and str(cast(SyntaxTree, node).data) == rule
 
 
 def _literal(text: str) -> int | float:

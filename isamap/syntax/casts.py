@@ -28,13 +28,13 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     if mode != "exact" and not dtype.is_integer:
         raise problem(
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
-            help=f"write `{dtype}(…)`, which rounds to nearest even",
+            advice=f"write `{dtype}(…)`, which rounds to nearest even",
         )  # fmt: skip
     if value.dtype == dtype and mode == "exact":
         return value
     if dtype == BOOL:
         raise problem(
-            "bad-cast", f"{value.dtype} does not become bool by a cast", span, help="write `x != 0`"
+            "bad-cast", f"{value.dtype} does not become bool by a cast", span, advice="write `x != 0`"
         )
     if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
         _refuse(value, dtype, span)
@@ -62,7 +62,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
         f"`{dtype}(…)` of this {value.dtype} value cannot be proved not to overflow",
         span,
         why,
-        help=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits",
+        advice=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits",
     )
 
 

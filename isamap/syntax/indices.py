@@ -49,7 +49,7 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
                 f"{place} depends on the data of `{name.text}`",
                 span,
                 "subscripts, extents and sizes are known before the data is (version 1)",
-                help="gather with an instruction, or pass the number as a size",
+                advice="gather with an instruction, or pass the number as a size",
             )
         case _:
             raise problem(
@@ -145,5 +145,5 @@ def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
                 "not-a-constraint",
                 "`where` takes comparisons",
                 e.span,
-                help="write it with ==, !=, <, <=, > or >=; separate several by commas",
+                advice="write it with ==, !=, <, <=, > or >=; separate several by commas",
             )

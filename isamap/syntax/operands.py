@@ -16,7 +16,7 @@ from isamap.syntax.statements import check_free, resolve_extent
 RoutineKind = Literal["kernel", "instruction"]
 Clause = ast.ClauseSyntax | ast.StridesSyntax | ast.PlacementSyntax
 
-OUTSIDE = ("zero", "keep", "undefined")
+_OUTSIDE: dict[str, Outside] = {"zero": "zero", "keep": "keep", "undefined": "undefined"}
 
 
 def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Operand:
@@ -43,7 +43,7 @@ def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Op
             f"`{o.name.text}` does not say in which memory it lives",
             o.name.span,
             "every operand of an instruction names its memory",
-            help=f"add `@ MEMORY`{_known_memories(scope)}",
+            advice=f"add `@ MEMORY`{_known_memories(scope)}",
         )
     return operand
 
@@ -81,9 +81,9 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
                 raise problem(
                     "clause-misplaced", f"`outside` is about outputs; `{operand.name}` is none", span
                 )
-            if name.text not in OUTSIDE:
-                raise unknown("unknown-outside", "rule for what is outside", name, OUTSIDE)
-            return replace(operand, outside=cast(Outside, name.text))
+            if name.text not in _OUTSIDE:
+                raise unknown("unknown-outside", "rule for what is outside", name, _OUTSIDE)
+            return replace(operand, outside=_OUTSIDE[name.text])
         case ast.StridesSyntax(values, span):
             if len(values) != len(operand.shape):
                 raise problem(
@@ -98,7 +98,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             if len(placement.indices) != len(operand.shape):
                 raise problem(
                     "wrong-rank",
-                    f"`{operand.name}` has {len(operand.shape)} axes, but {len(placement.indices)} names are placed",
+                    f"`{operand.name}` has {len(operand.shape)} axes; {len(placement.indices)} are placed",
                     clause.span,
                 )
             return replace(operand, placement=placement)
@@ -113,7 +113,9 @@ def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
         )
     if dtype.kind != operand.dtype.kind or dtype.bits < operand.dtype.bits:
         raise problem(
-            "bad-accumulate", f"`{operand.name}` of {operand.dtype} cannot be accumulated in {dtype}", name.span,
+            "bad-accumulate",
+            f"`{operand.name}` of {operand.dtype} cannot be accumulated in {dtype}",
+            name.span,
             "the sum runs in a type of the same kind that is at least as wide",
         )  # fmt: skip
     return dtype

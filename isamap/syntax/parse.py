@@ -56,7 +56,7 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
 
 
 def parse_expression(source: Source, scalars: Mapping[str, DType], dtype: DType = F64) -> Expr:
-    """One value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
+    """A value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
     return resolve_value(parse_expression_syntax(source), Scope(scalars=dict(scalars)), dtype)
 
 

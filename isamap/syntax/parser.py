@@ -12,6 +12,7 @@ from typing import Any, Literal
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
+from isamap.ir.layout import KEYWORDS
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
 Start = Literal["start", "expr"]
@@ -20,6 +21,7 @@ SyntaxTree = Tree[Token]
 MAX_TEXT_BYTES = 1_000_000
 MAX_DEPTH = 200
 
+_KEYWORDS = KEYWORDS | {"strides", "any", "true", "false", "inf"}
 _OPERATORS = frozenset(["+", "-", "*", "/", "%", "|", "^", "&", "==", "!=", "<", "<=", ">", ">=", "<<", ">>"])
 
 _WORDS = {
@@ -51,7 +53,8 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
         )
     _check_brackets(source)
     try:
-        tree: Any = _parser().parse(source.text, start=start)
+        parser: Any = _parser()
+        tree: SyntaxTree = parser.parse(source.text, start=start)
     except UnexpectedInput as error:
         raise SyntaxProblem(_translate(error, source)) from None
     _check_depth(tree, source)
@@ -113,10 +116,10 @@ def _too_deep(span: Span) -> SyntaxProblem:
 # --- errors -----------------------------------------------------------------------------------------------
 
 
-def _translate(error: UnexpectedInput, source: Source) -> Diagnostic:
+def _translate(error: Any, source: Source) -> Diagnostic:
     match error:
         case UnexpectedCharacters():
-            start = error.pos_in_stream or 0
+            start = _offset(error)
             character = source.text[start : start + 1]
             return Diagnostic(
                 "unknown-character",
@@ -125,7 +128,7 @@ def _translate(error: UnexpectedInput, source: Source) -> Diagnostic:
                 notes=(f"expected {_expected(error.allowed)}",) if error.allowed else (),
                 help="comments start with `#`" if character in "/;\"'" else None,
             )
-        case UnexpectedToken() if error.token.type != "$END":
+        case UnexpectedToken() if not _at_end(error):
             return _unexpected_token(error, source)
         case UnexpectedEOF() | UnexpectedToken():
             end = len(source.text.rstrip())
@@ -140,8 +143,16 @@ def _translate(error: UnexpectedInput, source: Source) -> Diagnostic:
             return Diagnostic("syntax-error", "this is not of the language")
 
 
-def _unexpected_token(error: UnexpectedToken, source: Source) -> Diagnostic:
-    token = error.token
+def _offset(error: Any) -> int:
+    return int(error.pos_in_stream or 0)
+
+
+def _at_end(error: Any) -> bool:
+    return str(error.token.type) == "$END"
+
+
+def _unexpected_token(error: Any, source: Source) -> Diagnostic:
+    token: Token = error.token
     start = token.start_pos or 0
     span = Span(source, start, start + len(token))
     before = source.text[:start].rstrip()
@@ -169,11 +180,6 @@ def _hint(token: str, expected: set[str]) -> str | None:
     if token in _KEYWORDS and "NAME" in expected:
         return f"`{token}` is a word of the language: choose another name"
     return None
-
-
-_KEYWORDS = frozenset(
-    ["kernel", "instruction", "memory", "view", "of", "state", "machine", "strict", "where", "in", "out", "inout", "temp", "for", "seq", "if", "else", "let", "requires", "sets", "releases", "clobbers", "accumulate", "strides", "outside", "placed", "at", "any", "true", "false", "choose", "imm", "scalar", "inf"]
-)
 
 
 def _expected(terminals: set[str] | None) -> str:

@@ -95,14 +95,14 @@ def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
         if kind != "scalar":
             raise problem(
                 "bad-parameter", f"`{p.name.text}` is an integer; only a scalar has a type", p.dtype.span,
-                help=f"write `scalar {p.name.text}: {dtype}`",
+                advice=f"write `scalar {p.name.text}: {dtype}`",
             )  # fmt: skip
     elif kind == "scalar" and (p.bounds is None or routine == "kernel"):
         raise problem(
             "bad-parameter",
             f"scalar `{p.name.text}` needs a type" + ("" if routine == "kernel" else " or a range"),
             p.span,
-            help=f"write `scalar {p.name.text}: f32`"
+            advice=f"write `scalar {p.name.text}: f32`"
             + (
                 f", or `{p.name.text}: 1..16` for a size"
                 if routine == "kernel"
@@ -120,7 +120,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
             raise problem(
                 "bad-parameter", f"`{p.kind}` parameters belong to instructions", p.span,
                 "a kernel's parameters are its sizes and typed scalars",
-                help=f"write `{p.name.text}`",
+                advice=f"write `{p.name.text}`",
             )  # fmt: skip
         return "scalar" if p.kind == "scalar" else "size"
     if p.kind is None:
@@ -128,7 +128,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
             "bad-parameter", f"`{p.name.text}` does not say who decides it", p.span,
             "an instruction's parameter is chosen by the scheduler (`choose`), by the machine (`machine`), "
             "encoded (`imm`) or a run-time value (`scalar`)",
-            help=f"write `choose {p.name.text}`",
+            advice=f"write `choose {p.name.text}`",
         )  # fmt: skip
     match p.kind:
         case "choose" | "machine" | "imm" | "scalar":
@@ -158,9 +158,13 @@ def _check_default(p: ast.ParamSyntax, low: Index | None, high: Index | None, ty
     largest = high.value if high is not None else None
     if smallest is not None and p.default < smallest:
         raise problem(
-            "bad-range", f"the default {p.default} of `{p.name.text}` is below its smallest value {smallest}", p.span,
-            help=None if low is not None else f"sizes are at least 1; write `{p.name.text}: {p.default}..64 = {p.default}`",
-        )  # fmt: skip
+            "bad-range",
+            f"the default {p.default} of `{p.name.text}` is below its smallest value {smallest}",
+            p.span,
+            advice=None
+            if low is not None
+            else f"sizes are at least 1; a range allows more: `{p.name.text}: {p.default}..64 = {p.default}`",
+        )
     if largest is not None and p.default > largest:
         raise problem(
             "bad-range",

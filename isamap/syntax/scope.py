@@ -6,7 +6,7 @@ the finding and goes on with the next statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -93,7 +93,7 @@ class Findings:
     refused: int = 0
 
     @contextmanager
-    def collect(self) -> Iterator[None]:
+    def collect(self) -> Generator[None]:
         """Run a block; keep the findings of a refusal instead of passing it on."""
         try:
             yield
@@ -110,9 +110,11 @@ class Findings:
             raise TypeProblem(*dict.fromkeys(ordered))
 
 
-def problem(code: str, message: str, span: Span | None, *notes: str, help: str | None = None) -> TypeProblem:
+def problem(
+    code: str, message: str, span: Span | None, *notes: str, advice: str | None = None
+) -> TypeProblem:
     """A TypeProblem with one finding."""
-    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=help))
+    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice))
 
 
 def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str]) -> TypeProblem:
@@ -124,7 +126,7 @@ def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str]) ->
         f"there is no {what} called `{name.text}`",
         name.span,
         *([f"known: {', '.join(shown[:12])}{', …' if len(shown) > 12 else ''}"] if shown else []),
-        help=f"did you mean `{near[0]}`?" if near else None,
+        advice=f"did you mean `{near[0]}`?" if near else None,
     )
 
 

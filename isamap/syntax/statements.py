@@ -41,7 +41,7 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
     body = [resolve_statement(b, inner, findings) for b in s.body]
     if not s.body:
         with findings.collect():
-            raise problem("empty-loop", "this loop does nothing", s.span, help="put a statement into it")
+            raise problem("empty-loop", "this loop does nothing", s.span, advice="put a statement into it")
     if findings.refused > before or len(axes) != len(s.axes):
         return None
     return Loop(tuple(axes), tuple(b for b in body if b is not None), s.ordered, guard, s.span)
@@ -57,7 +57,7 @@ def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
             f"{place} changes with axis `{moving[0]}`",
             e.span,
             "loops are rectangular: extents are made of numbers and sizes",
-            help="loop over the whole range and add a guard: `if …`",
+            advice="loop over the whole range and add a guard: `if …`",
         )
     if extent.value is not None and extent.value < 1:
         raise problem("extent-not-positive", f"{place} is {extent.value}; the smallest is 1", e.span)
@@ -84,7 +84,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
             "write-to-input",
             f"`{operand.name}` is an input: it cannot be assigned",
             s.target.span,
-            help="declare it `out` or `inout`",
+            advice="declare it `out` or `inout`",
         )
     target = resolve_access(s.target.name, s.target.subscripts, None, s.target.span, scope)
     op = REDUCTIONS[s.op] if s.op else None

@@ -35,7 +35,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
             "type-mismatch",
             f"{place or 'this'} must be {expected}, but the expression is {value.dtype}",
             e.span,
-            help=_cast_help(value.dtype, expected, e.span),
+            advice=_cast_help(value.dtype, expected, e.span),
         )
     return value
 
@@ -108,7 +108,7 @@ def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
             "cannot-infer-type",
             f"nothing says which type {_number_text(value)} has",
             span,
-            help=f"write a cast, as in `f32({_number_text(value)})`",
+            advice=f"write a cast, as in `f32({_number_text(value)})`",
         )
     if dtype.is_float:
         return Const(_as_float(value, dtype, span), dtype, span)
@@ -211,7 +211,7 @@ def _apply(
     if name.text not in FUNCTIONS:
         if name.text in scope.operands:
             raise problem(
-                "unknown-function", f"`{name.text}` is an operand", span, help="subscripts stand in `[ ]`"
+                "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
             )
         raise unknown("unknown-function", "function or cast", name, (*FUNCTIONS, *DTYPES))
     op = OPS[name.text]
@@ -274,8 +274,9 @@ def _unify(
                 "type-mismatch",
                 f"`{shown}` takes operands of one type, not {values[0].dtype} and {value.dtype}",
                 span,
-                f"`{_short(args[0].span.text)}` is {values[0].dtype}, `{_short(arg.span.text)}` is {value.dtype}",
-                help="convert one side with a cast",
+                f"`{_short(args[0].span.text)}` is {values[0].dtype}",
+                f"`{_short(arg.span.text)}` is {value.dtype}",
+                advice="convert one side with a cast",
             )
     return values
 
