@@ -61,7 +61,8 @@ def _divide(a: Any, b: Any) -> Any:
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
     quotient: Any = np.abs(a) // np.where(b == 0, 1, np.abs(b))
-    return np.where((a < 0) != (b < 0), -quotient, quotient)
+    result: Any = np.where((a < 0) != (b < 0), -quotient, quotient)
+    return result
 
 
 def _round(x: Any, mode: str) -> Any:
@@ -93,7 +94,8 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
         case "zero":
             return floor + ((rest > 0) & (x < 0))
         case "away":
-            return floor + np.where(x >= 0, rest >= half, rest > half) * (n > 0)
+            upward: Any = np.where(x >= 0, rest >= half, rest > half)
+            return floor + upward * (n > 0)
         case "even":
             return floor + ((rest > half) | ((rest == half) & (floor % 2 == 1))) * (n > 0)
         case _:

@@ -1,5 +1,6 @@
 """Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
 
+from isamap.source.codes import CODES, Explanation
 from isamap.source.diagnostic import Diagnostic, Edit, Severity
 from isamap.source.errors import (
     Infeasible,
@@ -16,8 +17,10 @@ from isamap.source.errors import (
 from isamap.source.text import Source, Span
 
 __all__ = [
+    "CODES",
     "Diagnostic",
     "Edit",
+    "Explanation",
     "Infeasible",
     "IsamapError",
     "LimitReached",

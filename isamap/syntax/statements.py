@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.ir.dtypes import BOOL, DType
+from isamap.ir.dtypes import BOOL, DTYPES, DType
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Axis, Expr, Loop, Operand, Stmt
 from isamap.ir.ops import OPS, REDUCTIONS
@@ -10,6 +10,9 @@ from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem
 from isamap.syntax.values import resolve_access, resolve_value
+
+
+_RESERVED = frozenset(("inf", "true", "false", "any", *DTYPES))
 
 
 def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: Findings) -> Stmt | None:
@@ -68,6 +71,12 @@ def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
     """Refuse a second meaning for a name in sight."""
+    if name.text in _RESERVED:
+        raise problem(
+            "reserved-name",
+            f"`{name.text}` is a word of the language: this {what} needs another name",
+            name.span,
+        )
     meaning = scope.meaning(name.text)
     if meaning is not None:
         raise problem(
