@@ -1,6 +1,6 @@
 """Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
 
-from isamap.source.codes import CODES, Explanation
+from isamap.source.codes import CODES
 from isamap.source.diagnostic import Diagnostic, Edit, Severity
 from isamap.source.errors import (
     Infeasible,
@@ -14,6 +14,7 @@ from isamap.source.errors import (
     UsageProblem,
     VerificationFailed,
 )
+from isamap.source.explanation import Explanation
 from isamap.source.text import Source, Span
 
 __all__ = [

@@ -1,10 +1,10 @@
 """What the compiler has to say about an input, and how it is printed.
 
-    gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
-        C[i, j] += A[i, k] + B[k, j];
-                   ^^^^^^^^^^^^^^^^^
-      note: left is f32, right is bf16
-      help: cast one side, as in `f32(B[k, j])`
+gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
+    C[i, j] += A[i, k] + B[k, j];
+               ^^^^^^^^^^^^^^^^^
+  note: left is f32, right is bf16
+  help: cast one side, as in `f32(B[k, j])`
 """
 
 from __future__ import annotations
