@@ -73,9 +73,11 @@ def _finding(
     rule = "at least 0" if below else f"below {extent}"
     example = _counterexample(routine, index, term, axes, guards, constants)
     worst = smallest_value(term.substitute(known.bindings), facts)
-    ways = ["read it with `else 0`", "guard the statement with `if`"]
+    ways = ["guard the statement with `if`"]
+    if not any(access is site.assign.target for site in find_sites(routine)):
+        ways.insert(0, "read it with `else 0`")
     if worst is not None and worst.value is None and not any("'" in s for s in worst.symbols):
-        ways.insert(0, f"state `where {_as_constraint(worst)}`")
+        ways.append(f"state `where {_as_constraint(worst)}`")
     code = "index-out-of-range" if example else "index-unproved"
     verb = "can leave" if example else "cannot be proved to stay inside"
     return Diagnostic(
@@ -83,7 +85,7 @@ def _finding(
         f"subscript {position} of `{access.buffer}` {verb} its range: `{index}` must be {rule}",
         access.span,
         notes=(example,) if example else (),
-        help=f"{', or '.join(ways)}",
+        help=", or ".join(ways),
     )
 
 

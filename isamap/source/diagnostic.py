@@ -14,6 +14,8 @@ from typing import Literal
 
 from isamap.source.text import Span
 
+_WIDTH = 120
+
 Severity = Literal["error", "warning", "note"]
 
 
@@ -80,11 +82,17 @@ def _underlined(span: Span) -> list[str]:
     stripped = shown.lstrip()
     if not stripped:
         return []
-    indent = len(shown) - len(stripped)
-    width = max(1, min(span.end - span.start, len(shown) - (span.column - 1)))
-    offset = max(0, span.column - 1 - indent)
-    return [f"    {_clip(stripped)}", f"    {' ' * min(offset, 160)}{'^' * min(width, 160)}"]
+    offset = max(0, span.column - 1 - (len(shown) - len(stripped)))
+    width = max(1, min(span.end - span.start, len(stripped) - offset))
+    text, offset = _window(stripped.rstrip(), offset)
+    return [f"    {text}", f"    {' ' * offset}{'^' * min(width, max(1, len(text) - offset))}"]
 
 
-def _clip(line: str) -> str:
-    return line if len(line) <= 160 else line[:157] + "..."
+def _window(line: str, offset: int) -> tuple[str, int]:
+    """The part of a long line around an offset, and the offset in that part."""
+    if len(line) <= _WIDTH:
+        return line, offset
+    start = max(0, min(offset - _WIDTH // 4, len(line) - _WIDTH))
+    lead = "..." if start else ""
+    tail = "..." if start + _WIDTH < len(line) else ""
+    return lead + line[start + len(lead) : start + _WIDTH - len(tail)] + tail, offset - start

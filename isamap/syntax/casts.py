@@ -53,7 +53,7 @@ def _keeps_value(value: Expr, dtype: DType) -> bool:
 def _refuse(value: Expr, dtype: DType, span: Span) -> None:
     bounds = integer_bounds(value)
     why = (
-        f"a {value.dtype} has fractions and larger values"
+        f"{value.dtype} has fractions, and values that {dtype} does not hold"
         if bounds is None
         else f"the value may be {bounds[0]} to {bounds[1]}; {dtype} holds {dtype.low} to {dtype.high}"
     )

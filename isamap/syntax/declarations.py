@@ -21,6 +21,7 @@ from isamap.syntax.indices import resolve_index
 from isamap.syntax.operands import resolve_placement
 from isamap.syntax.routines import resolve_bounds, resolve_routine
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
+from isamap.syntax.statements import check_free
 
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align")),
@@ -50,6 +51,7 @@ def resolve_module(
     for syntax in declarations:
         scope = _module_scope(Module((*known.declarations, *found)))
         with findings.collect():
+            check_free(syntax.name, Scope(), "declaration")
             if syntax.name.text in taken:
                 raise problem("name-taken", f"`{syntax.name.text}` is declared already", syntax.name.span)
         taken.add(syntax.name.text)

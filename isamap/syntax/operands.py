@@ -82,7 +82,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
                     "clause-misplaced", f"`outside` is about outputs; `{operand.name}` is none", span
                 )
             if name.text not in _OUTSIDE:
-                raise unknown("unknown-outside", "rule for what is outside", name, _OUTSIDE)
+                raise unknown("unknown-outside", "rule for `outside`", name, _OUTSIDE)
             return replace(operand, outside=_OUTSIDE[name.text])
         case ast.StridesSyntax(values, span):
             if len(values) != len(operand.shape):

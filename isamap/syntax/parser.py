@@ -126,7 +126,7 @@ def _translate(error: Any, source: Source) -> Diagnostic:
                 f"`{character}` is not a character of the language",
                 Span(source, start, start + 1),
                 notes=(f"expected {_expected(error.allowed)}",) if error.allowed else (),
-                help="comments start with `#`" if character in "/;\"'" else None,
+                help="names are written without quotes" if character in "\"'`" else None,
             )
         case UnexpectedToken() if not _at_end(error):
             return _unexpected_token(error, source)
@@ -173,9 +173,13 @@ def _unexpected_token(error: Any, source: Source) -> Diagnostic:
 
 
 def _hint(token: str, expected: set[str]) -> str | None:
-    if token == "-" and "NAME" in expected and "NUMBER" not in expected:
+    if token == "/":
+        return "comments start with `#`"
+    if token == "-" and "ASSIGN" in expected:
+        return "there is no `-=`: write `+= -x`"
+    if token == "-" and "LPAR" in expected:
         return "names are letters, digits and `_`"
-    if token == "=" and "NAME" not in expected:
+    if token == "=" and not expected & {"EQUAL", "RSQB"}:
         return "compare with `==`"
     if token in _KEYWORDS and "NAME" in expected:
         return f"`{token}` is a word of the language: choose another name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from isamap.ir.dtypes import BOOL, DTYPES, DType
 from isamap.ir.index import Index
+from isamap.ir.layout import KEYWORDS
 from isamap.ir.nodes import Assign, Axis, Expr, Loop, Operand, Stmt
 from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.syntax import ast
@@ -11,8 +12,7 @@ from isamap.syntax.indices import MAX_EXTENT, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem
 from isamap.syntax.values import resolve_access, resolve_value
 
-
-_RESERVED = frozenset(("inf", "true", "false", "any", *DTYPES))
+RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
 def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: Findings) -> Stmt | None:
@@ -71,7 +71,7 @@ def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 
 def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
     """Refuse a second meaning for a name in sight."""
-    if name.text in _RESERVED:
+    if name.text in RESERVED:
         raise problem(
             "reserved-name",
             f"`{name.text}` is a word of the language: this {what} needs another name",

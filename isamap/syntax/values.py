@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, isfinite
 
-from isamap.ir.dtypes import BOOL, DTYPES, I64, DType
+from isamap.ir.dtypes import BOOL, DTYPES, I64, DType, converts_exactly
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
@@ -35,7 +35,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
             "type-mismatch",
             f"{place or 'this'} must be {expected}, but the expression is {value.dtype}",
             e.span,
-            advice=_cast_help(value.dtype, expected, e.span),
+            advice=_cast_help(value.dtype, expected, e),
         )
     return value
 
@@ -276,7 +276,7 @@ def _unify(
                 span,
                 f"`{_short(args[0].span.text)}` is {values[0].dtype}",
                 f"`{_short(arg.span.text)}` is {value.dtype}",
-                advice="convert one side with a cast",
+                advice=_common_type_help(args[0], values[0].dtype, arg, value.dtype),
             )
     return values
 
@@ -323,16 +323,29 @@ def _as_index(value: Expr) -> Index | None:
             return None
 
 
-def _cast_help(found: DType, wanted: DType, span: Span) -> str:
+def _cast_help(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
     if wanted == BOOL:
         return "write a comparison, such as `x != 0`"
-    safe = wanted.is_float or found == BOOL
-    text = _short(span.text)
-    return (
-        f"write `{wanted}({text})`"
-        if safe
-        else f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
-    )
+    text = _short(e.span.text)
+    if isinstance(e, ast.Binary) and wanted.is_float and found.is_float:
+        op = OPS[e.op].spelling
+        left, right = _short(e.left.span.text), _short(e.right.span.text)
+        return f"cast the operands, as in `{wanted}({left}) {op} {wanted}({right})`, or the result"
+    if wanted.is_float or found == BOOL or converts_exactly(found, wanted):
+        return f"write `{wanted}({text})`"
+    return f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
+
+
+def _common_type_help(left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType) -> str:
+    """The cast that makes two types one without losing values, where there is one."""
+    for source, target, e in ((a, b, left), (b, a, right)):
+        if converts_exactly(source, target) or (source == I64 and target.is_float):
+            return f"write `{target}({_short(e.span.text)})`"
+    wide = [t for t in DTYPES.values() if converts_exactly(a, t) and converts_exactly(b, t)]
+    if not wide:
+        return "cast both to one type"
+    target = min(wide, key=lambda t: (t.kind != a.kind and t.kind != b.kind, max(t.bits, 32)))
+    return f"write `{target}({_short(left.span.text)})` and `{target}({_short(right.span.text)})`"
 
 
 def _short(text: str) -> str:

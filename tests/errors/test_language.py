@@ -1,0 +1,62 @@
+"""Every wrong text in `language/` with the findings that it gives, word for word.
+
+A file holds the text, a line `=== findings`, and what isamap says. `pytest --snapshot-update` writes the
+second part anew; review it like code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isamap.ir import Instruction, Kernel, Range, bind
+from isamap.source import CODES, IsamapError, Source
+from isamap.syntax import parse_module
+
+FOLDER = Path(__file__).parent / "language"
+FILES = sorted(FOLDER.glob("*.txt"))
+SEPARATOR = "=== findings\n"
+SIZES = "=== sizes "
+
+
+@pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
+def test_a_wrong_text_is_refused_in_these_words(path: Path, pytestconfig: pytest.Config) -> None:
+    text, _, expected = path.read_text(encoding="utf-8").partition(SEPARATOR)
+    found = findings(text)
+    if pytestconfig.getoption("update_snapshots"):
+        path.write_text(f"{text}{SEPARATOR}{found}", encoding="utf-8")
+        expected = found
+    assert found == expected
+
+
+def test_there_are_enough_wrong_texts() -> None:
+    assert len(FILES) >= 60
+
+
+def test_every_code_of_the_language_is_pinned() -> None:
+    pinned = "".join(p.read_text(encoding="utf-8").partition(SEPARATOR)[2] for p in FILES)
+    exempt = {"text-too-large", "kernel-missing", "kernel-ambiguous"}  # tested in test_syntax_limits
+    raised = [code for code, explanation in CODES.items() if explanation.example or "size" in code]
+    assert [code for code in raised if f"[{code}]" not in pinned and code not in exempt] == []
+
+
+def findings(text: str) -> str:
+    """What isamap says about a text; with `=== sizes M=0 N=1..8@4` below it, its kernel is bound as well."""
+    body, _, sizes = text.partition(SIZES)
+    try:
+        module = parse_module(Source("wrong.ir", body))
+        routine = next(d for d in module.declarations if isinstance(d, Kernel | Instruction))
+        bind(routine, dict(_size(word) for word in sizes.split()))
+    except IsamapError as error:
+        return f"{type(error).__name__}, exit {error.exit_code}\n{error.render()}\n"
+    return "nothing\n"
+
+
+def _size(word: str) -> tuple[str, int | Range]:
+    name, _, value = word.partition("=")
+    low, dots, rest = value.partition("..")
+    if not dots:
+        return name, int(value)
+    high, _, profile = rest.partition("@")
+    return name, Range(int(low), int(high), int(profile) if profile else None)

@@ -1,0 +1,50 @@
+"""Parsing what is printed gives the same routine; laying a text out twice changes nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from properties.routines import kernels
+
+from isamap.ir import Kernel, Module, layout, print_module
+from isamap.source import Source
+from isamap.syntax import format_source
+from isamap.syntax.build import parse_declarations
+from isamap.syntax.declarations import resolve_module
+from isamap.syntax.scope import Findings
+
+
+@given(kernels())
+def test_parsing_a_printed_kernel_gives_it_back(kernel: Kernel) -> None:
+    text = print_module(Module((kernel,)))
+    assert resolved(text) == Module((kernel,)), text
+
+
+@given(kernels())
+def test_formatting_a_printed_kernel_changes_nothing(kernel: Kernel) -> None:
+    text = print_module(Module((kernel,)))
+    assert format_source(Source("printed.ir", text)) == text
+
+
+@given(st.text(alphabet="ab1 \n#;{}()[]+*-=<>.,:@/|&^~%_", max_size=80) | st.text(max_size=40))
+def test_laying_any_text_out_twice_changes_nothing(text: str) -> None:
+    once = layout(text)
+    assert layout(once) == once
+
+
+@given(kernels())
+def test_formatting_keeps_the_meaning_and_comments_of_any_spacing(kernel: Kernel) -> None:
+    text = print_module(Module((kernel,)))
+    ragged = text.replace(";", " ;# note\n\n\n").replace(",", "\n,  ").replace("{", "{   ")
+    formatted = format_source(Source("ragged.ir", ragged))
+    assert resolved(formatted) == Module((kernel,))
+    assert formatted.count("# note") == ragged.count("# note")
+    assert format_source(Source("formatted.ir", formatted)) == formatted
+
+
+def resolved(text: str) -> Module:
+    """The module of a text, typed but not verified: generated subscripts leave their operands."""
+    findings = Findings()
+    module = resolve_module(parse_declarations(Source("printed.ir", text)), Module(()), findings)
+    findings.raise_any()
+    return module
