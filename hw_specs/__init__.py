@@ -1,1 +1,24 @@
-"""The machine descriptions that isamap ships."""
+"""The machine descriptions that isamap ships: their names, and where they lie. Data only, nothing is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+
+SUFFIX = ".yaml"
+
+
+def shipped_machines() -> tuple[str, ...]:
+    """The names of the shipped machines, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}")))
+
+
+def shipped_drafts() -> tuple[str, ...]:
+    """The names of the drafts, sorted: `drafts/NAME`, machines that strain the language and emit nothing."""
+    return tuple(sorted(f"drafts/{path.stem}" for path in (FOLDER / "drafts").glob(f"*{SUFFIX}")))
+
+
+def machine_path(name: str) -> Path:
+    """The file of a shipped machine or draft; the name is one that the functions above return."""
+    return FOLDER / f"{name}{SUFFIX}"

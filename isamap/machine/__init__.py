@@ -1,1 +1,39 @@
-"""From YAML to a Machine: memories, units, links, instructions, costs and emission."""
+"""Machine descriptions: from YAML with language text to memories, links, units, instructions and costs."""
+
+from isamap.machine.costs import cost_value
+from isamap.machine.detect import detect_features, detect_machine, missing_features
+from isamap.machine.load import list_machines, load_machine, machine_digest
+from isamap.machine.model import (
+    Cost,
+    EmitArg,
+    EmitCall,
+    EmitSemantics,
+    Link,
+    Machine,
+    MachineInstruction,
+    Memory,
+    State,
+    Target,
+    Unit,
+)
+
+__all__ = [
+    "Cost",
+    "EmitArg",
+    "EmitCall",
+    "EmitSemantics",
+    "Link",
+    "Machine",
+    "MachineInstruction",
+    "Memory",
+    "State",
+    "Target",
+    "Unit",
+    "cost_value",
+    "detect_features",
+    "detect_machine",
+    "list_machines",
+    "load_machine",
+    "machine_digest",
+    "missing_features",
+]

@@ -1,0 +1,121 @@
+"""From a name or a path to the texts that a machine is read from: the file, what it extends, and so on.
+
+`read_chain("x86-avx2")` is `x86-avx2.yaml` and `generic-c.yaml`. A description reaches shipped machines and files
+in its own folder, nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
+from isamap.machine.findings import nearest
+from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, read_tree
+from isamap.source import Diagnostic, Source, Span, SpecProblem, UsageProblem
+
+MAX_CHAIN = 16
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A description's text; `path` None for standard input."""
+
+    source: Source
+    path: Path | None
+
+    @property
+    def stem(self) -> str | None:
+        return self.path.stem if self.path is not None else None
+
+
+def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File, ...]:
+    """The file and those that it extends, nearest first; `stop_before` is passed to `read_tree`.
+
+    Raises: UsageProblem when there is no such machine, SpecProblem when a file or its `extends` is bad.
+    """
+    files = [_open(name_or_path)]
+    while (extends := _extends(files[-1], stop_before)) is not None:
+        parent = _parent(extends, files[-1])
+        if any(parent.path == file.path for file in files):
+            names = " → ".join(f.stem or "-" for f in (*files, parent))
+            raise _problem("extends-cycle", f"a machine extends itself: {names}", extends.span)
+        if len(files) >= MAX_CHAIN:
+            raise _problem("extends-too-deep", f"this extends more than {MAX_CHAIN} machines", extends.span)
+        files.append(parent)
+    return tuple(files)
+
+
+def _open(name: str) -> File:
+    if name == "-":
+        return File(decode("<stdin>", sys.stdin.buffer.read(MAX_FILE_BYTES + 1)), None)
+    known = (*shipped_machines(), *shipped_drafts())
+    if name in known:
+        return _read(machine_path(name), f"{name}.yaml")
+    path = Path(name)
+    if path.suffix in _SUFFIXES:
+        return _read(path, name)
+    near = nearest(name, known)
+    raise UsageProblem(
+        Diagnostic(
+            "unknown-machine",
+            f"there is no machine called `{name}`",
+            notes=(f"known: {', '.join(known)}", "a path ends in .yaml"),
+            help=f"did you mean `{near}`?" if near else None,
+        )
+    )
+
+
+def _read(path: Path, name: str) -> File:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        said = error.strerror or type(error).__name__
+        raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
+    return File(decode(name, data), path.resolve())
+
+
+def _extends(file: File, stop_before: str | None) -> Scalar | None:
+    """What the key `extends` says; other findings are left to the reading of the whole file."""
+    value = read_tree(file.source, stop_before).get("extends")
+    return value if isinstance(value, Scalar) and value.text.strip() else None
+
+
+def _parent(extends: Scalar, child: File) -> File:
+    name = extends.text
+    if name in (shipped := shipped_machines()):
+        return _read(machine_path(name), f"{name}.yaml")
+    if Path(name).suffix not in _SUFFIXES:
+        near = nearest(name, shipped)
+        raise _problem(
+            "extends-unknown", f"there is no machine called `{name}`", extends.span,
+            f"shipped are {', '.join(shipped)}", "a file in the same folder is written `NAME.yaml`",
+            advice=f"did you mean `{near}`?" if near else None,
+        )  # fmt: skip
+    if child.path is None:
+        raise _problem(
+            "extends-leaves", "standard input has no folder: it extends shipped machines only", extends.span
+        )
+    folder = child.path.parent
+    path = (folder / name).resolve()
+    if Path(name).is_absolute() or not path.is_relative_to(folder):
+        raise _problem(
+            "extends-leaves", f"`{name}` leaves the folder of this file", extends.span,
+            advice="put the parent beside this file, or name a shipped machine",
+        )  # fmt: skip
+    if not path.is_file():
+        beside = [p.name for p in folder.glob("*.yaml") if p != child.path]
+        near = nearest(name, beside)
+        raise _problem(
+            "extends-unknown", f"there is no file `{name}` beside this one", extends.span,
+            f"shipped are {', '.join(shipped)}",
+            advice=f"did you mean `{near}`?" if near else None,
+        )  # fmt: skip
+    return _read(path, str(Path(child.source.name).parent / name))
+
+
+def _problem(code: str, message: str, span: Span, *notes: str, advice: str | None = None) -> SpecProblem:
+    return SpecProblem(Diagnostic(code, message, span, notes=notes, help=advice))

@@ -1,0 +1,165 @@
+"""The words of `emit`: text to a template of one call, with variables of a family still in it.
+
+    c = (__m512) _mm512_fmadd_$P(a, b, c)
+
+    call     = [operand "="] ["(" type ")"] function "(" [argument {"," argument}] ")"
+    argument = ["(" type ")"] (integer | name | name "." attribute)
+
+What the names mean is checked in `calls`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from isamap.machine.texts import text_region
+from isamap.machine.tree import Scalar
+from isamap.source import Diagnostic, Source, Span, SpecProblem
+
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|\d+))|([=(),.*])|(\S))")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name, a number or a C type, and where it stands."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`(cast) name.attribute`; a number's `name` is its text."""
+
+    name: Word
+    attribute: Word | None
+    cast: Word | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallTemplate:
+    """`result = (result_cast) function(args)`, names unresolved."""
+
+    result: Word | None
+    result_cast: Word | None
+    function: Word
+    args: tuple[Argument, ...]
+    span: Span
+
+
+def parse_emit(text: Scalar) -> CallTemplate | None:
+    """The call that an `emit` writes; None for `semantics`. Raises: SpecProblem."""
+    if text.text.strip() == "semantics":
+        return None
+    return _Parser(text).call()
+
+
+class _Parser:
+    """Reads one call, token by token."""
+
+    def __init__(self, text: Scalar) -> None:
+        start, end = text_region(text)
+        self.source: Source = text.span.source
+        self.words = _tokens(self.source, start, end)
+        self.whole = Span(self.source, start, end)
+        self.at = 0
+
+    def call(self) -> CallTemplate:
+        result = None
+        if self.follows("=", 1):
+            result = self.name("an operand")
+            self.take("=")
+        cast = self.cast()
+        function = self.name("a function")
+        self.take("(")
+        args: list[Argument] = []
+        while not self.follows(")"):
+            if args:
+                self.take(",")
+            args.append(self.argument())
+        self.take(")")
+        if (rest := self.peek()) is not None:
+            raise self.problem("the call ends before this", rest, "an emission is one call of one function")
+        return CallTemplate(result, cast, function, tuple(args), self.whole)
+
+    def argument(self) -> Argument:
+        cast = self.cast()
+        name = self.name("an argument", numbers=True)
+        if self.follows("("):
+            raise self.problem(
+                f"the argument `{name.text}` is a call", name, "an emission is one call of one function"
+            )
+        attribute = None
+        if self.follows("."):
+            self.take(".")
+            attribute = self.name("an attribute")
+        return Argument(name, attribute, cast)
+
+    def cast(self) -> Word | None:
+        if not self.follows("("):
+            return None
+        opened = self.take("(")
+        words: list[str] = []
+        while not self.follows(")"):
+            words.append(self.take("*").text if self.follows("*") else self.name("a C type").text)
+        return Word(" ".join(words), opened.span.to(self.take(")").span))
+
+    # --- tokens
+
+    def peek(self, ahead: int = 0) -> Word | None:
+        index = self.at + ahead
+        return self.words[index] if index < len(self.words) else None
+
+    def follows(self, text: str, ahead: int = 0) -> bool:
+        word = self.peek(ahead)
+        return word is not None and word.text == text
+
+    def take(self, text: str) -> Word:
+        word = self.peek()
+        if word is None or word.text != text:
+            raise self.problem(f"expected `{text}`", word)
+        self.at += 1
+        return word
+
+    def name(self, what: str, numbers: bool = False) -> Word:
+        word = self.peek()
+        if word is None or not (
+            re.match(r"[A-Za-z_$]", word.text) or (numbers and re.match(r"-?\d", word.text))
+        ):
+            raise self.problem(f"expected {what}", word)
+        self.at += 1
+        return word
+
+    def problem(self, message: str, word: Word | None, advice: str | None = None) -> SpecProblem:
+        end = self.whole.end
+        place = word.span if word is not None else Span(self.source, max(self.whole.start, end - 1), end)
+        said = message if word is not None else f"the emission ends too early: {message}"
+        return SpecProblem(
+            Diagnostic(
+                "emit-syntax",
+                said,
+                place,
+                help=advice or "write `result = function(argument, …)`, or `semantics`",
+            )
+        )
+
+
+def _tokens(source: Source, start: int, end: int) -> tuple[Word, ...]:
+    words: list[Word] = []
+    at = start
+    while (match := _TOKEN.match(source.text, at, end)) is not None:
+        at = match.end()
+        group = match.lastindex or 0
+        span = Span(source, match.start(group), match.end(group))
+        if group == 3:
+            raise SpecProblem(
+                Diagnostic(
+                    "emit-syntax",
+                    f"`{match[3]}` is not of an emission",
+                    span,
+                    help="an emission is one call of one function with names and whole numbers",
+                )
+            )
+        words.append(Word(match[group], span))
+    return tuple(words)

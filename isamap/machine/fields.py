@@ -1,0 +1,182 @@
+"""Typed reading of YAML nodes: each function returns what a key should hold, or keeps a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from math import isfinite
+
+from isamap.machine.findings import Findings, nearest
+from isamap.machine.tree import Mapping, Node, Scalar, Sequence
+from isamap.source import Span
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNITS = re.compile(
+    r"_(ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s)$"
+)
+
+
+def read_mapping(
+    node: Node | None,
+    what: str,
+    allowed: Collection[str],
+    findings: Findings,
+    required: Iterable[str] = (),
+) -> dict[str, Node]:
+    """The values of a mapping with a fixed set of keys."""
+    entries = read_names(node, what, findings)
+    given = {key.text: value for key, value in entries}
+    for key, _ in entries:
+        if key.text not in allowed:
+            _unknown_key(key, what, allowed, findings)
+    # An unknown key is taken for a missing one misspelt: one finding says it.
+    if node is not None and all(key in allowed for key in given):
+        for name in required:
+            if name not in given:
+                findings.report(
+                    "missing-key", f"{what} does not give `{name}`", _head(node), advice=f"add `{name}: …`"
+                )
+    return {key: value for key, value in given.items() if key in allowed}
+
+
+def read_names(node: Node | None, what: str, findings: Findings) -> tuple[tuple[Scalar, Node], ...]:
+    """The entries of a mapping whose keys are the writer's own names."""
+    match node:
+        case None:
+            return ()
+        case Mapping(entries):
+            return entries
+        case _:
+            findings.report("wrong-kind", f"{what} should be a mapping, as `key: value`", _head(node))
+            return ()
+
+
+def read_items(node: Node | None, what: str, findings: Findings) -> tuple[Node, ...]:
+    """The items of a list."""
+    match node:
+        case None:
+            return ()
+        case Sequence(items):
+            return items
+        case _:
+            findings.report("wrong-kind", f"{what} should be a list, as `[a, b]`", _head(node))
+            return ()
+
+
+def read_text(node: Node | None, what: str, findings: Findings) -> Scalar | None:
+    """A text that is not empty."""
+    if node is None:
+        return None
+    if not isinstance(node, Scalar):
+        findings.report("wrong-kind", f"{what} should be a text", _head(node))
+        return None
+    if not node.text.strip() or (node.style == "plain" and node.text in ("null", "~")):
+        findings.report("empty-value", f"{what} is empty", node.span)
+        return None
+    return node
+
+
+def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None:
+    """A text that is a name of the language."""
+    text = read_text(node, what, findings)
+    if text is None or _NAME.fullmatch(text.text):
+        return text
+    findings.report("not-a-name", f"{what} should be a name, not `{_short(text.text)}`", text.span)
+    return None
+
+
+def read_texts(
+    node: Node | None, what: str, findings: Findings, check: Callable[[Scalar], None] | None = None
+) -> tuple[str, ...]:
+    """A list of texts, each once; `check` reports those that may not stand there."""
+    found: list[str] = []
+    for item in read_items(node, what, findings):
+        text = read_text(item, f"an item of {what}", findings)
+        if text is None:
+            continue
+        if text.text in found:
+            findings.report("listed-twice", f"{what} lists `{text.text}` twice", text.span)
+            continue
+        found.append(text.text)
+        if check is not None:
+            check(text)
+    return tuple(found)
+
+
+def read_number(
+    node: Node | None, what: str, findings: Findings, lowest: float = 0.0, whole: bool = False
+) -> float | None:
+    """A number of at least `lowest`."""
+    if node is None:
+        return None
+    text = node.text if isinstance(node, Scalar) and node.style == "plain" else None
+    if text is None or not NUMBER.fullmatch(text) or not isfinite(value := float(text)):
+        shown = f", not `{_short(node.text)}`" if isinstance(node, Scalar) else ""
+        findings.report("not-a-number", f"{what} should be a number{shown}", _head(node))
+        return None
+    if whole and value != int(value):
+        findings.report("not-a-number", f"{what} should be a whole number, not `{text}`", node.span)
+        return None
+    if value < lowest or value > 2**63:
+        bound = f"at least {lowest:g}" if value < lowest else "below 2**63"
+        findings.report("number-out-of-range", f"{what} is {text}; it should be {bound}", node.span)
+        return None
+    return value
+
+
+def read_flag(node: Node | None, what: str, findings: Findings) -> bool:
+    """`true` or `false`; false when it is not given."""
+    match node:
+        case None:
+            return False
+        case Scalar("true" | "false" as word, _, "plain"):
+            return word == "true"
+        case Scalar(text) if text.lower() in ("yes", "no", "on", "off"):
+            advice = f"write `{'true' if text.lower() in ('yes', 'on') else 'false'}`"
+            findings.report(
+                "not-a-boolean", f"{what} should be true or false; `{text}` is a text in YAML 1.2", node.span,
+                advice=advice,
+            )  # fmt: skip
+        case _:
+            findings.report("not-a-boolean", f"{what} should be true or false", _head(node))
+    return False
+
+
+def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Findings) -> None:
+    stem = _UNITS.sub("", key.text)
+    same = sorted(k for k in allowed if _UNITS.sub("", k) == stem and k != stem)
+    if same:
+        unit = key.text[len(stem) + 1 :]
+        said = (
+            f"the unit `{unit}` is not known for `{stem}`" if unit else f"`{key.text}` does not say its unit"
+        )
+        findings.report(
+            "unknown-unit",
+            f"{said} in {what}",
+            key.span,
+            advice=f"write {' or '.join(f'`{k}`' for k in same)}",
+        )
+        return
+    near = nearest(key.text, allowed)
+    findings.report(
+        "unknown-key",
+        f"{what} has no key `{_short(key.text)}`",
+        key.span,
+        f"its keys are {', '.join(allowed)}",
+        advice=f"did you mean `{near}`?" if near else None,
+    )
+
+
+def _head(node: Node) -> Span:
+    """The first line of a node: what is underlined when all of it is meant."""
+    if isinstance(node, Scalar) and node.style == "plain":
+        return node.span
+    start, end = node.span.start, node.span.end
+    line_end = node.span.source.text.find("\n", start)
+    return Span(node.span.source, start, end if line_end < 0 else max(start, min(end, line_end)))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 40 else line[:37] + "..."

@@ -1,0 +1,109 @@
+"""The front door: a name or a path in, a `Machine` out.
+
+`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. What was read
+once is not built again in the same process while its texts stay the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from functools import lru_cache
+
+from isamap.hw_specs import shipped_machines
+from isamap.ir import ConstantDecl
+from isamap.machine.chain import File, read_chain
+from isamap.machine.costs import read_cost
+from isamap.machine.findings import Findings
+from isamap.machine.instructions import extend_instructions
+from isamap.machine.model import Machine, MachineInstruction
+from isamap.machine.spec import read_spec
+from isamap.machine.texts import parse_texts
+from isamap.machine.tree import Scalar, read_tree
+from isamap.machine.world import Entry, World, extend_surroundings
+from isamap.source import Diagnostic, Source, SpecProblem
+
+
+def list_machines() -> tuple[str, ...]:
+    """The names of the shipped machines, sorted."""
+    return shipped_machines()
+
+
+def load_machine(name_or_path: str) -> Machine:
+    """The machine of a shipped name, a path ending in .yaml, or `-` for standard input.
+
+    Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
+    """
+    files = read_chain(name_or_path)
+    world = _world(tuple(file.source for file in files))
+    for file in files:
+        _check_name(file)
+    return Machine(
+        name=world.chain[0],
+        summary=world.summary,
+        chain=world.chain,
+        constants=tuple(d.param for d in world.declarations.values() if isinstance(d, ConstantDecl)),
+        memories=world.memories,
+        states=world.states,
+        units=world.units,
+        links=tuple(world.links.values()),
+        instructions={name: _priced(entry, world) for name, entry in world.instructions.items()},
+        target=world.target,
+        clock_ghz=world.clock_ghz,
+        sources=world.sources,
+        digest=_digest(files),
+    )
+
+
+def machine_digest(name_or_path: str) -> str:
+    """The digest that the loaded machine has, from its texts alone. Raises: as `load_machine`."""
+    return _digest(read_chain(name_or_path))
+
+
+def _digest(files: tuple[File, ...]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        data = file.source.text.encode()
+        digest.update(f"{len(data)} ".encode() + data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=32)
+def _world(sources: tuple[Source, ...]) -> World:
+    """What a chain of texts, nearest first, adds up to."""
+    source, *parents = sources
+    parent = _world(tuple(parents)) if parents else World()
+    findings = Findings()
+    spec = read_spec(read_tree(source), findings)
+    language = (spec.language,) if spec.language is not None else ()
+    texts = parse_texts(source, (*language, *(i.semantics for i in spec.instructions)), findings)
+    world = extend_surroundings(parent, spec, texts[0] if language else None, findings)
+    own = texts[len(language) :]
+    instructions = extend_instructions(world, spec.instructions, spec.remove, own, findings)
+    findings.raise_any()
+    return replace(world, instructions=instructions)
+
+
+def _priced(entry: Entry, world: World) -> MachineInstruction:
+    """The instruction with its costs by the clock of the machine that was asked for."""
+    if entry.clock_ghz == world.clock_ghz or entry.cost is None:
+        return entry.built
+    constants = [d.param.name for d in world.declarations.values() if isinstance(d, ConstantDecl)]
+    cost = read_cost(entry.cost, entry.row, entry.built.instruction, constants, world.clock_ghz)
+    return replace(entry.built, cost=cost)
+
+
+def _check_name(file: File) -> None:
+    name = read_tree(file.source).get("name")
+    assert isinstance(name, Scalar)
+    if file.path is None or name.text == file.path.stem:
+        return
+    raise SpecProblem(
+        Diagnostic(
+            "name-mismatch",
+            f"the machine is called `{name.text}`, but its file is {file.path.name}",
+            name.span,
+            notes=("a machine is found by its file's name",),
+            help=f"write `name: {file.path.stem}`, or rename the file",
+        )
+    )

@@ -1,0 +1,202 @@
+"""A machine as the rest of the compiler sees it: memories, links, units, states, instructions and the target.
+
+`load_machine("generic-c").instructions["mac_f32"].emit` is `EmitSemantics()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.source import Span
+
+Run = Literal["native", "emulator", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A memory with the facts beside its declaration.
+
+    `c_types` gives the C type of a register operand by the name of its element type, or under `default`.
+    """
+
+    decl: MemoryDecl
+    c_types: Mapping[str, str] = field(default_factory=dict[str, str])
+    source: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.decl.name
+
+    @property
+    def kind(self) -> MemoryKind:
+        return self.decl.kind
+
+    @property
+    def base(self) -> str | None:
+        """The memory that this one is a view of."""
+        return self.decl.base
+
+    @property
+    def named(self) -> str | None:
+        """Who names a register: `compiler`, `immediate`, `chosen`; None for other memories."""
+        value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
+        return value if isinstance(value, str) else None
+
+    @property
+    def count(self) -> int | None:
+        """How many registers, or slots, there are; None when it is not stated or not a number."""
+        return self._number("count")
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """All bytes of the memory; None for unlimited ones and sizes that only the machine knows."""
+        if (one := self.register_bytes) is None:
+            return None
+        return one * (self.count or 1)
+
+    @property
+    def register_bytes(self) -> int | None:
+        """Bytes of one register or slot: `bytes`, or `rows` times `row_bytes`."""
+        if (size := self._number("bytes")) is not None:
+            return size
+        rows, row_bytes = self._number("rows"), self._number("row_bytes")
+        return rows * row_bytes if rows is not None and row_bytes is not None else None
+
+    def c_type(self, dtype: str) -> str | None:
+        """The C type of a register that holds elements of a type."""
+        return self.c_types.get(dtype, self.c_types.get("default"))
+
+    def _number(self, name: str) -> int | None:
+        value = dict(self.decl.attributes).get(name)
+        return value.value if isinstance(value, Index) else None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Configuration state and its image in memory: `offsets` of the fields, in bytes."""
+
+    decl: StateDecl
+    bytes: int
+    offsets: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Something that executes instructions, `count` times."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A way for data between a farther memory (`source_memory`) and a nearer one, in both directions."""
+
+    source_memory: str
+    target_memory: str
+    bandwidth_bytes_per_ns: float
+    shared: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmitArg:
+    """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text."""
+
+    kind: Literal["operand", "param", "literal", "state"]
+    name: str
+    attribute: str | None = None
+    cast: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmitCall:
+    """`result = (result_cast) function(args)`."""
+
+    result: str | None
+    result_cast: str | None
+    function: str
+    args: tuple[EmitArg, ...]
+
+    def __str__(self) -> str:
+        def shown(arg: EmitArg) -> str:
+            name = arg.name if arg.attribute is None else f"{arg.name}.{arg.attribute}"
+            return f"({arg.cast}) {name}" if arg.cast else name
+
+        result = f"{self.result} = " if self.result else ""
+        cast = f"({self.result_cast}) " if self.result_cast else ""
+        return f"{result}{cast}{self.function}({', '.join(shown(a) for a in self.args)})"
+
+
+@dataclass(frozen=True, slots=True)
+class EmitSemantics:
+    """The instruction's own meaning, rendered as plain C."""
+
+    def __str__(self) -> str:
+        return "semantics"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The unit that is occupied for `interval_ns`, and the time until the result can be used.
+
+    Units: both are expressions, in ns, of type f64 over the instruction's integer parameters.
+    """
+
+    unit: str
+    interval_ns: Expr
+    latency_ns: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MachineInstruction:
+    """An instruction's meaning, how it is written, what it costs and where that is from."""
+
+    instruction: Instruction
+    emit: EmitCall | EmitSemantics
+    cost: Cost
+    barrier: bool = False
+    source: str = ""
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who compiles the emitted code, with which flags and headers, and what it needs to run."""
+
+    toolchains: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    run: Run = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine with everything that it inherits.
+
+    `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
+    sha256 of all texts that it was read from.
+    """
+
+    name: str
+    summary: str
+    chain: tuple[str, ...]
+    constants: tuple[Param, ...]
+    memories: Mapping[str, Memory]
+    states: Mapping[str, State]
+    units: Mapping[str, Unit]
+    links: tuple[Link, ...]
+    instructions: Mapping[str, MachineInstruction]
+    target: Target
+    clock_ghz: float | None
+    sources: Mapping[str, str]
+    digest: str

@@ -1,0 +1,333 @@
+"""One description file as data: every key read and checked by itself, its language text not yet parsed.
+
+Nothing here knows other files: what a name refers to, and what is inherited, is settled in `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from isamap.machine import allowed
+from isamap.machine.families import Row, read_rows
+from isamap.machine.fields import (
+    read_flag,
+    read_items,
+    read_mapping,
+    read_name,
+    read_names,
+    read_number,
+    read_text,
+    read_texts,
+)
+from isamap.machine.findings import Findings
+from isamap.machine.tree import Mapping, Node, Scalar
+from isamap.source import Span
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpec:
+    """What a file says about its target; None where it says nothing."""
+
+    toolchains: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    run: Literal["native", "emulator", "model"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpec:
+    """Facts about a memory that the text declares."""
+
+    name: Scalar
+    c_types: dict[str, str]
+    source: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A link as written. Units: the bandwidth is in bytes per ns."""
+
+    source_memory: Scalar
+    target_memory: Scalar
+    bandwidth_bytes_per_ns: float
+    shared: bool
+    source: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSpec:
+    """A unit as written."""
+
+    name: str
+    count: int
+    source: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """The memory image of a state: its size and where its fields are, all in bytes."""
+
+    name: Scalar
+    size_bytes: int
+    offsets: tuple[tuple[Scalar, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CostSpec:
+    """A cost as written: each time as text, and whether it is in cycles."""
+
+    unit: Scalar
+    interval: Scalar
+    interval_in_cycles: bool
+    latency: Scalar
+    latency_in_cycles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionSpec:
+    """An instruction, or a family of them, as written."""
+
+    rows: tuple[Row, ...]
+    semantics: Scalar
+    emit: Scalar | None
+    barrier: bool
+    cost: CostSpec | None
+    source: Scalar
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One file."""
+
+    name: Scalar | None
+    summary: str
+    extends: Scalar | None
+    sources: dict[str, str]
+    target: TargetSpec
+    clock_ghz: float | None
+    language: Scalar | None
+    memories: tuple[MemorySpec, ...]
+    links: tuple[LinkSpec, ...]
+    units: tuple[UnitSpec, ...]
+    states: tuple[StateSpec, ...]
+    remove: tuple[Scalar, ...]
+    instructions: tuple[InstructionSpec, ...]
+
+
+KEYS = (
+    "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "language", "memories", "links",
+    "units", "states", "remove", "instructions",
+)  # fmt: skip
+VERSION = "1"
+
+
+def read_spec(root: Mapping, findings: Findings) -> Spec:
+    """The file as data; what is wrong with it is told in `findings`."""
+    _check_version(root, findings)
+    keys = read_mapping(root, "a machine", KEYS, findings, ("name", "summary"))
+    name = read_text(keys.get("name"), "`name`", findings)
+    summary = read_text(keys.get("summary"), "`summary`", findings)
+
+    def named(key: str, read: Callable[[Scalar, Node, Findings], T | None]) -> tuple[T, ...]:
+        entries = read_names(keys.get(key), f"`{key}`", findings)
+        return tuple(found for k, v in entries if (found := read(k, v, findings)) is not None)
+
+    def listed(key: str, read: Callable[[Node, Findings], T | None]) -> tuple[T, ...]:
+        items = read_items(keys.get(key), f"`{key}`", findings)
+        return tuple(found for item in items if (found := read(item, findings)) is not None)
+
+    return Spec(
+        name,
+        summary.text.strip() if summary is not None else "",
+        read_text(keys.get("extends"), "`extends`", findings),
+        dict(named("sources", _read_source)),
+        read_target(keys.get("target"), findings),
+        read_number(keys.get("clock_ghz"), "`clock_ghz`", findings, lowest=0.001),
+        read_text(keys.get("language"), "`language`", findings),
+        named("memories", _read_memory),
+        listed("links", _read_link),
+        named("units", _read_unit),
+        named("states", _read_state),
+        listed("remove", _read_removed),
+        listed("instructions", _read_instruction),
+    )
+
+
+def _check_version(root: Mapping, findings: Findings) -> None:
+    if not root.entries or root.entries[0][0].text != "isamap":
+        span = root.entries[0][0].span if root.entries else root.span
+        findings.report(
+            "spec-version", "the first key of a machine is `isamap`", span, advice="start with `isamap: 1`"
+        )
+        return
+    value = root.entries[0][1]
+    if not isinstance(value, Scalar) or value.text != VERSION:
+        said = f"`{value.text}`" if isinstance(value, Scalar) else "this"
+        findings.report(
+            "spec-version",
+            f"{said} is not a version of the format",
+            value.span,
+            advice=f"write `isamap: {VERSION}`",
+        )
+
+
+# --- target -----------------------------------------------------------------------------------------------
+
+
+def read_target(node: Node | None, findings: Findings) -> TargetSpec:
+    """What a `target` says."""
+    if node is None:
+        return TargetSpec()
+    keys = read_mapping(
+        node, "`target`", ("toolchains", "flags", "headers", "features", "permissions", "run"), findings
+    )
+
+    def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        def check(text: Scalar) -> None:
+            if text.text not in known:
+                findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
+
+        return read_texts(keys.get(key), f"`{key}`", findings, check)
+
+    def check_flag(text: Scalar) -> None:
+        if not allowed.is_flag(text.text):
+            findings.report(
+                "unknown-flag", f"the flag `{text.text}` is not allowed", text.span,
+                f"allowed are {'; '.join(allowed.FLAGS)}",
+            )  # fmt: skip
+
+    return TargetSpec(
+        texts("toolchains", "toolchain", allowed.TOOLCHAINS),
+        read_texts(keys.get("flags"), "`flags`", findings, check_flag),
+        texts("headers", "header", tuple(allowed.HEADERS)),
+        texts("features", "feature", allowed.FEATURES),
+        texts("permissions", "permission", tuple(allowed.PERMISSIONS)),
+        _read_run(keys.get("run"), findings),
+    )
+
+
+def _read_run(node: Node | None, findings: Findings) -> Literal["native", "emulator", "model"] | None:
+    text = read_text(node, "`run`", findings)
+    match text.text if text is not None else None:
+        case "native" | "emulator" | "model" as run:
+            return run
+        case None:
+            return None
+        case other:
+            findings.unknown("unknown-run", "way to run", other, text.span if text else None, allowed.RUNS)
+            return None
+
+
+# --- memories, links, units, states -----------------------------------------------------------------------
+
+
+def _read_source(key: Scalar, node: Node, findings: Findings) -> tuple[str, str] | None:
+    text = read_text(node, f"source `{key.text}`", findings)
+    return (key.text, text.text) if text is not None else None
+
+
+def _read_removed(node: Node, findings: Findings) -> Scalar | None:
+    return read_text(node, "an item of `remove`", findings)
+
+
+def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
+    keys = read_mapping(node, f"memory `{name.text}`", ("c_types", "source"), findings)
+    c_types: dict[str, str] = {}
+    for dtype, c_type in read_names(keys.get("c_types"), "`c_types`", findings):
+        text = read_text(c_type, f"the C type of {dtype.text}", findings)
+        if dtype.text not in allowed.c_type_keys():
+            findings.unknown("unknown-type", "type", dtype.text, dtype.span, allowed.c_type_keys())
+        elif text is not None and not allowed.is_c_type(text.text):
+            findings.report(
+                "unknown-c-type", f"the C type `{text.text}` is not allowed", text.span,
+                f"allowed are {allowed.SHOWN_TYPES}",
+            )  # fmt: skip
+        elif text is not None:
+            c_types[dtype.text] = text.text
+    return MemorySpec(name, c_types, read_text(keys.get("source"), "`source`", findings))
+
+
+def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
+    names = ("from", "to", "bandwidth_bytes_per_ns", "shared", "source")
+    keys = read_mapping(node, "a link", names, findings, ("from", "to", "bandwidth_bytes_per_ns", "source"))
+    source_memory = read_name(keys.get("from"), "`from`", findings)
+    target_memory = read_name(keys.get("to"), "`to`", findings)
+    bandwidth = read_number(
+        keys.get("bandwidth_bytes_per_ns"), "`bandwidth_bytes_per_ns`", findings, lowest=1e-6
+    )
+    shared = read_flag(keys.get("shared"), "`shared`", findings)
+    source = read_text(keys.get("source"), "`source`", findings)
+    if source_memory is None or target_memory is None or bandwidth is None:
+        return None
+    return LinkSpec(source_memory, target_memory, bandwidth, shared, source)
+
+
+def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
+    keys = read_mapping(node, f"unit `{name.text}`", ("count", "source"), findings, ("count",))
+    count = read_number(keys.get("count"), "`count`", findings, lowest=1, whole=True)
+    source = read_text(keys.get("source"), "`source`", findings)
+    return UnitSpec(name.text, int(count), source) if count is not None else None
+
+
+def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:
+    keys = read_mapping(node, f"state `{name.text}`", ("bytes", "fields"), findings, ("bytes", "fields"))
+    size = read_number(keys.get("bytes"), "`bytes`", findings, lowest=1, whole=True)
+    offsets: list[tuple[Scalar, int]] = []
+    for field, value in read_names(keys.get("fields"), "`fields`", findings):
+        place = read_mapping(value, f"field `{field.text}`", ("offset_bytes",), findings, ("offset_bytes",))
+        offset = read_number(place.get("offset_bytes"), "`offset_bytes`", findings, whole=True)
+        offsets += [(field, int(offset))] if offset is not None else []
+    return StateSpec(name, int(size), tuple(offsets)) if size is not None else None
+
+
+# --- instructions -----------------------------------------------------------------------------------------
+
+_TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
+
+
+def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
+    names = ("for", "semantics", "emit", "barrier", "cost", "source")
+    keys = read_mapping(node, "an instruction", names, findings, ("semantics", "emit", "cost", "source"))
+    rows = read_rows(keys.get("for"), findings)
+    semantics = read_text(keys.get("semantics"), "`semantics`", findings)
+    emit = read_text(keys.get("emit"), "`emit`", findings)
+    barrier = read_flag(keys.get("barrier"), "`barrier`", findings)
+    cost = _read_cost(keys["cost"], findings) if "cost" in keys else None
+    source = read_text(keys.get("source"), "`source`", findings)
+    if semantics is None or source is None or not rows:
+        return None
+    return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span)
+
+
+def _read_cost(node: Node, findings: Findings) -> CostSpec | None:
+    keys = read_mapping(node, "`cost`", ("unit", *_TIMES), findings, ("unit",))
+    unit = read_text(keys.get("unit"), "`unit`", findings)
+    interval = _read_time("interval", keys, node, findings)
+    latency = _read_time("latency", keys, node, findings)
+    if unit is None or interval is None or latency is None:
+        return None
+    return CostSpec(unit, *interval, *latency)
+
+
+def _read_time(
+    name: str, keys: dict[str, Node], node: Node, findings: Findings
+) -> tuple[Scalar, bool] | None:
+    """The text of a time and whether it counts cycles."""
+    given = [key for key in (f"{name}_ns", f"{name}_cycles") if key in keys]
+    if len(given) != 1:
+        if given or not findings.diagnostics:
+            said = f"gives `{name}` twice" if given else f"does not give `{name}`"
+            findings.report(
+                "missing-key" if not given else "given-twice", f"`cost` {said}", node.span,
+                advice=f"write `{name}_ns` or `{name}_cycles`",
+            )  # fmt: skip
+        return None
+    text = read_text(keys[given[0]], f"`{given[0]}`", findings)
+    return (text, given[0].endswith("cycles")) if text is not None else None

@@ -1,0 +1,209 @@
+"""YAML to a tree of nodes, each with its span; what a machine description may not contain is refused here.
+
+`unit: fma` is `Mapping(((Scalar("unit"), Scalar("fma")),))`. Scalars stay text: which are numbers is for the
+reader of each key to say, so that `no` is never a boolean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from isamap.source import Diagnostic, Source, Span, SpecProblem
+
+MAX_FILE_BYTES = 1_000_000
+MAX_DEPTH = 50
+_MAX_REFUSALS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A text; `style` is how it was written: `plain`, `quoted`, `literal` (|) or `folded` (>)."""
+
+    text: str
+    span: Span
+    style: Literal["plain", "quoted", "literal", "folded"] = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list."""
+
+    items: tuple[Node, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Keys, each once, and their values, in the order of the file."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    span: Span
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key."""
+        return next((value for name, value in self.entries if name.text == key), None)
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def decode(name: str, data: bytes) -> Source:
+    """The text of a file. Raises: SpecProblem when it is too large or not UTF-8."""
+    if len(data) > MAX_FILE_BYTES:
+        raise _problem("yaml-too-large", f"{name} has {len(data)} bytes; the limit is {MAX_FILE_BYTES}", None)
+    try:
+        return Source(name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _problem(
+            "yaml-not-utf8",
+            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
+            None,
+            "save the file as UTF-8",
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
+    """The mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
+
+    Raises: SpecProblem.
+    """
+    from ruamel.yaml import YAML  # only where a description is read
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    yaml: Any = YAML(typ="safe", pure=True)  # the pure parser: YAML 1.2, and marks with offsets
+    reader = _Reader(source, stop_before)
+    try:
+        return reader.document(yaml.parse(source.text))
+    except MarkedYAMLError as error:
+        raise _translated(error, source) from None
+    except YAMLError as error:
+        raise _problem("yaml-syntax", f"{source.name} is not YAML: {_one_line(str(error))}", None) from None
+
+
+class _Reader:
+    """Builds nodes from parser events; keeps refusals that do not stop the reading."""
+
+    def __init__(self, source: Source, stop_before: str | None) -> None:
+        self.source = source
+        self.stop_before = stop_before
+        self.refused: list[Diagnostic] = []
+
+    def document(self, events: Iterator[Any]) -> Mapping:
+        next(events)  # the start of the stream
+        start = next(events)
+        if _kind(start) != "DocumentStart":
+            raise _problem("yaml-empty", f"{self.source.name} is empty", None, "start with `isamap: 1`")
+        if start.version or start.tags:
+            self.refuse("yaml-directive", "directives such as `%YAML` are not read", start)
+        root = self.node(next(events), events, 0)
+        if self.stop_before is None:
+            next(events)  # the end of the document
+            if _kind(after := next(events)) != "StreamEnd":
+                self.refuse(
+                    "yaml-several-documents", "a file holds one document; a second one starts here", after
+                )
+        if self.refused:
+            raise SpecProblem(*self.refused)
+        if isinstance(root, Mapping):
+            return root
+        raise _problem(
+            "yaml-not-a-mapping",
+            "a machine is a mapping of keys to values",
+            root.span,
+            "start with `isamap: 1`",
+        )
+
+    def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            span = self.span(event)
+            raise _problem("yaml-too-deep", f"this is nested more than {MAX_DEPTH} levels deep", span)
+        kind = _kind(event)
+        if kind == "Alias" or event.anchor is not None:
+            word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
+            self.refuse(
+                "yaml-alias", f"{word} are not read", event, "write the value out, or use a `for` family"
+            )
+        if kind == "Alias":
+            return Scalar("", self.span(event))
+        if event.ctag is not None and str(event.ctag) not in ("", "!"):
+            self.refuse("yaml-tag", f"tags such as `{event.ctag}` are not read", event, "leave the tag out")
+        match kind:
+            case "Scalar":
+                return self.scalar(event)
+            case "SequenceStart":
+                items, end = self.items(events, depth)
+                return Sequence(items, Span(self.source, event.start_mark.index, end))
+            case _:
+                return self.mapping(event, events, depth)
+
+    def scalar(self, event: Any) -> Scalar:
+        styles: dict[str | None, Literal["plain", "quoted", "literal", "folded"]] = {
+            "'": "quoted", '"': "quoted", "|": "literal", ">": "folded",
+        }  # fmt: skip
+        return Scalar(str(event.value), self.span(event), styles.get(event.style, "plain"))
+
+    def items(self, events: Iterator[Any], depth: int) -> tuple[tuple[Node, ...], int]:
+        items: list[Node] = []
+        while _kind(event := next(events)) != "SequenceEnd":
+            items.append(self.node(event, events, depth + 1))
+        return tuple(items), event.end_mark.index
+
+    def mapping(self, start: Any, events: Iterator[Any], depth: int) -> Mapping:
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        while _kind(event := next(events)) != "MappingEnd":
+            key = self.node(event, events, depth + 1)
+            if depth == 0 and isinstance(key, Scalar) and key.text == self.stop_before:
+                break
+            value = self.node(next(events), events, depth + 1)
+            if not isinstance(key, Scalar):
+                self.refuse("yaml-key", "a key is a name, not a list or a mapping", event)
+            elif key.text in entries:
+                first = entries[key.text][0].span.line
+                self.refuse(
+                    "yaml-duplicate-key", f"the key `{key.text}` stands here again", event,
+                    "keep one of the two", f"it stands first in line {first}",
+                )  # fmt: skip
+            else:
+                entries[key.text] = (key, value)
+        return Mapping(
+            tuple(entries.values()), Span(self.source, start.start_mark.index, event.end_mark.index)
+        )
+
+    def span(self, event: Any) -> Span:
+        return Span(self.source, event.start_mark.index, max(event.end_mark.index, event.start_mark.index))
+
+    def refuse(self, code: str, message: str, event: Any, advice: str | None = None, *notes: str) -> None:
+        self.refused.append(Diagnostic(code, message, self.span(event), notes=notes, help=advice))
+        if len(self.refused) >= _MAX_REFUSALS:
+            raise SpecProblem(*self.refused)
+
+
+def _kind(event: Any) -> str:
+    return type(event).__name__.removesuffix("Event")
+
+
+def _problem(code: str, message: str, span: Span | None, advice: str | None = None) -> SpecProblem:
+    return SpecProblem(Diagnostic(code, message, span, help=advice))
+
+
+def _translated(error: Any, source: Source) -> SpecProblem:
+    """What the YAML parser says, at its place, without its own layout."""
+    mark = error.problem_mark or error.context_mark
+    start = min(mark.index, len(source.text)) if mark is not None else 0
+    message = _one_line(error.problem or str(error))
+    advice = None
+    if "could not find expected ':'" in message or "mapping values" in message:
+        advice = "quote texts that contain `: `, and put language text into a block (`|`)"
+    elif "cannot start any token" in message and source.text[start : start + 1] == "\t":
+        advice = "indent with blanks, not with tabs"
+    end = min(start + 1, len(source.text))
+    return _problem("yaml-syntax", f"this is not YAML: {message}", Span(source, start, end), advice)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]

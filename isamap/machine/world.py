@@ -1,0 +1,226 @@
+"""What a chain of descriptions adds up to: each file extends what its parent built.
+
+`extend(parent, spec, findings)` is a pure function from one `World` to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+
+from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, StateDecl
+from isamap.machine.families import Row
+from isamap.machine.findings import Findings
+from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
+from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec, TargetSpec
+from isamap.machine.texts import Declarations
+from isamap.machine.tree import Scalar
+from isamap.source import Span
+from isamap.syntax import resolve_template
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An instruction, and what its cost was read from: the clock may change further down the chain."""
+
+    built: MachineInstruction
+    cost: CostSpec | None
+    row: Row
+    clock_ghz: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything known after some files of a chain, by name."""
+
+    declarations: dict[str, MemoryDecl | StateDecl | ConstantDecl] = field(
+        default_factory=dict[str, MemoryDecl | StateDecl | ConstantDecl]
+    )
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    states: dict[str, State] = field(default_factory=dict[str, State])
+    units: dict[str, Unit] = field(default_factory=dict[str, Unit])
+    links: dict[tuple[str, str], Link] = field(default_factory=dict[tuple[str, str], Link])
+    instructions: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    sources: dict[str, str] = field(default_factory=dict[str, str])
+    target: Target = field(default_factory=Target)
+    clock_ghz: float | None = None
+    summary: str = ""
+    chain: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> Module:
+        """What the text of an instruction may refer to."""
+        return Module(tuple(self.declarations.values()))
+
+
+def extend_surroundings(world: World, spec: Spec, language: Declarations | None, findings: Findings) -> World:
+    """The world with everything of a file but its instructions."""
+    world = replace(
+        world,
+        summary=spec.summary,
+        chain=(spec.name.text if spec.name is not None else "", *world.chain),
+        sources={**world.sources, **spec.sources},
+        target=_target(world.target, spec.target),
+        clock_ghz=spec.clock_ghz or world.clock_ghz,
+        units={**world.units, **{u.name: Unit(u.name, u.count) for u in spec.units}},
+    )
+    for cited in (
+        *(u.source for u in spec.units),
+        *(m.source for m in spec.memories),
+        *(k.source for k in spec.links),
+    ):
+        check_source(cited, world.sources, findings)
+    world = replace(world, declarations=_declarations(world, language or (), findings))
+    world = replace(
+        world,
+        memories=_memories(world, spec.memories, findings),
+        states=_states(world, spec.states, findings),
+    )
+    return replace(world, links=_links(world, spec.links, findings))
+
+
+def check_source(
+    cited: Scalar | None, sources: Iterable[str], findings: Findings, name: str | None = None
+) -> None:
+    """Keep a finding when a citation names no source; `name` is its text with variables replaced."""
+    if cited is not None and (name or cited.text) not in sources:
+        findings.unknown("unknown-source", "source", name or cited.text, cited.span, sources)
+
+
+def _target(old: Target, new: TargetSpec) -> Target:
+    """The child's target: lists grow, toolchains and the way to run are replaced."""
+
+    def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+        return (*a, *(x for x in b if x not in a))
+
+    return Target(
+        new.toolchains or old.toolchains,
+        joined(old.flags, new.flags),
+        joined(old.headers, new.headers),
+        joined(old.features, new.features),
+        joined(old.permissions, new.permissions),
+        new.run or old.run,
+    )
+
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+
+def _declarations(
+    world: World, language: Declarations, findings: Findings
+) -> dict[str, MemoryDecl | StateDecl | ConstantDecl]:
+    """Inherited declarations and those of this file, which replace inherited ones of their names."""
+    own = {d.name.text for d in language}
+    inherited = {name: d for name, d in world.declarations.items() if name not in own}
+    resolved: tuple[Declaration, ...] = ()
+    with findings.collect():
+        resolved = resolve_template(language, {}, Module(tuple(inherited.values()))).declarations
+    found = dict(world.declarations)
+    for declaration in resolved:
+        match declaration:
+            case MemoryDecl(name) | StateDecl(name):
+                found[name] = declaration
+            case ConstantDecl(param):
+                found[param.name] = declaration
+            case Kernel() | Instruction():
+                findings.report(
+                    "declaration-misplaced", "`language` declares memories, states and constants",
+                    declaration.span,
+                    advice="instructions stand under `instructions`, each with its cost",
+                )  # fmt: skip
+    bases = {d.name: [d.base] for d in found.values() if isinstance(d, MemoryDecl) and d.base is not None}
+    if (cycle := _cycle(bases)) is not None:
+        first = found[cycle[0]]
+        findings.report("memory-cycle", f"views of each other: {' → '.join(cycle)}", first.span)
+    return found
+
+
+def _memories(world: World, facts: tuple[MemorySpec, ...], findings: Findings) -> dict[str, Memory]:
+    memories: dict[str, Memory] = {}
+    for name, decl in world.declarations.items():
+        if isinstance(decl, MemoryDecl):
+            old = world.memories.get(name)
+            memories[name] = Memory(decl) if old is None else replace(old, decl=decl)
+    for fact in facts:
+        memory = memories.get(fact.name.text)
+        if memory is None:
+            findings.unknown("unknown-memory", "memory", fact.name.text, fact.name.span, memories)
+            continue
+        cited = fact.source.text if fact.source is not None else memory.source
+        memories[memory.name] = replace(memory, c_types={**memory.c_types, **fact.c_types}, source=cited)
+    return memories
+
+
+def _states(world: World, facts: tuple[StateSpec, ...], findings: Findings) -> dict[str, State]:
+    decls = {name: d for name, d in world.declarations.items() if isinstance(d, StateDecl)}
+    states = {name: replace(state, decl=decls[name]) for name, state in world.states.items()}
+    for fact in facts:
+        name = fact.name.text
+        if name not in decls:
+            findings.unknown("unknown-state", "state", name, fact.name.span, decls)
+            continue
+        _check_image(decls[name], fact, findings)
+        states[name] = State(decls[name], fact.size_bytes, {f.text: offset for f, offset in fact.offsets})
+    return states
+
+
+def _check_image(decl: StateDecl, fact: StateSpec, findings: Findings) -> None:
+    """Every field has its place inside the image, and no two meet."""
+    sizes = {f.name: f.dtype.size_bytes * (f.count or 1) for f in decl.fields}
+    for missing in sizes.keys() - {name.text for name, _ in fact.offsets}:
+        findings.report(
+            "missing-key", f"state `{decl.name}` does not place its field `{missing}`", fact.name.span
+        )
+    end, before = 0, ""
+    for name, offset in sorted(fact.offsets, key=lambda place: place[1]):
+        if name.text not in sizes:
+            findings.unknown("unknown-field", f"field of `{decl.name}`", name.text, name.span, sizes)
+            continue
+        if offset < end:
+            findings.report(
+                "fields-overlap", f"`{name.text}` begins at byte {offset}, inside `{before}`", name.span
+            )
+        end, before = offset + sizes[name.text], name.text
+        if end > fact.size_bytes:
+            findings.report(
+                "field-outside",
+                f"`{name.text}` ends at byte {end}; the image has {fact.size_bytes} bytes",
+                name.span,
+            )
+
+
+# --- links ------------------------------------------------------------------------------------------------
+
+
+def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dict[tuple[str, str], Link]:
+    links = dict(world.links)
+    spans: dict[str, Span] = {}
+    for spec in specs:
+        for end in (spec.source_memory, spec.target_memory):
+            if end.text not in world.memories:
+                findings.unknown("unknown-memory", "memory", end.text, end.span, world.memories)
+        ends = (spec.source_memory.text, spec.target_memory.text)
+        cited = spec.source.text if spec.source is not None else ""
+        links[ends] = Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited)
+        spans.setdefault(ends[0], spec.source_memory.span)
+    graph: dict[str, list[str]] = {}
+    for source, target in links:
+        graph.setdefault(source, []).append(target)
+    if (cycle := _cycle(graph)) is not None:
+        findings.report(
+            "memory-cycle", f"the links form a cycle: {' → '.join(cycle)}",
+            next((spans[name] for name in cycle if name in spans), None),
+            "a link leads from the memory farther from the units to the nearer, and serves both directions",
+            advice="leave out the link that leads back",
+        )  # fmt: skip
+    return links
+
+
+def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
+    """The nodes of a cycle, its first one at both ends; None when there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return None
