@@ -34,11 +34,13 @@ from isamap.ir.nodes import (
     Role,
     Routine,
     Scalar,
+    Setting,
     StateDecl,
     StateField,
     StateRef,
     Stmt,
 )
+from isamap.ir.numerics import NUMERICS
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
@@ -59,6 +61,7 @@ __all__ = [
     "F32",
     "F64",
     "I64",
+    "NUMERICS",
     "ONE",
     "OPS",
     "REDUCTIONS",
@@ -102,6 +105,7 @@ __all__ = [
     "Role",
     "Routine",
     "Scalar",
+    "Setting",
     "StateDecl",
     "StateField",
     "StateRef",

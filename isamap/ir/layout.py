@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 )
 _TEXT = """
 kernel instruction memory view of state machine strict where in out inout temp for seq if else let requires
-sets releases clobbers accumulate outside placed at choose imm scalar per thread
+sets releases clobbers numerics accumulate outside placed at choose imm scalar per thread
 """
 KEYWORDS = frozenset(_TEXT.split())
 """Words of the language that cannot end a value (`true`, `inf`, `any` can)."""
@@ -59,7 +59,7 @@ def layout(text: str) -> str:
         chunk = words[position:end]
         if chunk[0].text == "}":
             depth -= 1
-        opened = chunk[0].text == "}" or not lines or lines[-1].endswith("{")
+        opened = chunk[0].text == "}" or _after_brace(words, position)
         if chunk[0].lines_before > 1 and lines and lines[-1] and not opened:
             lines.append("")
         if chunk[0].kind == "comment" and chunk[0].lines_before == 0 and lines:
@@ -69,6 +69,13 @@ def layout(text: str) -> str:
         depth += sum(w.text == "{" for w in chunk) - sum(w.text == "}" for w in chunk[1:])
         position = end
     return "\n".join(lines) + "\n" if lines else ""
+
+
+def _after_brace(words: list[_Word], position: int) -> bool:
+    """Whether the last word before a position, comments behind it apart, opened a block (or is none)."""
+    while position > 0 and words[position - 1].kind == "comment" and words[position - 1].lines_before == 0:
+        position -= 1
+    return position == 0 or words[position - 1].text == "{"
 
 
 def _words(text: str) -> list[_Word]:

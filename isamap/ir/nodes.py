@@ -224,6 +224,15 @@ class Require:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A field has a value from when the instruction was issued."""
+
+    field: StateRef
+    value: Index
+    span: Span | None = dataclasses.field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Routine:
     """What kernels and instructions share."""
 
@@ -254,14 +263,17 @@ class Kernel(Routine):
 class Instruction(Routine):
     """A computation that a machine performs at once.
 
-    `sets_state` names the states that it loads as a whole, `clobbers` the memories whose contents it
-    destroys.
+    `sets_state` names the states that it loads as a whole, `settings` single fields with their new values,
+    `clobbers` the memories whose contents it destroys. `numerics` are words of `isamap.ir.numerics`: how its
+    floating-point results differ from those of the plain loops.
     """
 
     requires: tuple[Require, ...] = ()
     sets_state: tuple[str, ...] = ()
     releases_state: tuple[str, ...] = ()
     clobbers: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    numerics: tuple[str, ...] = ()
 
 
 MemoryKind = Literal["addressable", "cache", "scratchpad", "registers"]

@@ -32,7 +32,9 @@ from isamap.ir.nodes import (
     Require,
     Routine,
     Scalar,
+    Setting,
     StateDecl,
+    StateRef,
     Stmt,
 )
 from isamap.ir.ops import OPS, REDUCTIONS
@@ -96,7 +98,9 @@ def _routine(r: Routine) -> str:
     lines += [f"let {let.name} = {let.value};" for let in r.lets]
     lines += [_operand(o) for o in r.operands]
     if isinstance(r, Instruction):
+        lines += [f"numerics {', '.join(r.numerics)};"] if r.numerics else []
         lines += [_require(q) for q in r.requires]
+        lines += [_setting(q) for q in r.settings]
         for verb, names in (("sets", r.sets_state), ("releases", r.releases_state), ("clobbers", r.clobbers)):
             lines += [f"{verb} {name};" for name in names]
     lines += [_statement(s) for s in r.body]
@@ -135,8 +139,15 @@ def _placement(p: Placement) -> str:
 
 
 def _require(q: Require) -> str:
-    entry = "" if q.field.index is None else f"[{q.field.index}]"
-    return f"requires {q.field.state}.{q.field.field}{entry} == {q.value};"
+    return f"requires {_state_field(q.field)} == {q.value};"
+
+
+def _setting(q: Setting) -> str:
+    return f"sets {_state_field(q.field)} = {q.value};"
+
+
+def _state_field(ref: StateRef) -> str:
+    return f"{ref.state}.{ref.field}{'' if ref.index is None else f'[{ref.index}]'}"
 
 
 def _list(indices: Iterable[Index]) -> str:

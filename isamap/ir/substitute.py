@@ -25,7 +25,6 @@ from isamap.ir.nodes import (
     Operand,
     Placement,
     Read,
-    Require,
     Routine,
     Scalar,
     Stmt,
@@ -116,10 +115,7 @@ def substitute_routine(r: R, bindings: Bindings) -> R:
         ),
     )
     if isinstance(bound, Instruction):
-        requires = tuple(_require(q, bindings) for q in bound.requires)
-        return replace(bound, requires=requires)
+        requires = tuple(replace(q, value=q.value.substitute(bindings)) for q in bound.requires)
+        settings = tuple(replace(q, value=q.value.substitute(bindings)) for q in bound.settings)
+        return replace(bound, requires=requires, settings=settings)
     return bound
-
-
-def _require(q: Require, bindings: Bindings) -> Require:
-    return replace(q, value=q.value.substitute(bindings))

@@ -299,6 +299,13 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "Names are parameters, lets, operands and axes in sight.",
         "kernel k(M) { inout C: f32[M]; for i in M { C[i] = alpha; } }",
     ),
+    "unknown-numerics": Explanation(
+        "not a word of `numerics`",
+        "`numerics` says how an instruction's floating-point results differ from those of its loops, in "
+        "words that isamap knows.",
+        "memory r: registers(count = 32, bytes = 64); instruction f() { inout c: f32[4] @ r; numerics "
+        "reorderd; for i in 4 { c[i] += 1; } }",
+    ),
     "unknown-outside": Explanation(
         "not a rule for what is outside",
         "`outside zero`, `outside keep` or `outside undefined`.",

@@ -187,8 +187,9 @@ class LetSyntax:
 
 @dataclass(frozen=True, slots=True)
 class RequireSyntax:
-    """`requires cfg.rows[c] == R;`."""
+    """`requires cfg.rows[c] == R;` or `sets mode.streaming = 1;`."""
 
+    kind: Literal["requires", "sets"]
     state: Ident
     field: Ident
     index: ExprSyntax | None
@@ -205,7 +206,17 @@ class StateUseSyntax:
     span: Span
 
 
-ItemSyntax = OperandSyntax | LetSyntax | RequireSyntax | StateUseSyntax | LoopSyntax | AssignSyntax
+@dataclass(frozen=True, slots=True)
+class NumericsSyntax:
+    """`numerics reordered, flush_inputs;`."""
+
+    words: tuple[Ident, ...]
+    span: Span
+
+
+ItemSyntax = (
+    OperandSyntax | LetSyntax | RequireSyntax | StateUseSyntax | NumericsSyntax | LoopSyntax | AssignSyntax
+)
 
 # --- declarations -----------------------------------------------------------------------------------------
 

@@ -137,12 +137,15 @@ class _Builder:
                 )
             case "let":
                 return ast.LetSyntax(self.ident(children[0]), self.expr(children[1]), span)
-            case "requires":
+            case "requires" | "setting" as rule:
                 state, field, index = children[0].children
                 subscript = self.expr(index) if index is not None else None
+                kind = "requires" if rule == "requires" else "sets"
                 return ast.RequireSyntax(
-                    self.ident(state), self.ident(field), subscript, self.expr(children[1]), span
+                    kind, self.ident(state), self.ident(field), subscript, self.expr(children[1]), span
                 )
+            case "numerics":
+                return ast.NumericsSyntax(tuple(self.ident(n) for n in children[0].children), span)
             case "sets" | "releases" | "clobbers" as kind:
                 return ast.StateUseSyntax(kind, self.ident(children[0]), span)
             case _:

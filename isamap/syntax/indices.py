@@ -115,8 +115,8 @@ def _layout_symbol(
     name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope, place: str
 ) -> Index:
     """`stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
-    if not place.startswith("a constraint"):
-        raise problem("not-an-index", f"`{name.text}` may stand in `where` only", span)
+    if place not in ("a constraint", "a required value"):
+        raise problem("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
     wanted = 2 if name.text == "stride" else 1
     if len(args) != wanted or not isinstance(args[0], ast.Name):
         example = "stride(A, 0)" if wanted == 2 else "align(A)"

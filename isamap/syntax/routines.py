@@ -19,11 +19,13 @@ from isamap.ir.nodes import (
     Param,
     ParamKind,
     Require,
+    Setting,
     StateDecl,
     StateField,
     StateRef,
     Stmt,
 )
+from isamap.ir.numerics import NUMERICS
 from isamap.syntax import ast
 from isamap.syntax.indices import resolve_constraint, resolve_index
 from isamap.syntax.operands import resolve_operand
@@ -42,6 +44,8 @@ class _Parts:
     where: list[Constraint] = field(default_factory=list[Constraint])
     body: list[Stmt] = field(default_factory=list[Stmt])
     requires: list[Require] = field(default_factory=list[Require])
+    settings: list[Setting] = field(default_factory=list[Setting])
+    numerics: list[str] = field(default_factory=list[str])
     uses: dict[str, list[str]] = field(default_factory=lambda: {"sets": [], "releases": [], "clobbers": []})
 
 
@@ -56,7 +60,8 @@ def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> K
     for constraint in r.where:
         with findings.collect():
             parts.where.append(resolve_constraint(constraint, parts.scope))
-    if findings.refused == before and not parts.body and not parts.uses["sets"] + parts.uses["releases"]:
+    changes_state = bool(parts.uses["sets"] or parts.uses["releases"] or parts.settings)
+    if findings.refused == before and not parts.body and not changes_state:
         with findings.collect():
             raise problem("empty-routine", f"`{r.name.text}` has no statement", r.name.span)
     if findings.refused > before:
@@ -68,7 +73,8 @@ def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> K
     if r.kind == "kernel":
         return Kernel(*shared)
     uses = (tuple(parts.uses[u]) for u in ("sets", "releases", "clobbers"))
-    return Instruction(*shared, tuple(parts.requires), *uses)
+    settings, numerics = tuple(parts.settings), tuple(parts.numerics)
+    return Instruction(*shared, tuple(parts.requires), *uses, settings=settings, numerics=numerics)
 
 
 # --- parameters -------------------------------------------------------------------------------------------
@@ -196,18 +202,22 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
                 parts.scope = parts.scope.with_broken(name.text)
         case ast.RequireSyntax():
             with findings.collect():
-                _only_instructions(r, "requires", item)
-                parts.requires.append(_require(item, parts.scope))
+                _only_instructions(r, item.kind, item)
+                _add_state_field(item, parts)
         case ast.StateUseSyntax(kind, name, _):
             with findings.collect():
                 _only_instructions(r, kind, item)
                 parts.uses[kind].append(_state_or_memory(kind, name, parts.scope))
+        case ast.NumericsSyntax():
+            with findings.collect():
+                _only_instructions(r, "numerics", item)
+                parts.numerics += [_numerics_word(word, parts) for word in item.words]
         case ast.LoopSyntax() | ast.AssignSyntax():
             statement = resolve_statement(item, parts.scope, findings)
             parts.body += [statement] if statement is not None else []
 
 
-def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.RequireSyntax | ast.StateUseSyntax) -> None:
+def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.ItemSyntax) -> None:
     if r.kind == "kernel":
         raise problem("clause-misplaced", f"`{word}` belongs to instructions, not to a kernel", item.span)
 
@@ -221,7 +231,25 @@ def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
     return name.text
 
 
-def _require(item: ast.RequireSyntax, scope: Scope) -> Require:
+def _numerics_word(word: ast.Ident, parts: _Parts) -> str:
+    if word.text not in NUMERICS:
+        raise unknown("unknown-numerics", "word of `numerics`", word, NUMERICS)
+    if word.text in parts.numerics:
+        raise problem("clause-repeated", f"`{word.text}` is said twice", word.span)
+    return word.text
+
+
+def _add_state_field(item: ast.RequireSyntax, parts: _Parts) -> None:
+    ref = _state_field(item, parts.scope)
+    if item.kind == "requires":
+        value = resolve_index(item.value, parts.scope, "a required value")
+        parts.requires.append(Require(ref, value, item.span))
+    else:
+        value = resolve_index(item.value, parts.scope, "the value of a field")
+        parts.settings.append(Setting(ref, value, item.span))
+
+
+def _state_field(item: ast.RequireSyntax, scope: Scope) -> StateRef:
     states = {d.name: d for d in scope.known.declarations if isinstance(d, StateDecl)}
     if item.state.text not in states:
         raise unknown("unknown-state", "state", item.state, states)
@@ -229,8 +257,7 @@ def _require(item: ast.RequireSyntax, scope: Scope) -> Require:
     if item.field.text not in fields:
         raise unknown("unknown-field", f"field of `{item.state.text}`", item.field, fields)
     index = _field_index(item, fields[item.field.text], scope)
-    value = resolve_index(item.value, scope, "a required value")
-    return Require(StateRef(item.state.text, item.field.text, index), value, item.span)
+    return StateRef(item.state.text, item.field.text, index)
 
 
 def _field_index(item: ast.RequireSyntax, target: StateField, scope: Scope) -> str | int | None:

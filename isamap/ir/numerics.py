@@ -1,0 +1,19 @@
+"""The words in which an instruction says how its floating-point results differ from those of its loops.
+
+The loops of an instruction mean: every operation rounds to nearest even, sums run in the order of the text,
+subnormal numbers are numbers. Hardware that does otherwise says `numerics reordered, flush_inputs;`. The
+interpreter keeps to the plain meaning; checks against silicon and the choice of instructions know the words.
+"""
+
+from __future__ import annotations
+
+NUMERICS: dict[str, str] = {
+    "flush_inputs": "subnormal inputs count as zero",
+    "flush_results": "subnormal results become zero",
+    "reordered": "sums run in an order of the hardware's own",
+    "unrounded": "products and partial sums keep more digits than their type; the result is rounded",
+    "round_to_odd": "sums are rounded to odd instead of nearest even",
+    "truncated": "sums are cut off instead of rounded to nearest even",
+    "one_nan": "every NaN that is produced is the default NaN",
+}
+"""Each word and what it means."""
