@@ -292,19 +292,23 @@ def _enumerated_apart(f: Read, g: Read, a: Site, b: Site, unordered: list[str]) 
         return False
     if any(s not in a.extents and s not in b.extents for i in (*f.index, *g.index) for s in i.symbols):
         return False
-    owners: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for site, access in ((a, f), (b, g)):
-        points = grid(site.extents, {}, _POINTS)
-        if points is None:
-            return False
-        count = len(next(iter(points.values()))) if points else 1
-        elements = [evaluate_on(i, {}, points, count).tolist() for i in access.index]
-        iterations = [points[name].tolist() for name in unordered]
-        for element, iteration in zip(
-            zip(*elements, strict=True), zip(*iterations, strict=True), strict=False
-        ):
-            if owners.setdefault(element, iteration) != iteration:
-                return False
-        if not access.index and count > 1:
-            return False
-    return True
+    mine, its = _touched(a, f, unordered), _touched(b, g, unordered)
+    if mine is None or its is None:
+        return False
+    return all(len(mine[e] | its[e]) == 1 for e in mine.keys() & its.keys())
+
+
+def _touched(
+    site: Site, access: Read, unordered: list[str]
+) -> dict[tuple[int, ...], set[tuple[int, ...]]] | None:
+    """The iterations that touch each element; None when there are too many."""
+    points = grid(site.extents, {}, _POINTS)
+    if points is None:
+        return None
+    count = len(next(iter(points.values())))
+    elements = [evaluate_on(i, {}, points, count).tolist() for i in access.index]
+    iterations = [points[name].tolist() for name in unordered]
+    found: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for n, iteration in enumerate(zip(*iterations, strict=True)):
+        found.setdefault(tuple(values[n] for values in elements), set()).add(iteration)
+    return found

@@ -324,7 +324,9 @@ def _evaluate_atom(atom: Atom, env: Mapping[str, Any]) -> Any:
             return value.evaluate(env) % divisor.evaluate(env)
         case MinMax(op, left, right):
             a, b = left.evaluate(env), right.evaluate(env)
-            return min(a, b) if op == "min" else max(a, b)
+            if isinstance(a, int) and isinstance(b, int):
+                return min(a, b) if op == "min" else max(a, b)
+            return b + (a - b) * ((a < b) if op == "min" else (a > b))  # arrays, element by element
 
 
 def _factor(index: Index) -> str:

@@ -9,6 +9,31 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
 
-_OTHERS: dict[str, Explanation] = {}
+_OTHERS: dict[str, Explanation] = {
+    "array-missing": Explanation(
+        "no array for an operand",
+        "Inputs and operands that are updated need an array each.",
+    ),
+    "scalar-missing": Explanation(
+        "no value for a scalar",
+        "Every scalar parameter needs a value.",
+    ),
+    "unknown-operand": Explanation(
+        "an array for an operand that does not exist",
+        "Arrays are given by the names of operands.",
+    ),
+    "unknown-scalar": Explanation(
+        "a value for a scalar that does not exist",
+        "Values are given by the names of scalar parameters.",
+    ),
+    "wrong-shape": Explanation(
+        "an array of the wrong shape",
+        "An array has the shape that its operand declares for the given sizes.",
+    ),
+    "wrong-values": Explanation(
+        "an array with values outside its type",
+        "The values of an array are values of its operand's type.",
+    ),
+}
 
 CODES: dict[str, Explanation] = dict(sorted((LANGUAGE_CODES | _OTHERS).items()))

@@ -1,0 +1,89 @@
+"""Sound routines pass the verifier without a word, whatever their sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.ir import bind, verify
+from isamap.source import Source
+from isamap.syntax import parse_kernel, parse_module
+
+SOUND = {
+    "a gemm": """
+        kernel k(M, N, K) { in A: f32[M, K]; in B: f32[K, N]; inout C: f32[M, N];
+          for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; } }""",
+    "a convolution with stride and padding": """
+        kernel k(N, C, H, W, K, R, S, s: 1..4 = 1, pad: 0..8 = 0) where R <= H + 2*pad, S <= W + 2*pad {
+          let P = (H + 2*pad - R) / s + 1; let Q = (W + 2*pad - S) / s + 1;
+          in X: f32[N, C, H, W]; in F: f32[K, C, R, S]; inout Y: f32[N, K, P, Q];
+          for n in N, k in K, p in P, q in Q, c in C, i in R, j in S {
+            Y[n, k, p, q] += (X[n, c, p*s + i - pad, q*s + j - pad] else 0) * F[k, c, i, j]; } }""",
+    "a strided convolution without padding": """
+        kernel k(H, R, s: 1..4) where R <= H { let P = (H - R) / s + 1;
+          in X: f32[H]; in F: f32[R]; inout Y: f32[P];
+          for p in P, r in R { Y[p] += X[p*s + r] * F[r]; } }""",
+    "a dilated convolution": """
+        kernel k(N, R, d: 1..4, s: 1..3) where (R - 1)*d + 1 <= N { let P = (N - (R - 1)*d - 1) / s + 1;
+          in X: f32[N]; in F: f32[R]; inout Y: f32[P];
+          for p in P, r in R { Y[p] += X[p*s + r*d] * F[r]; } }""",
+    "a grouped convolution": """
+        kernel k(N, G, C, K, H, R) where R <= H { let P = H - R + 1;
+          in X: f32[N, G*C, H]; in F: f32[G*K, C, R]; inout Y: f32[N, G*K, P];
+          for n in N, g in G, c in C, k in K, p in P, r in R {
+            Y[n, g*K + k, p] += X[n, g*C + c, p + r] * F[g*K + k, c, r]; } }""",
+    "two stages with a temporary": """
+        kernel k(C, K, H, R) where R <= H { let P = H - R + 1;
+          in X: f32[C, H]; in D: f32[C, R]; in F: f32[K, C]; out Y: f32[K, P]; temp T: f32[C, P];
+          for c in C, p in P { T[c, p] = 0; }
+          for c in C, p in P, r in R { T[c, p] += X[c, p + r] * D[c, r]; }
+          for k in K, p in P { Y[k, p] = 0; }
+          for k in K, p in P, c in C { Y[k, p] += T[c, p] * F[k, c]; } }""",
+    "a recurrence in time": """
+        kernel k(T, B, H) { in X: f32[T, B, H]; in U: f32[H, H]; inout h: f32[B, H]; temp g: f32[B, H];
+          seq t in T {
+            for b in B, j in H { g[b, j] = 0; }
+            for b in B, j in H, k in H { g[b, j] += h[b, k] * U[j, k]; }
+            for b in B, j in H { h[b, j] = tanh(g[b, j] + X[t, b, j]); } } }""",
+    "a scan ordered inside": """
+        kernel k(N, B) { in X: f32[N, B]; out h: f32[N + 1, B];
+          for b in B { h[0, b] = 0; seq i in N { h[i + 1, b] = h[i, b] + X[i, b]; } } }""",
+    "a fused index": """
+        kernel k(M, K) { in A: f32[M*K]; out B: f32[M, K]; for i in M*K { B[i / K, i % K] = A[i]; } }""",
+    "a split by a known divisor": """
+        kernel k(M, K) where K % 4 == 0 { in A: f32[M, K]; out B: f32[M, K/4, 4];
+          for m in M, q in K/4, r in 4 { B[m, q, r] = A[m, 4*q + r]; } }""",
+    "a mask": """
+        kernel k(N, L) where L <= N { in A: f32[L]; out B: f32[N];
+          for i in N { B[i] = 0; } for i in N if i < L { B[i] = A[i]; } }""",
+    "an interleave": """
+        kernel k(N) { in A: f32[N]; in B: f32[N]; out Z: f32[2*N];
+          for i in N { Z[2*i] = A[i]; Z[2*i + 1] = B[i]; } }""",
+    "a concatenation": """
+        kernel k(N) { in A: f32[N]; in B: f32[N]; out Z: f32[2*N];
+          for i in N { Z[i] = A[i]; Z[N + i] = B[i]; } }""",
+    "a transposed triangle": """
+        kernel k(N) { in A: f32[N, N]; out B: f32[N, N] outside undefined;
+          for i in N, j in N { B[j, i] = A[i, j] if j <= i; } }""",
+    "a transpose by lanes": """
+        kernel k() { in A: f32[16]; out B: f32[16]; for i in 16 { B[i / 4 + 4*(i % 4)] = A[i]; } }""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SOUND.values(), ids=SOUND.keys())
+def test_a_sound_kernel_has_no_findings(text: str) -> None:
+    assert verify(parse_kernel(Source("sound.ir", text))) == ()
+
+
+@pytest.mark.parametrize("text", SOUND.values(), ids=SOUND.keys())
+def test_a_sound_kernel_stays_sound_when_its_sizes_are_bound(text: str) -> None:
+    kernel = parse_kernel(Source("sound.ir", text))
+    sizes = {p.name: 8 if p.low is None else 1 for p in kernel.params}
+    assert verify(bind(kernel, sizes | {n: 3 for n in ("R", "S") if n in sizes})) == ()
+
+
+def test_a_machine_constant_is_a_size_of_its_range() -> None:
+    text = """
+        memory r: registers(count = 32, bytes = 256);
+        machine VL: 4..64;
+        instruction f() { in a: f32[VL] @ r; out z: f32[4] @ r; for i in 4 { z[i] = a[i]; } }"""
+    assert len(parse_module(Source("vl.isa", text)).declarations) == 3
