@@ -5,8 +5,10 @@ from isamap.machine.detect import detect_features, detect_machine, missing_featu
 from isamap.machine.load import list_machines, load_machine, machine_digest
 from isamap.machine.model import (
     Cost,
+    Emission,
     EmitArg,
     EmitCall,
+    EmitNothing,
     EmitSemantics,
     Link,
     Machine,
@@ -19,8 +21,10 @@ from isamap.machine.model import (
 
 __all__ = [
     "Cost",
+    "Emission",
     "EmitArg",
     "EmitCall",
+    "EmitNothing",
     "EmitSemantics",
     "Link",
     "Machine",

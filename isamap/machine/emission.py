@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from isamap.machine.model import EmitNothing, EmitSemantics
 from isamap.machine.texts import text_region
 from isamap.machine.tree import Scalar
 from isamap.source import Diagnostic, Source, Span, SpecProblem
@@ -48,11 +49,15 @@ class CallTemplate:
     span: Span
 
 
-def parse_emit(text: Scalar) -> CallTemplate | None:
-    """The call that an `emit` writes; None for `semantics`. Raises: SpecProblem."""
-    if text.text.strip() == "semantics":
-        return None
-    return _Parser(text).call()
+def parse_emit(text: Scalar) -> CallTemplate | EmitSemantics | EmitNothing:
+    """What an `emit` writes: a call, or one of the words `semantics` and `none`. Raises: SpecProblem."""
+    match text.text.strip():
+        case "semantics":
+            return EmitSemantics()
+        case "none":
+            return EmitNothing()
+        case _:
+            return _Parser(text).call()
 
 
 class _Parser:

@@ -8,7 +8,7 @@ from isamap.machine.costs import read_cost
 from isamap.machine.emission import CallTemplate, parse_emit
 from isamap.machine.families import Row, describe_row
 from isamap.machine.findings import Findings
-from isamap.machine.model import Cost, EmitCall, EmitSemantics, MachineInstruction
+from isamap.machine.model import Cost, Emission, EmitNothing, EmitSemantics, MachineInstruction
 from isamap.machine.spec import InstructionSpec
 from isamap.machine.texts import Declarations
 from isamap.machine.tree import Scalar
@@ -17,6 +17,8 @@ from isamap.source import Diagnostic, SpecProblem
 from isamap.syntax import resolve_template, substitute_text
 
 MAX_INSTRUCTIONS = 4000
+
+Template = CallTemplate | EmitSemantics | EmitNothing
 
 
 def extend_instructions(
@@ -55,11 +57,11 @@ def extend_instructions(
     return {**inherited, **own}
 
 
-def _template(spec: InstructionSpec, findings: Findings) -> CallTemplate | EmitSemantics | None:
+def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
     """What `emit` writes; None when it was refused."""
     if spec.emit is not None:
         with findings.collect():
-            return parse_emit(spec.emit) or EmitSemantics()
+            return parse_emit(spec.emit)
     return None
 
 
@@ -79,18 +81,20 @@ def _member(
     spec: InstructionSpec,
     row: Row,
     text: Declarations,
-    template: CallTemplate | EmitSemantics | None,
+    template: Template | None,
     module: Module,
     world: World,
 ) -> Entry:
     """One instruction. Raises: SpecProblem, TypeProblem."""
     instruction = resolve_template(text, row, module).declarations[0]
     assert isinstance(instruction, Instruction)
-    emit: EmitCall | EmitSemantics = EmitSemantics()
+    emit: Emission = EmitNothing()
     if isinstance(template, CallTemplate):
         around = Surroundings(world.memories, world.states, world.target.headers)
         emit = resolve_call(template, row, instruction, around)
-    if spec.emit is not None:
+    elif template is not None:
+        emit = template
+    if spec.emit is not None and not isinstance(template, EmitNothing):
         check_c_types(instruction, world.memories, spec.emit.span)
     source = substitute_text(spec.source.text, row)
     cost = _cost(spec, row, instruction, world)

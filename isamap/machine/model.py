@@ -140,6 +140,17 @@ class EmitSemantics:
 
 
 @dataclass(frozen=True, slots=True)
+class EmitNothing:
+    """The instruction is described, matched and interpreted, but nobody can write it yet."""
+
+    def __str__(self) -> str:
+        return "none"
+
+
+Emission = EmitCall | EmitSemantics | EmitNothing
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The unit that is occupied for `interval_ns`, and the time until the result can be used.
 
@@ -156,7 +167,7 @@ class MachineInstruction:
     """An instruction's meaning, how it is written, what it costs and where that is from."""
 
     instruction: Instruction
-    emit: EmitCall | EmitSemantics
+    emit: Emission
     cost: Cost
     barrier: bool = False
     source: str = ""
