@@ -41,6 +41,9 @@ class Op:
     modes: tuple[str, ...] = ()
 
 
+_where: Any = np.where  # its stubs lose the types of what it is given
+
+
 def _sigmoid(x: Any) -> Any:
     result: Any = 1 / (1 + np.exp(-x))
     return result
@@ -60,9 +63,9 @@ def _divide(a: Any, b: Any) -> Any:
     """C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
-    quotient: Any = np.abs(a) // np.where(b == 0, 1, np.abs(b))
-    result: Any = np.where((a < 0) != (b < 0), -quotient, quotient)
-    return result
+    divisor = np.where(b == 0, np.ones_like(b), b)
+    floor = a // divisor
+    return floor + ((a - floor * divisor != 0) & ((a < 0) != (divisor < 0)))
 
 
 def _round(x: Any, mode: str) -> Any:
@@ -76,7 +79,8 @@ def _round(x: Any, mode: str) -> Any:
         case "zero":
             return np.trunc(x)
         case "away":
-            return np.copysign(np.floor(np.abs(x) + 0.5), x)
+            whole = np.trunc(x)
+            return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
         case _:
             raise AssertionError(mode)
 
@@ -94,7 +98,7 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
         case "zero":
             return floor + ((rest > 0) & (x < 0))
         case "away":
-            upward: Any = np.where(x >= 0, rest >= half, rest > half)
+            upward: Any = _where(x >= 0, rest >= half, rest > half)
             return floor + upward * (n > 0)
         case "even":
             return floor + ((rest > half) | ((rest == half) & (floor % 2 == 1))) * (n > 0)

@@ -14,6 +14,11 @@ _OTHERS: dict[str, Explanation] = {
         "no array for an operand",
         "Inputs and operands that are updated need an array each.",
     ),
+    "not-sampled": Explanation(
+        "single elements cannot be evaluated",
+        "Elements of a result can be computed alone only where no `seq` loop and no earlier statement makes them "
+        "depend on everything else.",
+    ),
     "scalar-missing": Explanation(
         "no value for a scalar",
         "Every scalar parameter needs a value.",
