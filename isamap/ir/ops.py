@@ -41,7 +41,9 @@ class Op:
     modes: tuple[str, ...] = ()
 
 
-_where: Any = np.where  # its stubs lose the types of what it is given
+# Their stubs lose the types of what they are given.
+_where: Any = np.where
+_shift_right: Any = np.right_shift
 
 
 def _sigmoid(x: Any) -> Any:
@@ -63,8 +65,8 @@ def _divide(a: Any, b: Any) -> Any:
     """C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
-    divisor = np.where(b == 0, np.ones_like(b), b)
-    floor = a // divisor
+    divisor: Any = np.where(b == 0, np.ones_like(b), b)
+    floor: Any = a // divisor
     return floor + ((a - floor * divisor != 0) & ((a < 0) != (divisor < 0)))
 
 
@@ -88,7 +90,7 @@ def _round(x: Any, mode: str) -> Any:
 def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
     """x / 2**n of integers, rounded by `mode`: the scaling of requantisation."""
     half = np.where(n > 0, np.left_shift(1, np.maximum(n - 1, 0)), 0)
-    floor: Any = np.right_shift(x, n)
+    floor: Any = _shift_right(x, n)
     rest = x - np.left_shift(floor, n)
     match mode:
         case "down":

@@ -16,8 +16,8 @@ _OTHERS: dict[str, Explanation] = {
     ),
     "not-sampled": Explanation(
         "single elements cannot be evaluated",
-        "Elements of a result can be computed alone only where no `seq` loop and no earlier statement makes them "
-        "depend on everything else.",
+        "Elements of a result can be computed alone only where no `seq` loop and no earlier statement "
+        "makes them depend on everything else.",
     ),
     "scalar-missing": Explanation(
         "no value for a scalar",
