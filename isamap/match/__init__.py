@@ -1,1 +1,46 @@
-"""Every valid way in which a machine's instructions perform a kernel, and why the others cannot."""
+"""Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
+
+from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.find import find_mappings, statement_mappings
+from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.mapping import AxisGroup, Mapping, is_simple, statement_text
+from isamap.match.supply import (
+    Leaf,
+    Location,
+    Suppliers,
+    Supply,
+    Want,
+    address_of,
+    dims,
+    find_delivery,
+    find_supply,
+)
+from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, apply_mapping, is_read_of
+
+__all__ = [
+    "AxisGroup",
+    "Leaf",
+    "Location",
+    "LoopAxis",
+    "Mapping",
+    "OperandTile",
+    "Pattern",
+    "Suppliers",
+    "Supply",
+    "Tile",
+    "Want",
+    "accumulator_delivery",
+    "address_of",
+    "apply_mapping",
+    "dims",
+    "find_delivery",
+    "find_mappings",
+    "find_supply",
+    "is_read_of",
+    "is_simple",
+    "pattern_of",
+    "simplify",
+    "simplify_expr",
+    "statement_mappings",
+    "statement_text",
+]

@@ -1,1 +1,5 @@
-"""From IR to IR: canonical form, axis splits and fusions, access normalisation, statement fission."""
+"""IR to IR: canonical statements, guards and fills made explicit, axes fused and split."""
+
+from isamap.transform.statements import Statement, reads, statements, symbols
+
+__all__ = ["Statement", "reads", "statements", "symbols"]

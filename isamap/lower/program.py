@@ -1,0 +1,194 @@
+"""What the middle of the compiler hands to code generation: loops, buffers, and instruction issues, nothing else.
+
+A program for one kernel, one machine and one schedule. `C[m, n] += …` on a machine with a vector unit becomes
+
+    For("n1", trips=4) {
+      v0 = load_zmm_f32(a = C[256*m1 + 16*n1])          Issue
+      For("k1", trips=K) { v1 = …; v0 += fma(v1, v2) }  Issue, Issue
+      store_zmm_f32(z = v0, a = C[256*m1 + 16*n1])      Issue
+    }
+
+Index expressions are over loop variables (trip counters from 0), sizes left symbolic, and the element strides
+of the kernel's tensors where those are not constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Union
+
+from isamap.ir import Const, DType, Expr, Index, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A kernel operand as the caller passes it.
+
+    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that the
+    caller's byte stride is turned into (the last axis is always dense).
+    """
+
+    name: str
+    role: Literal["in", "out", "inout"]
+    dtype: DType
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, contents undefined at first."""
+
+    name: str
+    dtype: DType
+    elements: Index
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A register-resident array: one register of `memory`, holding `shape` elements of `dtype`.
+
+    `register` is its number where the machine's registers are named by us, else None (the C compiler's choice).
+    """
+
+    name: str
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    register: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRef:
+    """A value as an operand of an issue."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRef:
+    """Elements of a tensor or workspace buffer as an operand: where they start and how far apart they lie.
+
+    Units: `offset` and `strides` (one per operand axis) in elements.
+    """
+
+    buffer: str
+    offset: Index
+    strides: tuple[Index, ...] = ()
+
+
+OperandRef = Union[RegisterRef, MemoryRef]
+Argument = Union[int, Index, Const, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One instruction performed once.
+
+    `params` gives every parameter of the instruction: a number for `choose`/`imm`, an index expression for an
+    integer `scalar`, a constant for a typed `scalar`. `note` ties it to the schedule for readers of the code.
+    """
+
+    instruction: str
+    operands: tuple[tuple[str, OperandRef], ...]
+    params: tuple[tuple[str, Argument], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Load configuration state: the instruction that sets it, and the value of every field it needs.
+
+    `fields` are (field, index or None, value); those not named are zero. `release` marks the instruction that
+    gives the state back.
+    """
+
+    instruction: str
+    state: str
+    fields: tuple[tuple[str, int | None, int], ...] = ()
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Set a whole workspace buffer to zero bytes, or `elements` of it from `offset` on."""
+
+    buffer: str
+    offset: Index
+    elements: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Values that live in the rest of the enclosing block."""
+
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`variable` counts 0 … trips-1."""
+
+    variable: str
+    trips: Index
+    body: tuple[Node, ...]
+    note: str = ""
+
+
+Condition = tuple[Index, Literal["<", "<=", "=="], Index]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """The body, when all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A scope with a comment above it."""
+
+    note: str
+    body: tuple[Node, ...]
+
+
+Node = Union[Issue, Configure, Fill, Declare, For, If, Block]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredProgram:
+    """A kernel performed on a machine.
+
+    `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at run
+    time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
+    """
+
+    name: str
+    kernel: Kernel
+    machine: str
+    sizes: tuple[tuple[str, int], ...]
+    symbols: tuple[tuple[str, int, int], ...]
+    tensors: tuple[Tensor, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Node, ...]
+    checks: tuple[Condition, ...] = ()
+
+    def instructions(self) -> tuple[str, ...]:
+        """Names of all instructions that it issues, sorted."""
+        names: set[str] = set()
+        _collect(self.body, names)
+        return tuple(sorted(names))
+
+
+def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
+    for node in nodes:
+        match node:
+            case Issue(instruction) | Configure(instruction):
+                names.add(instruction)
+            case For(_, _, body) | If(_, body) | Block(_, body):
+                _collect(body, names)
+            case Fill() | Declare():
+                pass

@@ -1,0 +1,97 @@
+"""Instructions as the matcher sees them: one statement, its axes and what each operand's subscripts mean.
+
+Subscript maps are inverted here: from an element of `a[m, 2*k + p]` with p in 2 back to m, k and p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from isamap.ir import Axis, Expr, Index, Instruction, Operand, Read
+from isamap.ir.index import ZERO
+from isamap.transform import Statement, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An instruction of one statement, ready to be laid over a kernel."""
+
+    instruction: Instruction
+    statement: Statement
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+    @property
+    def target(self) -> Read:
+        return self.statement.assign.target
+
+    @property
+    def output(self) -> Operand:
+        return self.instruction.operand(self.target.buffer)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.statement.axes
+
+    @property
+    def value(self) -> Expr:
+        return self.statement.assign.value
+
+
+@lru_cache(maxsize=4096)
+def pattern_of(instruction: Instruction) -> Pattern | None:
+    """The instruction as a pattern, or None when it is not one plain statement (a configuration, several outputs)."""
+    found = statements(instruction)
+    outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
+    if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
+        return None
+    return Pattern(instruction, found[0])
+
+
+Digits = tuple[tuple[str, int], ...]
+
+
+def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
+    """Axes of a subscript from the largest step to the smallest, with their steps, when it is a mixed-radix number.
+
+    `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
+    """
+    if index.constant:
+        return None
+    steps: list[tuple[str, int]] = []
+    for axis in index.symbols:
+        coefficient = index.coefficient(axis)
+        if axis not in extents or coefficient is None or coefficient.value is None or coefficient.value <= 0:
+            return None
+        if extents[axis] > 1:
+            steps.append((axis, coefficient.value))
+    steps.sort(key=lambda s: (-s[1], s[0]))
+    reach = 1
+    for axis, step in reversed(steps):
+        if step != reach:
+            return None
+        reach = step * extents[axis]
+    return tuple(steps)
+
+
+def invert(
+    subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
+) -> dict[str, Index] | None:
+    """Each axis as an expression of the element's coordinates `dims`; None when elements do not determine axes.
+
+    Axes of extent one are 0. An axis that the subscripts do not use is left out.
+    """
+    found: dict[str, Index] = {a: ZERO for a, e in extents.items() if e == 1}
+    for subscript, dim in zip(subscripts, dims, strict=True):
+        digits = digits_of(subscript, extents)
+        if digits is None:
+            return None
+        for position, (axis, step) in enumerate(digits):
+            if axis in found:
+                return None
+            quotient = Index.of(dim).floordiv(step)
+            found[axis] = quotient if position == 0 else quotient.mod(extents[axis])
+    return found

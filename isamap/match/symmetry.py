@@ -1,0 +1,79 @@
+"""Symmetries of an instruction: renamings of its axes and operands that leave its meaning as it stands.
+
+The two inputs of `c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result would
+be transposed. Mappings that differ only by a symmetry are one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import permutations
+
+from isamap.ir import OPS, Call, Cast, Expr, Index, Instruction, Read, print_expr
+from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.mapping import Mapping
+
+Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+
+
+def canonical_key(pattern: Pattern, mapping: Mapping) -> tuple[object, ...]:
+    """What a mapping is told apart by: the least of its images under the instruction's symmetries."""
+    return min(  # type: ignore[type-var]
+        _image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction)
+    )
+
+
+def _image(
+    mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]
+) -> tuple[object, ...]:
+    axis, operand = dict(axes), dict(operands)
+    pairing = sorted((operand.get(b.name, b.name), print_expr(b.subject)) for b in mapping.bindings)
+    groups = sorted(
+        (tuple(sorted(axis[i] for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
+        for g in mapping.groups
+    )
+    return (tuple(pairing), tuple(groups))
+
+
+@lru_cache(maxsize=4096)
+def symmetries(instruction: Instruction) -> tuple[Renaming, ...]:
+    """All symmetries, the identity first."""
+    pattern = pattern_of(instruction)
+    assert pattern is not None
+    axes = [a.name for a in pattern.axes]
+    inputs = [o.name for o in instruction.operands if o.role == "in"]
+    plain = _shape(pattern, {}, {})
+    found: list[Renaming] = []
+    for axis_order in permutations(axes):
+        for operand_order in permutations(inputs):
+            axis = dict(zip(axes, axis_order, strict=True))
+            operand = dict(zip(inputs, operand_order, strict=True))
+            if _shape(pattern, axis, operand) == plain:
+                found.append((tuple(axis.items()), tuple(operand.items())))
+    return tuple(found)
+
+
+def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:
+    """The instruction's meaning as text, with axes and operands renamed and commuting operands sorted."""
+    indices: dict[str, Index | int] = {k: Index.of(v) for k, v in axis.items()}
+
+    def text(e: Expr) -> str:
+        match e:
+            case Read(buffer, index):
+                name = operand.get(buffer, buffer)
+                o = pattern.instruction.operand(name)
+                where = ",".join(str(i.substitute(indices)) for i in index)
+                return f"{name}:{o.dtype}:{o.memory}[{where}]"
+            case Call(op, args):
+                parts = [text(a) for a in args]
+                return f"{op}:{e.mode}({','.join(sorted(parts) if OPS[op].commutative else parts)})"
+            case Cast(value):
+                return f"{e.dtype}:{e.mode}({text(value)})"
+            case _:
+                return str(e)
+
+    extents = sorted((axis.get(a.name, a.name), str(a.extent)) for a in pattern.axes)
+    shapes = sorted(
+        (operand.get(o.name, o.name), str(o.dtype), [str(s) for s in o.shape]) for o in pattern.instruction.operands
+    )
+    return f"{text(pattern.target)}={text(pattern.value)};{extents};{shapes}"

@@ -1,0 +1,293 @@
+"""A mapping applied: loop axes with their tiles, and what each operand of one issue holds.
+
+For `tdpbf16ps { m: m, n: n, k: k, p: k }` with R = N = 16 and Q = 16 the loop axes are m by 16, n by 16 and
+k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far the loops of axis x have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
+from isamap.ir.index import ZERO
+from isamap.match.bounds import simplify_expr
+from isamap.match.instructions import Pattern, digits_of, invert
+from isamap.match.mapping import Mapping
+from isamap.match.params import Params, extents_of, solve
+from isamap.match.supply import Want, dims
+from isamap.transform import Statement, symbols
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAxis:
+    """Kernel axes looped over together. Units: `tile` is how many elements one issue covers.
+
+    `digits` are the instruction axes that run inside the tile, outermost first, with their lengths.
+    """
+
+    name: str
+    extent: Index
+    tile: int
+    is_reduction: bool
+    digits: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTile:
+    """What one operand holds in one issue.
+
+    `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
+    instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts` names,
+    per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no coordinate shows.
+    """
+
+    name: str
+    subject: Expr
+    pattern: tuple[Index, ...]
+    elements: Expr
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    parts: tuple[str | None, ...]
+    scattered: frozenset[str]
+
+    def want(self, partial: MappingType[str, Index], *, expr: Expr | None = None, zero: bool = False) -> Want:
+        """The register wanted when axes in `partial` have only so many valid elements left."""
+        valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
+        return Want(expr if expr is not None else self.elements, self.memory, self.dtype, self.shape, valid, zero)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One issue of a mapped instruction: the loop axes around it and its operands.
+
+    `accumulator` is None for a statement that only assigns; then `result` holds the register to be written.
+    """
+
+    statement: Statement
+    mapping: Mapping
+    pattern: Pattern
+    params: tuple[tuple[str, int], ...]
+    axes: tuple[LoopAxis, ...]
+    inputs: tuple[OperandTile, ...]
+    accumulator: OperandTile | None
+    result: OperandTile | None
+    scalars: tuple[tuple[str, Expr], ...]
+
+    def axis(self, name: str) -> LoopAxis:
+        return next(a for a in self.axes if a.name == name)
+
+
+def apply_mapping(
+    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+) -> Tile | None:
+    """The tile of a mapping, or None when its operands' elements do not determine the iterations they stand for."""
+    params = _choose(statement, mapping, pattern, profile)
+    lengths, masked = extents_of(pattern, params)
+    if masked or len(lengths) != len(pattern.axes):
+        return None
+    axes = _loop_axes(statement, mapping, lengths)
+    positions = _positions(statement, mapping, axes)
+    named = {p.name for p in pattern.instruction.params}
+    bindings = {b.name: b for b in mapping.bindings}
+    operands: list[OperandTile] = []
+    for name, binding in bindings.items():
+        if name in named:
+            continue
+        tile = _operand(pattern, name, binding.subject, binding.pattern, params, axes, lengths, positions)
+        if tile is None:
+            return None
+        operands.append(tile)
+    scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named)
+    if statement.assign.op is None:
+        if len(operands) != 1:
+            return None
+        return Tile(statement, mapping, pattern, _sorted(params), axes, (), None, operands[0], scalars)
+    held = _held(statement)
+    target = pattern.target
+    accumulator = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
+    if accumulator is None:
+        return None
+    return Tile(
+        statement, mapping, pattern, _sorted(params), axes, tuple(operands), accumulator, None, scalars
+    )
+
+
+def _held(statement: Statement) -> Expr:
+    """What the accumulator starts from: the target in the accumulator's type."""
+    target = statement.assign.target
+    return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
+
+
+def _sorted(params: Params) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(params.items()))
+
+
+def _choose(
+    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+) -> Params:
+    """Values of `choose` parameters: as long as the kernel fills them, at most what the instruction allows."""
+    chosen: Params = {}
+    group_of = {i: g for g in mapping.groups for i in g.instruction_axes}
+    for axis in pattern.axes:
+        extent = axis.extent.substitute(chosen)
+        if extent.value is not None or len(extent.symbols) != 1:
+            continue
+        (symbol,) = extent.symbols
+        param = pattern.instruction.param(symbol)
+        if param.kind != "choose":
+            continue
+        high = param.high.value if param.high is not None and param.high.value is not None else 1
+        low = param.low.value if param.low is not None and param.low.value is not None else 1
+        group = group_of.get(axis.name)
+        if group is None:
+            chosen[symbol] = low
+            continue
+        needed = prod(_extent(statement.axis(a).extent, profile) for a in group.kernel_axes)
+        others = [a for a in pattern.axes if a.name in group.instruction_axes and a.name != axis.name]
+        needed = -(-needed // prod(a.extent.substitute(chosen).value or 1 for a in others))
+        coefficient = extent.coefficient(symbol)
+        step = coefficient.value if coefficient is not None and coefficient.value else 1
+        chosen[symbol] = max(low, min(high, -(-needed // step)))
+    for param in pattern.instruction.params:
+        if param.kind == "choose" and param.name not in chosen:
+            for operand in pattern.instruction.operands:
+                for s in operand.shape:
+                    if s.symbols == {param.name} and solve(s, 1) is None and param.low and param.low.value:
+                        chosen.setdefault(param.name, param.low.value)
+    return chosen
+
+
+def _extent(extent: Index, profile: MappingType[str, int]) -> int:
+    value = extent.substitute(profile).value
+    assert value is not None, "extents are numbers once sizes have their profile values"
+    return value
+
+
+def _loop_axes(statement: Statement, mapping: Mapping, lengths: dict[str, int]) -> tuple[LoopAxis, ...]:
+    reductions = {a.name for a in statement.reduction_axes}
+    grouped: dict[str, LoopAxis] = {}
+    for group in mapping.groups:
+        digits = tuple((i, lengths[i]) for i in group.instruction_axes)
+        extent = Index.of(1)
+        for a in group.kernel_axes:
+            extent = extent * statement.axis(a).extent
+        tile = prod(n for _, n in digits)
+        grouped[group.kernel_axes[0]] = LoopAxis(
+            group.name, extent, tile, group.kernel_axes[0] in reductions, digits
+        )
+    inside = {a for g in mapping.groups for a in g.kernel_axes}
+    found: list[LoopAxis] = []
+    for axis in statement.axes:
+        if axis.name in grouped:
+            found.append(grouped[axis.name])
+        elif axis.name not in inside:
+            found.append(LoopAxis(axis.name, axis.extent, 1, axis.name in reductions))
+    for empty in mapping.empty:
+        if lengths[empty] > 1:
+            found.append(LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),)))
+    return tuple(found)
+
+
+def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:
+    """Each kernel axis as an expression of the position of its loop axis, fused ones by division."""
+    groups = {g.name: g.kernel_axes for g in mapping.groups}
+    found: dict[str, Index] = {}
+    known = {a.name for a in statement.axes}
+    for axis in axes:
+        members = groups.get(axis.name, (axis.name,))
+        inner = Index.of(1)
+        for position, name in reversed(list(enumerate(members))):
+            if name not in known:  # an instruction axis that stays empty
+                continue
+            value = Index.of(f"@{axis.name}").floordiv(inner)
+            extent = statement.axis(name).extent
+            found[name] = value if position == 0 else value.mod(extent)
+            inner = inner * extent
+    return found
+
+
+def _operand(
+    pattern: Pattern,
+    name: str,
+    subject: Expr,
+    subscripts: tuple[Index, ...],
+    params: Params,
+    axes: tuple[LoopAxis, ...],
+    lengths: dict[str, int],
+    positions: dict[str, Index],
+) -> OperandTile | None:
+    operand = pattern.instruction.operand(name)
+    shape = tuple(s.substitute(params).value for s in operand.shape)
+    if None in shape:
+        return None
+    sizes = tuple(int(s or 1) for s in shape)
+    names = dims(len(sizes))
+    back = invert(subscripts, lengths, names)
+    if back is None:
+        return None
+    over_positions = substitute_expr(subject, positions)
+    used = tuple(a.name for a in axes if f"@{a.name}" in symbols(over_positions))
+    moved: dict[str, Index] = {}
+    for axis in axes:
+        total, step = Index.of(f"@{axis.name}"), 1
+        for digit, length in reversed(axis.digits):
+            if axis.name in used and digit not in back and length > 1:
+                return None
+            total = total + back.get(digit, ZERO) * step
+            step *= length
+        moved[f"@{axis.name}"] = total
+    elements = simplify_expr(substitute_expr(over_positions, moved), dict(zip(names, sizes, strict=True)))
+    parts = tuple(_part(index, axes, lengths) for index in subscripts)
+    touched = {
+        a.name
+        for a in axes
+        if any(d in i.symbols for d, n in a.digits if n > 1 for i in subscripts)
+        and (a.name in used or a.name.startswith("_"))
+    }
+    scattered = frozenset(touched - {p for p in parts if p is not None})
+    return OperandTile(
+        name, over_positions, subscripts, elements, operand.memory or "", operand.dtype, sizes, used, parts, scattered
+    )
+
+
+def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> str | None:
+    """The loop axis whose digits are exactly this coordinate, in the same order."""
+    digits = digits_of(index, lengths)
+    if not digits:
+        return None
+    for axis in axes:
+        expected: list[tuple[str, int]] = []
+        step = 1
+        for digit, length in reversed(axis.digits):
+            if length > 1:
+                expected.insert(0, (digit, step))
+            step *= length
+        if tuple(expected) == digits:
+            return axis.name
+    return None
+
+
+def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
+    """Target and value, over the accumulator's coordinates, of writing it back.
+
+    The value reads the pseudo-buffer of the register that the accumulator lives in.
+    """
+    acc = tile.accumulator
+    assert acc is not None
+    inner = acc.elements.value if isinstance(acc.elements, Cast) else acc.elements
+    assert isinstance(inner, Read)
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    held = Read(f"$value:{acc.memory}", here, acc.dtype)
+    value: Expr = held if inner.dtype == acc.dtype else Cast(held, inner.dtype)
+    return inner, value
+
+
+def is_read_of(expr: Expr) -> str | None:
+    """The array that an expression is an element (or a cast of an element) of."""
+    while isinstance(expr, Cast):
+        expr = expr.value
+    return expr.buffer if isinstance(expr, Read) else None

@@ -1,0 +1,96 @@
+"""The question that a scheduler answers: per statement the mappings it may take, with what each costs.
+
+Data only. Names of decisions, as cost models and `--fix` use them: `nest0.mapping`, `nest0.unroll.n`,
+`nest0.block.n`, `nest0.order.n.k`, `nest0.stage.b`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TileAxis:
+    """A loop axis of a mapping: one kernel axis, or several fused ones.
+
+    Units: `extent` in elements (the profile value where the size is symbolic), `tile` the elements that one
+    issue covers (1 for an axis outside the instruction).
+    """
+
+    name: str
+    extent: int
+    tile: int
+    is_reduction: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TileOperand:
+    """An operand of the mapped instruction and what supplying it costs.
+
+    `axes` are the loop axes that its element depends on. Units: nanoseconds of unit time per tile
+    (`direct_ns` None when no move serves the tensor in place, so that it must be staged; `staged_ns` from the
+    staging buffer), `pack_ns_per_element` for the copy. `tensor_bytes` per element where it lives,
+    `staged_bytes` per element in the staging buffer. `registers` that one tile takes of `memory`.
+    `stage_whole` when a summing axis outside the register block forces an accumulator through the buffer
+    (its tensor is narrower than its accumulator).
+    """
+
+    name: str
+    tensor: str
+    axes: tuple[str, ...]
+    is_accumulator: bool
+    memory: str
+    registers: int
+    tile_elements: int
+    tensor_bytes: int
+    staged_bytes: int
+    direct_ns: float | None
+    staged_ns: float | None
+    pack_ns_per_element: float
+    stage_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NestOption:
+    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue."""
+
+    mapping: str
+    choose: tuple[tuple[str, int], ...]
+    axes: tuple[TileAxis, ...]
+    operands: tuple[TileOperand, ...]
+    interval_ns: float
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class NestProblem:
+    """A statement and its options; the first option is never better known than the others."""
+
+    statement: int
+    options: tuple[NestOption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A cache level, nearest first. Units: bytes, and bytes per nanosecond towards the level before it."""
+
+    name: str
+    capacity_bytes: int
+    bandwidth_bytes_per_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Everything that a heuristic or a solver may look at.
+
+    `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
+    beyond the last cache.
+    """
+
+    kernel: str
+    machine: str
+    sizes: tuple[tuple[str, int | str], ...]
+    nests: tuple[NestProblem, ...]
+    registers: tuple[tuple[str, int], ...]
+    caches: tuple[Cache, ...]
+    memory_bandwidth_bytes_per_ns: float

@@ -1,0 +1,120 @@
+"""Canonical form: a routine as a sequence of statements, each alone under all of its loops.
+
+    for m in M, n in N { T[m, n] = 0;  for k in K { T[m, n] += A[m, k] * B[k, n]; } }
+
+becomes `T[m, n] = 0` over (m, n) and `T[m, n] += …` over (m, n, k). Splitting a `for` between its statements is
+always legal: the verifier has shown that its iterations are independent of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from isamap.ir import Assign, Axis, Call, DType, Expr, Loop, Read, Routine, Stmt, substitute_stmt
+from isamap.ir.dtypes import BOOL
+from isamap.ir.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One assignment under its loops.
+
+    `sequence` are the ordered loops (`seq`) around it, outermost first; `axes` the unordered ones.
+    `accumulator` is the type that the sum runs in.
+    """
+
+    axes: tuple[Axis, ...]
+    assign: Assign
+    accumulator: DType
+    sequence: tuple[Axis, ...] = ()
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.assign.op is not None
+
+    @property
+    def reduction_axes(self) -> tuple[Axis, ...]:
+        """Axes that the target does not depend on."""
+        used = frozenset(s for i in self.assign.target.index for s in i.symbols)
+        return tuple(a for a in self.axes if a.name not in used)
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name; it exists."""
+        return next(a for a in self.axes if a.name == name)
+
+
+def statements(routine: Routine) -> tuple[Statement, ...]:
+    """All statements of a routine in order, axis names made unique within each."""
+    return tuple(_flatten(routine, routine.body, (), (), None))
+
+
+def _flatten(
+    routine: Routine,
+    body: tuple[Stmt, ...],
+    axes: tuple[Axis, ...],
+    sequence: tuple[Axis, ...],
+    guard: Expr | None,
+) -> Iterator[Statement]:
+    for stmt in body:
+        match stmt:
+            case Assign():
+                both = _both(guard, stmt.guard)
+                operand = routine.operand(stmt.target.buffer)
+                yield Statement(axes, replace(stmt, guard=both), operand.accumulate or operand.dtype, sequence)
+            case Loop():
+                fresh, renamed = _without_shadowing(stmt, {a.name for a in axes + sequence})
+                inner = (axes, (*sequence, *fresh)) if stmt.ordered else ((*axes, *fresh), sequence)
+                yield from _flatten(routine, renamed.body, *inner, _both(guard, renamed.guard))
+
+
+def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], Loop]:
+    """The loop with axes renamed that an outer loop already uses."""
+    renaming: dict[str, Index | int] = {}
+    for axis in loop.axes:
+        name = axis.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        if name != axis.name:
+            renaming[axis.name] = Index.of(name)
+    renamed_axes = tuple(replace(a, name=str(renaming.get(a.name, a.name))) for a in loop.axes)
+    if not renaming:
+        return renamed_axes, loop
+    body = tuple(substitute_stmt(s, renaming) for s in loop.body)
+    return renamed_axes, replace(loop, axes=renamed_axes, body=body)
+
+
+def _both(a: Expr | None, b: Expr | None) -> Expr | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return Call("and", (a, b), BOOL)
+
+
+def reads(expr: Expr) -> tuple[Read, ...]:
+    """All reads in an expression, in order."""
+    match expr:
+        case Read():
+            return (expr,)
+        case Call(_, args):
+            return tuple(r for a in args for r in reads(a))
+        case _:
+            value = getattr(expr, "value", None)
+            return reads(value) if hasattr(value, "dtype") else ()
+
+
+def symbols(expr: Expr) -> frozenset[str]:
+    """Names of axes and sizes that an expression depends on."""
+    from isamap.ir import Cast, IndexValue
+
+    match expr:
+        case Read():
+            return frozenset(s for i in expr.index for s in i.symbols)
+        case IndexValue(index):
+            return index.symbols
+        case Call(_, args):
+            return frozenset(s for a in args for s in symbols(a))
+        case Cast(value):
+            return symbols(value)
+        case _:
+            return frozenset()
