@@ -1,7 +1,7 @@
 """From a name or a path to the texts that a machine is read from: the file, what it extends, and so on.
 
-`read_chain("x86-avx2")` is `x86-avx2.yaml` and `generic-c.yaml`. A description reaches shipped machines and files
-in its own folder, nothing else.
+`read_chain("x86-avx2")` is `x86-avx2.yaml` and `generic-c.yaml`. A description reaches shipped machines and
+files in its own folder, nothing else.
 """
 
 from __future__ import annotations

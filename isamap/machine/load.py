@@ -1,7 +1,7 @@
 """The front door: a name or a path in, a `Machine` out.
 
-`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. What was read
-once is not built again in the same process while its texts stay the same.
+`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. What
+was read once is not built again in the same process while its texts stay the same.
 """
 
 from __future__ import annotations

@@ -66,12 +66,16 @@ def decode(name: str, data: bytes) -> Source:
         ) from None
 
 
-@lru_cache(maxsize=64)
 def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
     """The mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
 
     Raises: SpecProblem.
     """
+    return _read_tree(source, stop_before)
+
+
+@lru_cache(maxsize=64)
+def _read_tree(source: Source, stop_before: str | None) -> Mapping:
     from ruamel.yaml import YAML  # only where a description is read
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 

@@ -6,7 +6,6 @@ gemm.ir:3:24: error[syntax-error]: expected `;` here
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
@@ -14,6 +13,7 @@ from lark.lexer import PatternStr
 
 from isamap.ir.layout import KEYWORDS
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.syntax.tables import load_parser
 
 Start = Literal["start", "expr"]
 SyntaxTree = Tree[Token]
@@ -63,15 +63,7 @@ def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    grammar = files("isamap.syntax").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(
-        grammar,
-        parser="lalr",
-        strict=False,  # strictness is checked by a test: it costs half a second of start-up
-        start=["start", "expr"],
-        propagate_positions=True,
-        maybe_placeholders=True,
-    )
+    return load_parser()
 
 
 # --- limits -----------------------------------------------------------------------------------------------
