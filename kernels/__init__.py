@@ -1,1 +1,19 @@
-"""The kernels that isamap ships."""
+"""The kernels that isamap ships, one `.ir` file each: `kernel_path("gemm_f32")` is where its text lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+def list_kernels() -> tuple[str, ...]:
+    """The names of all shipped kernels, in alphabetical order."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.ir")))
+
+
+def kernel_path(name: str) -> Path:
+    """The file of a shipped kernel. Raises: KeyError when there is none of that name."""
+    if name not in list_kernels():
+        raise KeyError(name)
+    return _FOLDER / f"{name}.ir"

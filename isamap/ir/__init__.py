@@ -2,7 +2,10 @@
 
 from isamap.ir.bind import Range, bind
 from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly
+from isamap.ir.elements import evaluate_samples
+from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
 from isamap.ir.layout import layout
 from isamap.ir.nodes import (
     Assign,
@@ -44,6 +47,7 @@ from isamap.ir.numerics import NUMERICS
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.rounding import convert, round_to
 from isamap.ir.substitute import (
     substitute_constraint,
     substitute_expr,
@@ -79,6 +83,7 @@ __all__ = [
     "Constraint",
     "DType",
     "Declaration",
+    "Env",
     "Expr",
     "Facts",
     "FloorDiv",
@@ -111,9 +116,17 @@ __all__ = [
     "StateRef",
     "Stmt",
     "bind",
+    "bind_all",
+    "convert",
     "converts_exactly",
+    "evaluate_expr",
+    "evaluate_index",
+    "evaluate_samples",
+    "execute_bound",
     "index_max",
     "index_min",
+    "interpret",
+    "interpret_magnitude",
     "is_nonnegative",
     "layout",
     "print_expr",
@@ -121,6 +134,7 @@ __all__ = [
     "print_routine",
     "print_stmt",
     "product",
+    "round_to",
     "substitute_constraint",
     "substitute_expr",
     "substitute_operand",

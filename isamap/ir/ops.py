@@ -65,7 +65,7 @@ def _divide(a: Any, b: Any) -> Any:
     """C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
-    divisor: Any = np.where(b == 0, np.ones_like(b), b)
+    divisor: Any = b + (b == 0)  # what a division by zero gives is not defined, but it gives something
     floor: Any = a // divisor
     return floor + ((a - floor * divisor != 0) & ((a < 0) != (divisor < 0)))
 

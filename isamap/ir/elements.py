@@ -1,0 +1,278 @@
+"""The oracle at single elements of an output: what a large kernel should hold there.
+
+`evaluate_samples(gemm, arrays, sizes, "C", [(0, 0), (4999, 7)])` touches one row of A and one column of B per
+element. Works backwards: an element's value is asked from the last statement that writes it, which asks
+for what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from isamap.ir.buffers import Box, locate, shape_of, take_arrays, take_scalars
+from isamap.ir.dtypes import F64, DType
+from isamap.ir.evaluate import Env, evaluate_expr
+from isamap.ir.index import Index
+from isamap.ir.interpret import bind_all
+from isamap.ir.magnitude import evaluate_magnitude
+from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
+from isamap.ir.pieces import ELEMENTS, boxes
+from isamap.ir.rounding import Array, wrap
+from isamap.ir.updates import UFUNCS, identity, widen
+from isamap.source import Diagnostic, UsageProblem
+
+Pair = tuple[Array, Array]
+"""Values and magnitudes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An assignment, its axes with extents, and its guards with the number of steps before each."""
+
+    assign: Assign
+    axes: tuple[tuple[str, int], ...]
+    guards: tuple[tuple[Expr, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What stays the same while elements are asked for."""
+
+    routine: Routine
+    steps: tuple[_Step, ...]
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, Array]
+
+
+def evaluate_samples(
+    routine: Routine,
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    output: str,
+    coordinates: Sequence[Sequence[int]] | Array,
+    scalars: Mapping[str, float] | None = None,
+) -> tuple[Array, Array]:
+    """Exact values of some elements of an output, and their magnitudes (see `interpret_magnitude`).
+
+    Shapes: `coordinates` is (samples, rank of the output); both results are (samples,).
+    Raises: UsageProblem as `interpret` does, and for a routine with `seq` or with targets such as
+    `C[2*i + j]`, whose elements cannot be traced back to iterations.
+    """
+    bound = bind_all(routine, sizes)
+    steps = tuple(_steps(bound))
+    with np.errstate(all="ignore"):
+        taken = take_arrays(_without_temps(bound), arrays, True, None)
+        work = _Work(bound, steps, taken, take_scalars(bound, scalars or {}))
+        at = np.asarray(coordinates, np.int64).reshape(-1, len(bound.operand(output).shape))
+        values, magnitudes = _ask(output, list(at.T), (len(at),), len(steps), work)
+    return np.broadcast_to(values, (len(at),)).copy(), np.broadcast_to(magnitudes, (len(at),)).copy()
+
+
+def _without_temps(routine: Routine) -> Routine:
+    """The routine without its temporaries, which may be too large to be made."""
+    return replace(routine, operands=tuple(o for o in routine.operands if o.role != "temp"))
+
+
+def _steps(routine: Routine) -> list[_Step]:
+    steps: list[_Step] = []
+
+    def visit(s: Stmt, axes: tuple[tuple[str, int], ...], guards: tuple[tuple[Expr, int], ...]) -> None:
+        if s.guard is not None:
+            guards = (*guards, (s.guard, len(steps)))
+        match s:
+            case Assign():
+                steps.append(_Step(s, axes, guards))
+            case Loop(own, body, ordered, _, span):
+                if ordered:
+                    raise UsageProblem(
+                        Diagnostic(
+                            "not-sampled", f"`{routine.name}` has a `seq` loop: evaluate all of it", span
+                        )
+                    )
+                inner = (*axes, *((a.name, int(a.extent.evaluate({}))) for a in own))
+                for child in body:
+                    visit(child, inner, guards)
+
+    for statement in routine.body:
+        visit(statement, (), ())
+    return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Elements of a step's target: the axes that they determine, and where an iteration writes them."""
+
+    step: _Step
+    position: int
+    iteration: dict[str, Array]
+    hit: Array
+    shape: tuple[int, ...]
+
+
+# --- asking for elements ----------------------------------------------------------------------------------
+
+
+def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work: _Work) -> Pair:
+    """Values and magnitudes of elements as they are after the first `before` steps. Shapes: `shape`."""
+    position = next(
+        (i for i in reversed(range(before)) if work.steps[i].assign.target.buffer == buffer), None
+    )
+    if position is None:
+        if buffer not in work.arrays:
+            return np.full(shape, np.nan), np.full(shape, np.nan)
+        found = np.asarray(work.arrays[buffer][tuple(at)])
+        return found, np.abs(found.astype(np.float64))
+    if prod(shape) > ELEMENTS // 4 and len(shape) == 1:
+        half = shape[0] // 2
+        parts = [
+            _ask(buffer, [np.broadcast_to(a, shape)[cut] for a in at], (n,), before, work)
+            for cut, n in ((slice(half), half), (slice(half, None), shape[0] - half))
+        ]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    step = work.steps[position]
+    iteration, hit = _solve(step, at, shape, work)
+    old: Pair | None = None
+    if step.assign.op is not None or step.guards or not hit.all():
+        old = _ask(buffer, at, shape, position, work)
+    return _perform(_Asked(step, position, iteration, hit, shape), old, work)
+
+
+def _solve(
+    step: _Step, at: list[Array], shape: tuple[int, ...], work: _Work
+) -> tuple[dict[str, Array], Array]:
+    """The axes' values in the iteration that writes each element, and where there is one."""
+    hit = np.ones(shape, np.bool_)
+    extents = dict(step.axes)
+    solved: dict[str, Array] = {}
+    for subscript, wanted in zip(step.assign.target.index, at, strict=True):
+        offset, axis, slope = _linear(subscript, extents, step, work)
+        if axis is None:
+            hit = hit & (wanted == offset)
+            continue
+        value = (wanted - offset) // slope
+        hit = hit & ((wanted - offset) % slope == 0) & (value >= 0) & (value < extents[axis])
+        if axis in solved:
+            hit = hit & (solved[axis] == value)
+        solved[axis] = np.clip(value, 0, extents[axis] - 1)
+    return solved, np.broadcast_to(hit, shape)
+
+
+def _linear(
+    subscript: Index, extents: Mapping[str, int], step: _Step, work: _Work
+) -> tuple[int, str | None, int]:
+    """Constant, axis and slope of a target's subscript. Raises: UsageProblem when it has several axes."""
+    offset, axis, slope = 0, None, 0
+    for monomial, coefficient in subscript.terms:
+        match monomial:
+            case ():
+                offset = coefficient
+            case (str() as name,) if name in extents and axis is None:
+                axis, slope = name, coefficient
+            case _:
+                raise UsageProblem(
+                    Diagnostic(
+                        "not-sampled",
+                        f"which iteration of `{work.routine.name}` writes an element of "
+                        f"`{step.assign.target.buffer}` is not known from its subscript `{subscript}`",
+                        step.assign.target.span,
+                        help="evaluate all of it",
+                    )
+                )
+    return offset, axis, slope
+
+
+# --- one step ---------------------------------------------------------------------------------------------
+
+
+def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
+    """The elements after a step; `old` before it, None where it does not matter."""
+    s = asked.step.assign
+    operand = work.routine.operand(s.target.buffer)
+    dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype
+    inner = tuple((name, n) for name, n in asked.step.axes if name not in asked.iteration)
+    names = frozenset(name for name, _ in inner)
+    found = old
+    for box in boxes(inner, (names,), frozenset(), max(1, ELEMENTS // max(1, prod(asked.shape)))):
+        found = _perform_box(asked, box, found, dtype, work)
+    assert found is not None, "an iteration space has at least one box"
+    return (found[0] if dtype.is_float else wrap(found[0], operand.dtype)), found[1]
+
+
+def _perform_box(asked: _Asked, box: Box, old: Pair | None, dtype: DType, work: _Work) -> Pair:
+    s, shape = asked.step.assign, asked.shape
+    symbols = _symbols(asked, box)
+    reader = _Reader(symbols, asked.position, work, {})
+    env = Env(symbols, work.scalars, reader.load, exact=True)
+    runs = _holds(asked, box, symbols, work)
+    values, magnitudes = evaluate_expr(s.value, env), evaluate_magnitude(s.value, env, reader.load_magnitude)
+    if s.op is None:
+        last = tuple(-1 for _ in box.counts)  # one iteration writes an element: inner axes have one point
+        values, magnitudes, runs = (
+            np.broadcast_to(v, shape + box.counts)[(..., *last)] for v in (values, magnitudes, runs)
+        )
+        if old is None:
+            return values, magnitudes
+        return np.where(runs, values, old[0]), np.where(runs, magnitudes, old[1])
+    assert old is not None, "a reduction starts from the old value"
+    measured = s.op if s.op in ("add", "mul") else "max"
+    total = UFUNCS[s.op](widen(old[0]), _reduced(s.op, values, runs, dtype, shape, box))
+    size = UFUNCS[measured](old[1], _reduced(measured, magnitudes, runs, F64, shape, box))
+    return (total if dtype.is_float else wrap(total, dtype)), size
+
+
+def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
+    """The axes: those that an element determines over the elements, the others over trailing dimensions."""
+    rank = len(box.names)
+    own = {
+        n: np.broadcast_to(v, asked.shape).reshape(asked.shape + (1,) * rank)
+        for n, v in asked.iteration.items()
+    }
+    return {**own, **{name: box.values(i) for i, name in enumerate(box.names)}}
+
+
+def _holds(asked: _Asked, box: Box, symbols: dict[str, int | Array], work: _Work) -> Array:
+    """Where the step runs: an iteration exists for the element, and the guards hold."""
+    runs = asked.hit.reshape(asked.shape + (1,) * len(box.names))
+    for guard, before in asked.step.guards:
+        reader = _Reader(symbols, before, work, {})
+        runs = runs & evaluate_expr(guard, Env(symbols, work.scalars, reader.load, exact=True))
+    return runs
+
+
+def _reduced(op: str, values: Array, runs: Array, dtype: DType, shape: tuple[int, ...], box: Box) -> Array:
+    wide = np.broadcast_to(np.where(runs, widen(values), identity(op, dtype)), shape + box.counts)
+    trailing = tuple(range(len(shape), len(shape) + len(box.counts)))
+    return UFUNCS[op].reduce(wide, axis=trailing) if trailing else wide
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Loads what a step reads, as it was before step number `before`; asks for each access once."""
+
+    symbols: dict[str, int | Array]
+    before: int
+    work: _Work
+    found: dict[Read, Pair]
+
+    def load(self, read: Read) -> Array:
+        return self._both(read)[0]
+
+    def load_magnitude(self, read: Read) -> Array:
+        return self._both(read)[1]
+
+    def _both(self, read: Read) -> Pair:
+        if read not in self.found:
+            shape = shape_of(self.work.routine.operand(read.buffer))
+            positions, inside = locate(shape, read.index, self.symbols)
+            full = np.broadcast_shapes(*(p.shape for p in positions))
+            values, sizes = _ask(read.buffer, positions, full, self.before, self.work)
+            if inside is not None and read.fill is not None:
+                fill = float(read.fill.value)
+                values = np.where(inside, values, np.asarray(fill, values.dtype))
+                sizes = np.where(inside, sizes, abs(fill))
+            self.found[read] = values, sizes
+        return self.found[read]
