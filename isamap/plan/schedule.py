@@ -2,13 +2,13 @@
 
     nest 0 {
       map vfmadd_zmm_f32 { i: n } (a = A, b = B, c = C);
-      for n by 512 { for k by 256 { stage b; for m by 6 { for n by 64 { hold c; for k by 1 {
+      for n by 512 { for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 {
         unroll m by 1 { unroll n by 16 { issue; } } } } } } }
     }
 
-A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps of
-64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
-`lower` makes them from the sizes.
+A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps
+of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
+`lower` makes them from the sizes. `isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Stage:
 class NestSchedule:
     """How one statement is performed.
 
-    `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose` parameters;
-    `hold` is the depth at which the accumulator enters and leaves registers.
+    `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose`
+    parameters; `hold` is the depth at which the accumulator enters and leaves registers.
     """
 
     statement: int

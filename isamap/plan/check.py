@@ -1,0 +1,316 @@
+"""The independent judge of schedules: shares no code with the heuristics and solvers whose work it checks.
+
+    check_schedule(schedule, problem)  ->  ()                                    # fine
+                                           (Diagnostic("schedule-capacity", ...),)  # or what is wrong
+
+It is deliberately plain: one function per rule, each over one nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from itertools import pairwise
+from math import prod
+
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.source import Diagnostic
+
+MAX_STEP = 1 << 31
+MAX_BUFFER_BYTES = 1 << 63
+
+
+def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
+    """What is wrong with a schedule as an answer to a problem; nothing when it may be lowered."""
+    return (*_check_header(schedule, problem), *_check_nests(schedule, problem))
+
+
+def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
+    """How many registers of each memory the unrolled loops of a nest need at once."""
+    unrolls = _unrolls(nest, option)
+    needed: dict[str, int] = {}
+    for operand in option.operands:
+        tiles = _live_tiles(operand, unrolls)
+        needed[operand.memory] = needed.get(operand.memory, 0) + tiles * operand.registers
+    return needed
+
+
+def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
+    """The unrolled loops, outer to inner, with how many issues each unrolls."""
+    extents = {axis.name: axis.extent for axis in option.axes}
+    unrolls: list[tuple[str, int]] = []
+    covered = dict(extents)
+    for loop in nest.loops:
+        if loop.kind == "unroll":
+            unrolls.append((loop.axis, _ceildiv(covered.get(loop.axis, 1), loop.step)))
+        covered[loop.axis] = loop.step
+    return unrolls
+
+
+def _live_tiles(operand: TileOperand, unrolls: list[tuple[str, int]]) -> int:
+    """Tiles of an operand that live at once.
+
+    All of an accumulator. Of another operand those that a later turn of an unrolled loop uses again: the
+    tiles along the unrolled loops inside the outermost one that it does not depend on.
+    """
+    own = [(axis, factor) for axis, factor in unrolls if axis in operand.axes]
+    if operand.is_accumulator:
+        return prod(factor for _, factor in own)
+    reused_by = [i for i, (axis, factor) in enumerate(unrolls) if axis not in operand.axes and factor > 1]
+    if not reused_by:
+        return 1
+    return prod(factor for axis, factor in unrolls[reused_by[0] :] if axis in operand.axes)
+
+
+# --- the whole --------------------------------------------------------------------------------------------
+
+
+def _check_header(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
+    for what, given, wanted in (
+        ("kernel", schedule.kernel, problem.kernel),
+        ("machine", schedule.machine, problem.machine),
+    ):
+        if given != wanted:
+            yield Diagnostic(
+                "schedule-mismatch",
+                f"the schedule is for {what} `{given}`, and this is {what} `{wanted}`",
+                help="schedule this one anew with `isamap schedule`",
+            )
+    if schedule.sizes != problem.sizes:
+        yield Diagnostic(
+            "schedule-mismatch",
+            f"the schedule is for other sizes: {_sizes(schedule.sizes)}",
+            notes=(f"here: {_sizes(problem.sizes)}",),
+            help="compile with these sizes, or change the line `sizes` of the schedule",
+        )
+
+
+def _sizes(sizes: tuple[tuple[str, int | str], ...]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sizes) or "none"
+
+
+def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
+    given = sorted(nest.statement for nest in schedule.nests)
+    wanted = sorted(nest.statement for nest in problem.nests)
+    if given != wanted:
+        yield Diagnostic(
+            "schedule-mismatch",
+            f"the schedule has nests {_numbers(given)}; the kernel's statements are {_numbers(wanted)}",
+            help="each statement has one nest",
+        )
+        return
+    registers = dict(problem.registers)
+    questions = {nest.statement: nest for nest in problem.nests}
+    for nest in schedule.nests:
+        option, missing = _find_option(nest, questions[nest.statement])
+        if option is None:
+            yield missing
+            continue
+        unknown = tuple(_check_names(nest, option))
+        yield from unknown
+        if unknown:
+            continue
+        tiling = (*_check_tiling(nest, option), *_check_order(nest, option))
+        yield from tiling
+        yield from _check_stages(nest, option)
+        if not tiling:
+            yield from _check_registers(nest, option, registers)
+            yield from _check_buffers(nest, option)
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(str(n) for n in numbers) or "none"
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+def _find_option(nest: NestSchedule, question: NestProblem) -> tuple[NestOption | None, Diagnostic]:
+    """The option that a nest takes, or what to say where there is none."""
+    for option in question.options:
+        if option.mapping == nest.mapping and option.choose == nest.choose:
+            return option, Diagnostic("schedule-unknown", "")
+    mappings = sorted({option.mapping for option in question.options})
+    choices = sorted({option.choose for option in question.options if option.mapping == nest.mapping})
+    if choices:
+        near = [", ".join(f"{name} = {value}" for name, value in choose) or "none" for choose in choices]
+        return None, Diagnostic(
+            "schedule-unknown",
+            f"nest {nest.statement}: mapping `{nest.mapping}` is not offered with these parameters",
+            notes=(f"offered: {'; '.join(near[:8])}",),
+        )
+    close = get_close_matches(nest.mapping, mappings, n=1, cutoff=0.4)
+    return None, Diagnostic(
+        "schedule-unknown",
+        f"nest {nest.statement}: there is no mapping `{nest.mapping}`",
+        notes=(f"there are {len(mappings)} mappings of this statement",),
+        help=f"did you mean `{close[0]}`?" if close else "`isamap match` lists them",
+    )
+
+
+def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    axes = [axis.name for axis in option.axes]
+    operands = [operand.name for operand in option.operands]
+    for what, name, known in (
+        *(("axis", loop.axis, axes) for loop in nest.loops),
+        *(("operand", stage.operand, operands) for stage in nest.stages),
+    ):
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            yield Diagnostic(
+                "schedule-unknown",
+                f"nest {nest.statement}: there is no {what} `{name}`",
+                notes=(f"known: {', '.join(known)}",),
+                help=f"did you mean `{near[0]}`?" if near else None,
+            )
+
+
+# --- loops ------------------------------------------------------------------------------------------------
+
+
+def _check_tiling(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    for axis in option.axes:
+        loops = [loop for loop in nest.loops if loop.axis == axis.name]
+        steps = [loop.step for loop in loops]
+        shown = ", ".join(str(step) for step in steps)
+        where = f"nest {nest.statement}, axis `{axis.name}`"
+        if not loops or steps[-1] != axis.tile:
+            yield Diagnostic(
+                "schedule-tiling",
+                f"{where}: the innermost loop has to step by {axis.tile}",
+                notes=(
+                    f"one issue covers {axis.tile}; "
+                    + (f"the steps are {shown}" if loops else "it has no loop"),
+                ),
+                help=f"add `for {axis.name} by {axis.tile}`",
+            )
+        if any(outer <= inner for outer, inner in pairwise(steps)):
+            yield Diagnostic(
+                "schedule-tiling", f"{where}: the steps {shown} do not decrease from outside to inside"
+            )
+        if any(step < 1 or step % axis.tile for step in steps):
+            yield Diagnostic(
+                "schedule-tiling", f"{where}: the steps {shown} are not all multiples of {axis.tile}"
+            )
+        if any(step > MAX_STEP for step in steps):
+            yield Diagnostic("schedule-too-large", f"{where}: a step is at most 2**31; the steps are {shown}")
+        if any(loop.kind == "unroll" for loop in loops[:-1]):
+            yield Diagnostic("schedule-tiling", f"{where}: only its innermost loop can be unrolled")
+
+
+def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """The template: loops outside, `hold`, summing loops, unrolled loops."""
+    kinds = [loop.kind for loop in nest.loops]
+    first_unroll = kinds.index("unroll") if "unroll" in kinds else len(kinds)
+    late = [loop for loop in nest.loops[first_unroll:] if loop.kind == "for"]
+    if late:
+        yield Diagnostic(
+            "schedule-tiling",
+            f"nest {nest.statement}: `for {late[0].axis} by {late[0].step}` stands inside an unrolled loop",
+            help="unrolled loops are the innermost ones",
+        )
+    if not 0 <= nest.hold <= first_unroll:
+        yield Diagnostic(
+            "schedule-hold",
+            f"nest {nest.statement}: `hold` has to stand around all unrolled loops",
+        )
+        return
+    summing = {axis.name for axis in option.axes if axis.is_reduction}
+    for loop in nest.loops[nest.hold : first_unroll]:
+        if loop.axis not in summing:
+            yield Diagnostic(
+                "schedule-hold",
+                f"nest {nest.statement}: `for {loop.axis} by {loop.step}` stands inside `hold`, "
+                "but moves to other elements of the output",
+                help=f"move it outside `hold`, or write `unroll {loop.axis} by {loop.step}` inside",
+            )
+    outside = [i for i, loop in enumerate(nest.loops[: nest.hold]) if loop.axis in summing]
+    for operand in _forced(option.operands):
+        depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
+        if outside and (not depths or depths[0] > outside[0]):
+            yield _partial_sums(nest, operand, nest.loops[outside[0]])
+
+
+def _forced(operands: Iterable[TileOperand]) -> list[TileOperand]:
+    return [operand for operand in operands if operand.is_accumulator and operand.stage_whole]
+
+
+def _partial_sums(nest: NestSchedule, operand: TileOperand, loop: LoopStep) -> Diagnostic:
+    return Diagnostic(
+        "schedule-hold",
+        f"nest {nest.statement}: `for {loop.axis} by {loop.step}` outside `hold` leaves partial sums in "
+        f"`{operand.tensor}`, whose elements are narrower than the accumulator",
+        help=f"put `stage {operand.name};` around this loop, or the loop inside `hold`",
+    )
+
+
+# --- data -------------------------------------------------------------------------------------------------
+
+
+def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    where = f"nest {nest.statement}"
+    staged = [stage.operand for stage in nest.stages]
+    for name in sorted({name for name in staged if staged.count(name) > 1}):
+        yield Diagnostic("schedule-stage", f"{where}: `{name}` is staged {staged.count(name)} times")
+    for stage in nest.stages:
+        if not 0 <= stage.depth <= nest.hold:
+            yield Diagnostic(
+                "schedule-stage",
+                f"{where}: `stage {stage.operand};` stands inside `hold`",
+                help="move it outside `hold`",
+            )
+    for operand in option.operands:
+        if operand.name in staged and operand.staged_ns is None:
+            yield Diagnostic(
+                "schedule-stage",
+                f"{where}: `{operand.name}` cannot be staged",
+                notes=("no move of the machine supplies it from a buffer",),
+            )
+        if operand.name not in staged and operand.direct_ns is None:
+            yield Diagnostic(
+                "schedule-stage",
+                f"{where}: `{operand.name}` has to be staged",
+                notes=(f"no move of the machine supplies it from where `{operand.tensor}` lies",),
+                help=f"put `stage {operand.name};` before `hold;` or further outside",
+            )
+
+
+def _check_registers(
+    nest: NestSchedule, option: NestOption, registers: dict[str, int]
+) -> Iterator[Diagnostic]:
+    for memory, needed in sorted(live_registers(nest, option).items()):
+        available = registers.get(memory)
+        if available is not None and needed > available:
+            unrolls = _unrolls(nest, option)
+            parts = [
+                f"`{operand.name}`: {_live_tiles(operand, unrolls) * operand.registers}"
+                for operand in option.operands
+                if operand.memory == memory
+            ]
+            yield Diagnostic(
+                "schedule-capacity",
+                f"nest {nest.statement}: {needed} registers of `{memory}` are needed, there are {available}",
+                notes=(", ".join(parts),),
+                help="unroll less",
+            )
+
+
+def _check_buffers(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    extents = {axis.name: axis.extent for axis in option.axes}
+    for stage in nest.stages:
+        operand = next(o for o in option.operands if o.name == stage.operand)
+        covered = dict(extents)
+        for loop in nest.loops[: stage.depth]:
+            covered[loop.axis] = min(covered[loop.axis], loop.step)
+        elements = prod(covered[axis] for axis in operand.axes if axis in covered)
+        if elements * max(1, operand.staged_bytes) >= MAX_BUFFER_BYTES:
+            yield Diagnostic(
+                "schedule-too-large",
+                f"nest {nest.statement}: the buffer of `{stage.operand}` has {elements} elements",
+                help="stage it further inside",
+            )
+
+
+def _ceildiv(a: int, b: int) -> int:
+    return -(-a // max(1, b))

@@ -1,0 +1,67 @@
+"""A Schedule as canonical text: what is printed, edited by hand, and read back by `isamap.plan.parse`.
+
+isamap schedule 1
+kernel gemm_f32
+machine x86-avx512
+sizes M = 1024, N = 1..4096@512
+status MANUAL
+
+nest 0 {
+  map vfmadd_zmm_f32 { i: n } (a = A, b = B, c = C);
+  for m by 6 {
+    hold;
+    for k by 1 {
+      unroll m by 1 {
+        issue;
+      }
+    }
+  }
+}
+"""
+
+from __future__ import annotations
+
+from isamap.plan.schedule import NestSchedule, Schedule
+
+FORMAT = "isamap schedule 1"
+
+
+def print_schedule(schedule: Schedule) -> str:
+    """The canonical text of a schedule, with a newline at its end."""
+    lines = [FORMAT, f"kernel {schedule.kernel}", f"machine {schedule.machine}"]
+    if schedule.sizes:
+        lines.append("sizes " + ", ".join(f"{name} = {value}" for name, value in schedule.sizes))
+    if schedule.model:
+        lines.append(f"model {schedule.model}")
+    if schedule.cost_ns is not None:
+        lines.append(f"cost {schedule.cost_ns!r} ns")
+    if schedule.lower_bound_ns is not None:
+        lines.append(f"bound {schedule.lower_bound_ns!r} ns")
+    lines.append(f"status {schedule.status}")
+    if not schedule.reproducible:
+        lines.append("reproducible no")
+    for nest in schedule.nests:
+        lines += ["", *_nest_lines(nest)]
+    return "\n".join(lines) + "\n"
+
+
+def print_nest(nest: NestSchedule) -> str:
+    """One nest as text, without a newline at its end."""
+    return "\n".join(_nest_lines(nest))
+
+
+def _nest_lines(nest: NestSchedule) -> list[str]:
+    lines = [f"nest {nest.statement} {{", f"  map {nest.mapping};"]
+    if nest.choose:
+        lines.append("  choose " + ", ".join(f"{name} = {value}" for name, value in nest.choose) + ";")
+    for depth in range(len(nest.loops) + 1):
+        indent = "  " * (depth + 1)
+        lines += [f"{indent}stage {stage.operand};" for stage in nest.stages if stage.depth == depth]
+        if nest.hold == depth:
+            lines.append(f"{indent}hold;")
+        if depth < len(nest.loops):
+            loop = nest.loops[depth]
+            lines.append(f"{indent}{loop.kind} {loop.axis} by {loop.step} {{")
+    inside = "  " * (len(nest.loops) + 1)
+    closing = ["  " * depth + "}" for depth in range(len(nest.loops), -1, -1)]
+    return [*lines, f"{inside}issue;", *closing]

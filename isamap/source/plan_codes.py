@@ -1,0 +1,62 @@
+"""The codes of schedules: of their text, of the independent check, and of what solving may report."""
+
+from __future__ import annotations
+
+from isamap.source.explanation import Explanation
+
+PLAN_CODES: dict[str, Explanation] = {
+    "fix-impossible": Explanation(
+        "no schedule has these fixed decisions",
+        "It is proven that the decisions given by `--fix` contradict each other or the machine's limits. "
+        "Leave one of them to the solver.",
+    ),
+    "fix-unknown": Explanation(
+        "a fixed decision that does not exist",
+        "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
+        "`nest0.sweep.m.n` and `nest0.stage.b`, after the statement, its axes and its operands.",
+    ),
+    "schedule-capacity": Explanation(
+        "a schedule needs more registers than there are",
+        "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "
+        "again in a later turn of an unrolled loop. Unroll less.",
+    ),
+    "schedule-hold": Explanation(
+        "the accumulator cannot be held here",
+        "Inside `hold` only summing axes are looped over, then the unrolled loops follow. Where the tensor "
+        "is narrower than its accumulator, a summing loop outside `hold` needs the accumulator staged "
+        "around it.",
+    ),
+    "schedule-mismatch": Explanation(
+        "a schedule for something else",
+        "Kernel, machine, sizes and statements of a schedule are those of the compilation that uses it.",
+    ),
+    "schedule-stage": Explanation(
+        "an operand is staged wrongly",
+        "A stage stands at or outside `hold`, once per operand. An operand that no move supplies from its "
+        "tensor has to be staged.",
+    ),
+    "schedule-syntax": Explanation(
+        "the text of a schedule is wrong",
+        "A schedule is a header of lines (`kernel`, `machine`, `sizes`, ...) and per statement "
+        "`nest 0 { map ...; loops }`; the loops nest in braces down to `issue;`.",
+    ),
+    "schedule-tiling": Explanation(
+        "an axis is not tiled down to one issue",
+        "Each axis has a loop; its steps decrease from outside to inside, are multiples of what one issue "
+        "covers, and end with exactly that. Unrolled loops are the innermost ones, one per axis.",
+    ),
+    "schedule-too-large": Explanation(
+        "a schedule exceeds the limits",
+        "Steps are at most 2**31, and the bytes of every staging buffer fit into 64 bits.",
+    ),
+    "schedule-unknown": Explanation(
+        "a schedule names what does not exist",
+        "Mappings, axes and operands of a schedule are those of the kernel on the machine; `isamap match` "
+        "lists the mappings.",
+    ),
+    "solver-failed": Explanation(
+        "the solver failed",
+        "The solver ended without an answer, so that the schedule is the heuristic's. The result is correct; "
+        "it may be slower than it could be.",
+    ),
+}
