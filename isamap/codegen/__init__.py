@@ -1,1 +1,1 @@
-"""From a lowered program to C or an instruction stream, the toolchains that build it, the runners."""
+"""From a lowered program to C, the toolchains that build it, and the runners."""

@@ -1,0 +1,72 @@
+"""Lowered programs as C: one source file and the header that its callers include.
+
+The same program gives the same text, byte for byte. In *model mode* every instruction is a call of its
+plain-C model, so that a program for absent hardware can be checked on any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.codegen.c_body import BodyWriter
+from isamap.codegen.c_helpers import helper_texts
+from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
+from isamap.codegen.c_issue import Issuer
+from isamap.codegen.names import Names
+from isamap.codegen.state_image import image_text
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.version import __version__
+
+_SYSTEM_HEADERS = ("math.h", "string.h")
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedC:
+    """A program in C: `NAME.c`, `NAME.h`, and how it is called."""
+
+    name: str
+    source: str
+    header: str
+    interface: Interface
+    model: bool
+
+
+def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
+    """The C of a program; `model` replaces every instruction by its plain-C model."""
+    names = Names()
+    name = names.take(program.name)
+    for suffix in ("args", "pool", "body", "workspace_bytes"):
+        names.take(f"{name}_{suffix}")
+    interface = build_interface(program, name)
+    issuer = Issuer(machine, model, names)
+    writer = BodyWriter(program, interface, issuer)
+    body = writer.function(f"{name}_body")
+    entry = entry_text(program, interface, names, issuer.used)
+    title = _title(program, model)
+    parts = [[f"/* {title}", f"   Emitted by isamap {__version__}. */"], _includes(machine, issuer, name)]
+    parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
+    parts += [image_text(image_name, image) for image, image_name in writer.images.items()]
+    parts += [m.text.splitlines() for m in issuer.models.values()]
+    parts += [body, entry]
+    source = "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return EmittedC(name, source, header_text(interface, title), interface, model)
+
+
+def _title(program: LoweredProgram, model: bool) -> str:
+    sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
+    ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
+    with_sizes = "; ".join(t for t in (sizes, ranges) if t)
+    how = f"a plain-C model of {program.machine}" if model else program.machine
+    return f"{program.kernel.name} on {how}{': ' if with_sizes else ''}{with_sizes}"
+
+
+def _includes(machine: Machine, issuer: Issuer, name: str) -> list[str]:
+    standard = {"string.h"} if _copies_bits(issuer.used) else set[str]()
+    standard |= {h for h in _SYSTEM_HEADERS if h in issuer.used}
+    own = set[str]() if issuer.model else set(machine.target.headers) - {"math.h", "stdint.h"}
+    return [f'#include "{name}.h"', "", *(f"#include <{h}>" for h in sorted(standard | own))]
+
+
+def _copies_bits(used: set[str]) -> bool:
+    return any("memcpy" in text for text in helper_texts(used - set(_SYSTEM_HEADERS)))

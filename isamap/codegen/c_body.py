@@ -1,0 +1,162 @@
+"""The body of a program: loops, conditions, declarations and issues as C statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from isamap.codegen.c_index import index_text
+from isamap.codegen.c_interface import Interface, body_parameters, clean
+from isamap.codegen.c_issue import Here, Issuer
+from isamap.codegen.c_text import Text, call, cast, infix
+from isamap.codegen.state_image import state_image
+from isamap.ir import DType, Index, product
+from isamap.lower.program import (
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    If,
+    Issue,
+    LoweredProgram,
+    Node,
+    Value,
+)
+from isamap.machine import EmitCall
+
+BARRIER = '__asm__ volatile("" ::: "memory");'
+
+
+class BodyWriter:
+    """Writes the body, line by line; `images` are the configurations that it loads, by their C names."""
+
+    def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
+        self.program, self.issuer = program, issuer
+        self.names = issuer.names.inside()
+        self.parameters = body_parameters(program, interface, self.names)
+        self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
+        self.elements |= {b.name: b.dtype for b in program.buffers}
+        self.values: Mapping[str, Value] = {}
+        self.images: dict[bytes, str] = {}
+        self.lines: list[str] = []
+
+    def function(self, name: str) -> list[str]:
+        """The lines of the function."""
+        parameters = ",\n    ".join(self.parameters) or "void"
+        self.lines = [f"static void {name}(\n    {parameters}) {{"]
+        self.block(self.program.body, 1)
+        return [*self.lines, "}"]
+
+    def block(self, body: tuple[Node, ...], depth: int) -> None:
+        """Statements in a scope of their own."""
+        names, values = self.names, self.values
+        self.names = names.inside()
+        for node in body:
+            self.node(node, depth)
+        self.names, self.values = names, values
+
+    def node(self, node: Node, depth: int) -> None:
+        match node:
+            case Issue():
+                self.issue(node, depth)
+            case Configure():
+                self.configure(node, depth)
+            case Fill():
+                self.fill(node, depth)
+            case Declare(values):
+                self.declare(values, depth)
+            case For():
+                self.loop(node, depth)
+            case If(conditions, body):
+                tests = [self.condition(c) for c in conditions]
+                test = " && ".join(tests)
+                self.add(depth, f"if ({test}) {{")
+                self.block(body, depth + 1)
+                self.add(depth, "}")
+            case Block(note, body):
+                self.add(depth, f"{{ /* {clean(note)} */" if note else "{")
+                self.block(body, depth + 1)
+                self.add(depth, "}")
+            case _:
+                assert_never(node)
+
+    def loop(self, node: For, depth: int) -> None:
+        trips = self.index(node.trips)
+        names = self.names
+        self.names = names.inside()
+        counter = self.names.take(node.variable)
+        note = f" /* {clean(node.note)} */" if node.note else ""
+        self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
+        self.block(node.body, depth + 1)
+        self.add(depth, "}")
+        self.names = names
+
+    def issue(self, issue: Issue, depth: int) -> None:
+        here = Here(self.names, self.values, self.elements)
+        lines = self.issuer.statements(issue, here)
+        note = f" /* {clean(issue.note)} */" if issue.note else ""
+        self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
+
+    def fenced(self, lines: list[str], instruction: str, depth: int) -> None:
+        """Statements between barriers, where the description asks for them and none stands there yet."""
+        fence = self.issuer.machine.instructions[instruction].barrier and not self.issuer.model
+        if fence and self.lines[-1].strip() != BARRIER:
+            self.add(depth, BARRIER)
+        for line in lines:
+            self.add(depth, line)
+        if fence:
+            self.add(depth, BARRIER)
+
+    def configure(self, node: Configure, depth: int) -> None:
+        machine = self.issuer.machine
+        shown = ", ".join(f"{f if i is None else f'{f}[{i}]'} = {v}" for f, i, v in node.fields)
+        what = f"{node.state}: {'released' if node.release else shown}"
+        emit = machine.instructions[node.instruction].emit
+        if self.issuer.model or not isinstance(emit, EmitCall):
+            self.add(depth, f"/* {what} */")
+            return
+        args: list[Text] = []
+        for arg in emit.args:
+            assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
+            text = Text(arg.name)
+            if arg.kind == "state":
+                image = state_image(machine.states[arg.name], node.fields)
+                default = self.issuer.names.take(arg.name) if image not in self.images else ""
+                text = Text(self.images.setdefault(image, default))
+            args.append(cast(arg.cast, text) if arg.cast else text)
+        self.fenced([f"{call(emit.function, *args)}; /* {what} */"], node.instruction, depth)
+
+    def fill(self, node: Fill, depth: int) -> None:
+        self.issuer.used.add("string.h")
+        start = self.names.of(node.buffer)
+        if node.offset.value != 0:
+            start = infix(Text(start), "+", index_text(node.offset, self.names.of, self.issuer.used)).text
+        count = index_text(node.elements, self.names.of, self.issuer.used)
+        size = self.elements[node.buffer].size_bytes
+        total = cast("size_t", count) if size == 1 else infix(cast("size_t", count), "*", Text(str(size)))
+        self.add(depth, f"memset({start}, 0, {total});")
+
+    def declare(self, values: tuple[Value, ...], depth: int) -> None:
+        self.values = {**self.values, **{v.name: v for v in values}}
+        by_type: dict[str, list[str]] = {}
+        for value in values:
+            c_type = self.issuer.value_type(value)
+            if c_type is not None:
+                name = self.names.take(value.name)
+                length = f"[{product(value.shape)}]" if self.issuer.model and value.shape else ""
+                by_type.setdefault(c_type, []).append(name + length)
+        for c_type, names in by_type.items():
+            self.add(depth, f"{c_type} {', '.join(names)};")
+
+    def condition(self, condition: Condition) -> str:
+        left, comparison, right = condition
+        a, b = (index_text(i, self.names.of, self.issuer.used) for i in (left, right))
+        return infix(a, comparison, b).text
+
+    def index(self, index: Index) -> str:
+        return index_text(index, self.names.of, self.issuer.used).text
+
+    def add(self, depth: int, line: str) -> None:
+        self.lines.append("  " * depth + line)

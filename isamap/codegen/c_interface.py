@@ -1,0 +1,272 @@
+"""The C face of a program: its argument struct, header, checks and workspace.
+
+    int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);
+
+checks what the caller passes, cuts the workspace into buffers and calls `gemm_body`, whose pointers are all
+parameters: there compilers believe `restrict`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from isamap.codegen.c_index import index_text
+from isamap.codegen.c_text import infix
+from isamap.codegen.c_types import compute_type, storage_type
+from isamap.codegen.names import Names
+from isamap.ir import DType, Index
+from isamap.lower.program import Buffer, LoweredProgram, Tensor
+
+STATUSES: tuple[tuple[str, str], ...] = (
+    ("OK", "done"),
+    ("NULL_POINTER", "args, a tensor, or a workspace that is needed is missing"),
+    ("POOL_NOT_NULL", "this program runs on one thread: pool must be NULL"),
+    ("SIZE_OUT_OF_RANGE", "a run-time size is outside of the range that the program was made for"),
+    (
+        "BAD_STRIDE",
+        "a stride is no multiple of the element size, or not the one the program was made for",
+    ),
+    ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
+)
+"""What the function returns, by number, and what it means."""
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A member of the argument struct: a pointer, the byte stride of an axis, a size or a scalar."""
+
+    kind: Literal["pointer", "stride", "size", "scalar"]
+    source: str
+    c_type: str
+    member: str
+    axis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """How a compiled program is called.
+
+    `sizes` are the numbers that the program was made for, `symbols` (name, low, high) those that the caller
+    gives.
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    scalars: tuple[tuple[str, DType], ...]
+    sizes: tuple[tuple[str, int], ...]
+    symbols: tuple[tuple[str, int, int], ...]
+    fields: tuple[Field, ...]
+
+
+def build_interface(program: LoweredProgram, name: str) -> Interface:
+    """The interface of a program whose C function is called `name`."""
+    members = Names()
+    fields: list[Field] = []
+    for t in program.tensors:
+        const = "const " if t.role == "in" else ""
+        fields.append(Field("pointer", t.name, f"{const}{storage_type(t.dtype)} *", members.take(t.name)))
+        fields += [
+            Field("stride", t.name, "int64_t ", members.take(f"{t.name}_stride{axis}"), axis)
+            for axis in range(len(t.shape) - 1)
+        ]
+    fields += [Field("size", s, "int64_t ", members.take(s)) for s, _, _ in program.symbols]
+    scalars = tuple((p.name, p.dtype) for p in program.kernel.params if p.dtype is not None)
+    fields += [Field("scalar", s, f"{compute_type(d)} ", members.take(s)) for s, d in scalars]
+    return Interface(name, program.tensors, scalars, program.sizes, program.symbols, tuple(fields))
+
+
+def header_text(interface: Interface, title: str) -> str:
+    """The header file that a caller includes."""
+    name = interface.name
+    guard = f"ISAMAP_{name.upper()}_H"
+    shapes = {t.name: _shape_text(t) for t in interface.tensors}
+    lines = [f"/* {title} */", f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>"]
+    lines += ["#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    lines += ["enum {"]
+    for number, (status, meaning) in enumerate(STATUSES):
+        lines.append(f"  {name}_{status} = {number}, /* {meaning} */")
+    lines += [
+        "};",
+        "",
+        "/* Strides are in bytes; the last axis of a tensor is dense. Outputs alias no input. */",
+    ]
+    lines += ["typedef struct {"]
+    for f in interface.fields:
+        comment = f" /* {shapes[f.source]} */" if f.kind == "pointer" else ""
+        lines.append(f"  {f.c_type}{f.member};{comment}")
+    lines += [] if interface.fields else ["  char unused;"]
+    lines += [f"}} {name}_args;", "", "/* Reserved for running on several threads: pass NULL. */"]
+    lines += [f"typedef struct {name}_pool {name}_pool;", ""]
+    lines += ["/* How many bytes of workspace a call with these arguments needs; any alignment will do. */"]
+    lines += [f"size_t {name}_workspace_bytes(const {name}_args *args);", ""]
+    lines += ["/* Returns one of the numbers above. Uses no other memory than what it is given. */"]
+    lines += [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool);"]
+    lines += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _shape_text(t: Tensor) -> str:
+    role = {"in": "read", "out": "written", "inout": "read and written"}[t.role]
+    return f"{t.dtype}[{', '.join(str(s) for s in t.shape)}], {role}"
+
+
+# --- the function that checks -----------------------------------------------------------------------------
+
+
+def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
+    """Symbols that the body is given as numbers: run-time sizes and strides."""
+    strides = [s for t in program.tensors for stride in t.strides[:-1] for s in sorted(stride.symbols)]
+    sizes = [name for name, _, _ in program.symbols]
+    return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
+
+
+def entry_text(program: LoweredProgram, interface: Interface, names: Names, used: set[str]) -> list[str]:
+    """The two public functions."""
+    writer = _Entry(program, interface, names.inside(), used)
+    return [*writer.workspace_bytes(), "", *writer.function()]
+
+
+class _Entry:
+    """Writes the functions that callers see."""
+
+    def __init__(self, program: LoweredProgram, interface: Interface, names: Names, used: set[str]) -> None:
+        self.program, self.interface, self.names, self.used = program, interface, names, used
+        self.member = {(f.kind, f.source, f.axis): f"args->{f.member}" for f in interface.fields}
+        for symbol in body_symbols(program):
+            names.take(symbol)
+        for buffer in program.buffers:
+            names.take(buffer.name)
+
+    def symbol(self, name: str) -> str:
+        """A symbol in C: a local variable, or what a requirement says of a pointer."""
+        if name.startswith("align("):
+            pointer = self.member["pointer", name[6:-1], 0]
+            return f"(int64_t)((uintptr_t){pointer} & -(uintptr_t){pointer})"
+        if name.startswith("stride("):
+            tensor, axis = name[7:-1].split(",")
+            t = next(t for t in self.program.tensors if t.name == tensor)
+            return f"({self.index(t.strides[int(axis)])})"
+        return self.names.of(name)
+
+    def index(self, index: Index) -> str:
+        return index_text(index, self.symbol, self.used).text
+
+    def workspace_bytes(self) -> list[str]:
+        name, buffers = self.interface.name, self.program.buffers
+        lines = [f"size_t {name}_workspace_bytes(const {name}_args *args) {{"]
+        sizes = sorted({s for b in buffers for s in b.elements.symbols})
+        if sizes:
+            lines += ["  if (args == NULL) return 0;"]
+            lines += [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sizes]
+        else:
+            lines += ["  (void)args;"]
+        total = " + ".join(_aligned(b, self.index(_bytes(b))) for b in buffers)
+        lines += [f"  return {total} + {ALIGNMENT - 1};" if buffers else "  return 0;", "}"]
+        return lines
+
+    def function(self) -> list[str]:
+        name = self.interface.name
+        lines = [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool) {{"]
+        lines += self.null_checks()
+        lines += self.sizes()
+        lines += self.strides()
+        lines += self.requirements()
+        lines += self.buffers()
+        lines += [f"  {name}_body({', '.join(self.arguments())});", f"  return {name}_OK;", "}"]
+        return lines
+
+    def null_checks(self) -> list[str]:
+        pointers = [m for (kind, _, _), m in self.member.items() if kind == "pointer"]
+        tests = ["args == NULL", *(f"{p} == NULL" for p in pointers)]
+        tests += ["workspace == NULL"] if self.program.buffers else []
+        lines = self.refuse_if(" || ".join(tests), "NULL_POINTER") + self.refuse_if(
+            "pool != NULL", "POOL_NOT_NULL"
+        )
+        return lines if self.program.buffers else ["  (void)workspace;", *lines]
+
+    def sizes(self) -> list[str]:
+        lines: list[str] = []
+        for size, low, high in self.program.symbols:
+            local = self.names.of(size)
+            lines.append(f"  int64_t {local} = {self.member['size', size, 0]};")
+            lines += self.refuse_if(f"{local} < {low} || {local} > {high}", "SIZE_OUT_OF_RANGE")
+        return lines
+
+    def strides(self) -> list[str]:
+        """Byte strides turned into those of elements, or compared with the one that is wanted."""
+        lines: list[str] = []
+        for t in self.program.tensors:
+            size = t.dtype.size_bytes
+            for axis, stride in enumerate(t.strides[:-1]):
+                given = self.member["stride", t.name, axis]
+                symbol = next(iter(stride.symbols), "") if len(stride.terms) == 1 else ""
+                if "." not in symbol:
+                    wanted = self.index(stride * size)
+                    lines += self.refuse_if(f"{given} != {wanted}", "BAD_STRIDE")
+                    continue
+                lines += self.refuse_if(f"{given} % {size} != 0", "BAD_STRIDE") if size > 1 else []
+                value = f"{given} / {size}" if size > 1 else given
+                lines.append(f"  int64_t {self.names.of(symbol)} = {value};")
+        return lines
+
+    def requirements(self) -> list[str]:
+        lines: list[str] = []
+        for left, comparison, right in self.program.checks:
+            a, b = (index_text(i, self.symbol, self.used) for i in (left, right))
+            opposite = {"<": ">=", "<=": ">", "==": "!="}[comparison]
+            lines += self.refuse_if(infix(a, opposite, b).text, "REQUIREMENT_NOT_MET")
+        return lines
+
+    def buffers(self) -> list[str]:
+        if not self.program.buffers:
+            return []
+        mask = ALIGNMENT - 1
+        lines = [f"  char *space = (char *)(((uintptr_t)workspace + {mask}) & ~(uintptr_t){mask});"]
+        for n, b in enumerate(self.program.buffers):
+            comment = f" /* {clean(b.why)} */" if b.why else ""
+            c_type = storage_type(b.dtype)
+            lines.append(f"  {c_type} *{self.names.of(b.name)} = ({c_type} *)(void *)space;{comment}")
+            if n + 1 < len(self.program.buffers):
+                lines.append(f"  space += {_aligned(b, self.index(_bytes(b)))};")
+        return lines
+
+    def arguments(self) -> list[str]:
+        pointers = [self.member["pointer", t.name, 0] for t in self.program.tensors]
+        scalars = [self.member["scalar", s, 0] for s, _ in self.interface.scalars]
+        buffers = [self.names.of(b.name) for b in self.program.buffers]
+        return [*pointers, *buffers, *(self.names.of(s) for s in body_symbols(self.program)), *scalars]
+
+    def refuse_if(self, test: str, status: str) -> list[str]:
+        return [f"  if ({test}) return {self.interface.name}_{status};"]
+
+
+def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[str]:
+    """The C parameters of the body; takes the names of tensors, buffers, symbols and scalars."""
+    found: list[str] = []
+    for t in program.tensors:
+        const = "const " if t.role == "in" else ""
+        found.append(f"{const}{storage_type(t.dtype)} *restrict {names.take(t.name)}")
+    found += [f"{storage_type(b.dtype)} *restrict {names.take(b.name)}" for b in program.buffers]
+    found += [f"int64_t {names.take(s)}" for s in body_symbols(program)]
+    found += [f"{compute_type(d)} {names.take(s)}" for s, d in interface.scalars]
+    return found
+
+
+def clean(note: str) -> str:
+    """A note as the inside of a comment, on one line."""
+    return " ".join(note.replace("*/", "* /").replace("/*", "/ *").split())
+
+
+def _bytes(b: Buffer) -> Index:
+    return b.elements * b.dtype.size_bytes
+
+
+def _aligned(b: Buffer, size: str) -> str:
+    number = _bytes(b).value
+    mask = ALIGNMENT - 1
+    if number is not None:
+        return str((number + mask) & ~mask)
+    return f"(((size_t)({size}) + {mask}) & ~(size_t){mask})"

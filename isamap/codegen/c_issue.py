@@ -1,0 +1,242 @@
+"""One instruction issue as a C statement: its `emit`, or a call of its plain-C model.
+
+`vfmadd_zmm_f32(a = v1, b = v2, c = v0)` with `emit: c = _mm512_fmadd_ps(a, b, c)` is
+`v0 = _mm512_fmadd_ps(v1, v2, v0);`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from isamap.codegen.c_expr import Scope, value_text
+from isamap.codegen.c_index import index_text
+from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, infix, prefix
+from isamap.codegen.c_types import literal, storage_type
+from isamap.codegen.cmodel import Model, ModelOperand, build_model
+from isamap.codegen.names import Names
+from isamap.ir import Const, DType, Index, Operand, Read, product
+from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
+from isamap.machine import EmitArg, EmitCall, Machine, MachineInstruction
+
+_SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers."""
+
+    names: Names
+    values: Mapping[str, Value]
+    elements: Mapping[str, DType]
+
+
+@dataclass
+class Issuer:
+    """Renders the issues of one file and collects the models and helpers that they need."""
+
+    machine: Machine
+    model: bool
+    names: Names
+    models: dict[str, Model] = field(default_factory=dict[str, Model])
+    used: set[str] = field(default_factory=set[str])
+
+    def value_type(self, value: Value) -> str | None:
+        """The C type of a value; None for one that lives in a register named by number."""
+        memory = self.machine.memories[value.memory]
+        if self.model:
+            return storage_type(value.dtype)
+        return None if memory.named == "immediate" else memory.c_type(value.dtype.name)
+
+    def statements(self, issue: Issue, here: Here) -> list[str]:
+        """The C statements of one issue."""
+        entry = self.machine.instructions[issue.instruction]
+        if self.model or not isinstance(entry.emit, EmitCall):
+            return self._model_call(issue, entry, here)
+        operands = dict(issue.operands)
+        params = dict(issue.params)
+        args = [self._argument(a, entry, operands, params, here) for a in entry.emit.args]
+        found = call(entry.emit.function, *args)
+        if entry.emit.result_cast:
+            found = cast(entry.emit.result_cast, found)
+        if entry.emit.result is None:
+            return [f"{found};"]
+        operand = entry.instruction.operand(entry.emit.result)
+        ref = operands[operand.name]
+        assert isinstance(ref, RegisterRef), "the result of a call is a C value"
+        value = here.values[ref.value]
+        own, held = self._operand_type(operand), self.value_type(value)
+        place = here.names.of(value.name)
+        if own != held and _width(own) == _width(held):
+            return [f"{place} = {cast(str(held), found)};"]
+        return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
+
+    # --- calls as the description writes them
+
+    def _argument(
+        self,
+        arg: EmitArg,
+        entry: MachineInstruction,
+        operands: Mapping[str, RegisterRef | MemoryRef],
+        params: Mapping[str, Argument],
+        here: Here,
+    ) -> Text:
+        match arg.kind:
+            case "literal":
+                found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
+            case "param":
+                value, high = params[arg.name], entry.instruction.param(arg.name).high
+                found = self._mask(value, high, here) if arg.attribute else self._param(value, here)
+            case "operand":
+                found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
+            case "state":
+                raise AssertionError("a state is loaded by Configure, not by an issue")
+        return cast(arg.cast, found) if arg.cast else found
+
+    def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:
+        if isinstance(ref, RegisterRef):
+            value = here.values[ref.value]
+            if arg.attribute == "index":
+                assert value.register is not None, f"{value.name} has no register"
+                return Text(str(value.register))
+            name = Text(here.names.of(value.name))
+            return _as_type(name, self.value_type(value), self._operand_type(operand))
+        match arg.attribute:
+            case "value":
+                return Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
+            case "stride":
+                size = here.elements[ref.buffer].size_bytes
+                return index_text(ref.strides[0] * size, here.names.of, self.used)
+            case _:
+                return self._pointer(ref, operand, here)
+
+    def _operand_type(self, operand: Operand) -> str | None:
+        return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
+
+    def _param(self, value: Argument, here: Here) -> Text:
+        match value:
+            case int():
+                return Text(str(value), PREFIX if value < 0 else POSTFIX)
+            case Index():
+                return index_text(value, here.names.of, self.used)
+            case Const(number, dtype, _):
+                text = literal(number, dtype)
+                if text.endswith(("INFINITY", "NAN")):
+                    self.used.add("math.h")
+                return Text(text, PREFIX if text.startswith("-") else POSTFIX)
+            case _:
+                return value_text(value, Scope(here.names.of, _no_access, self.used))
+
+    def _mask(self, value: Argument, high: Index | None, here: Here) -> Text:
+        """An integer with as many low bits set as the parameter says."""
+        count = value if isinstance(value, int) else value.value if isinstance(value, Index) else None
+        if count is not None:
+            assert isinstance(count, int)
+            return Text(f"{(1 << count) - 1:#x}{'u' if count <= 32 else 'ull'}")
+        text = self._param(value, here)
+        if high is None or high.value is None or high.value > 63:
+            self.used.add("low_bits")
+            return call("low_bits", text)
+        one = Text("1u" if high.value <= 31 else "UINT64_C(1)")
+        return infix(infix(one, "<<", text), "-", Text("1"))
+
+    def _pointer(self, ref: MemoryRef, operand: Operand, here: Here) -> Text:
+        """Where an operand in memory starts, in the element type of the operand."""
+        base = Text(here.names.of(ref.buffer))
+        offset = index_text(ref.offset, here.names.of, self.used)
+        found = base if ref.offset.value == 0 else Text(f"{base} + {offset}", SUM)
+        wanted = storage_type(operand.dtype)
+        if offset.text.startswith("-"):
+            found = Text(f"{base} + ({offset})", SUM)
+        if storage_type(here.elements[ref.buffer]) == wanted:
+            return found
+        return cast(f"{'const ' if operand.role == 'in' else ''}{wanted} *", found)
+
+    # --- calls of models
+
+    def _model_call(self, issue: Issue, entry: MachineInstruction, here: Here) -> list[str]:
+        model = self.models.get(entry.name)
+        if model is None:
+            registers = frozenset(n for n, m in self.machine.memories.items() if m.kind == "registers")
+            model = build_model(entry.instruction, registers, self.names)
+            self.models[entry.name] = model
+            self.used |= model.used
+        operands, params = dict(issue.operands), dict(issue.params)
+        copies, renamed = self._copies(operands, model, here)
+        args: list[Text] = []
+        for m in model.operands:
+            ref = operands[m.operand.name]
+            if isinstance(ref, MemoryRef):
+                args += [self._pointer(ref, m.operand, here), *self._strides(m, ref, here)]
+            elif not (m.is_result and m.operand.role == "out"):
+                copied = renamed.get(m.operand.name)
+                args.append(Text(copied) if copied else self._register(m, here.values[ref.value], here))
+        args += [self._param(params[p.name], here) for p in model.params]
+        found = call(model.name, *args)
+        if model.result is None:
+            return [f"{{ {' '.join(copies)} {found}; }}"] if copies else [f"{found};"]
+        ref = operands[model.result.operand.name]
+        assert isinstance(ref, RegisterRef), "a result by value is in a register"
+        return [f"{self._register(model.result, here.values[ref.value], here)} = {found};"]
+
+    def _strides(self, m: ModelOperand, ref: MemoryRef, here: Here) -> list[Text]:
+        ratio = here.elements[ref.buffer].size_bytes, m.operand.dtype.size_bytes
+        scaled = [(ref.strides[axis] * ratio[0]).floordiv(ratio[1]) for axis in m.stride_axes]
+        return [index_text(s, here.names.of, self.used) for s in scaled]
+
+    def _register(self, m: ModelOperand, value: Value, here: Here) -> Text:
+        """A register operand as a model takes it: a number, or a pointer to its elements."""
+        name, wanted = here.names.of(value.name), storage_type(m.operand.dtype)
+        held = self.value_type(value)
+        assert held is not None, f"{value.name} is in a register that C cannot name"
+        is_array = self.model and bool(value.shape)
+        if m.by_value:
+            if held == wanted or (not self.model and _SCALAR.fullmatch(held)):
+                return Text(f"{name}[0]" if is_array else name)
+            return Text(f"*({wanted} *){'' if is_array else '&'}{name}", PREFIX)
+        found = Text(name) if is_array else prefix("&", Text(name))
+        return found if held == wanted else cast(f"{wanted} *", found)
+
+    def _copies(
+        self, operands: Mapping[str, RegisterRef | MemoryRef], model: Model, here: Here
+    ) -> tuple[list[str], dict[str, str]]:
+        """Copies of inputs that are also written: a model may write elements before it reads others."""
+        pointers = [
+            (m.operand, ref.value)
+            for m in model.operands
+            if not m.by_value and isinstance(ref := operands[m.operand.name], RegisterRef)
+        ]
+        written = {value for operand, value in pointers if operand.role != "in"}
+        lines: list[str] = []
+        renamed: dict[str, str] = {}
+        for operand, value_name in pointers:
+            if operand.role != "in" or value_name not in written:
+                continue
+            value, name = here.values[value_name], here.names.of(value_name)
+            copied = f"{name}_{operand.name}"
+            array = f"[{product(value.shape)}]" if self.model and value.shape else ""
+            self.used.add("string.h")
+            lines.append(f"{self.value_type(value)} {copied}{array};")
+            lines.append(f"memcpy(&{copied}, &{name}, sizeof {copied});")
+            renamed[operand.name] = f"({storage_type(operand.dtype)} *)&{copied}"
+        return lines, renamed
+
+
+def _as_type(text: Text, held: str | None, wanted: str | None) -> Text:
+    """A register's value in the C type that an operand has."""
+    if held == wanted or wanted is None:
+        return text
+    if _width(held) == _width(wanted):
+        return cast(wanted, text)
+    return Text(f"*({wanted} *)&{text}", PREFIX)
+
+
+def _width(c_type: str | None) -> str:
+    """What has to be equal for a C cast between two register types to keep the bits."""
+    match = re.match(r"__m(128|256|512)", c_type or "")
+    return match[1] if match else str(c_type)
+
+
+def _no_access(read: Read) -> Text:
+    raise AssertionError(f"a parameter cannot read {read.buffer}")

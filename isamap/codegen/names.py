@@ -1,0 +1,68 @@
+"""C identifiers for names of the language: unique in their file, and never a word of C or of a header.
+
+`Names().take("for")` is `for_`; asking for `m.1` and then `m_1` gives `m_1` and `m_1_2`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_WORDS = """
+auto break case char const continue default do double else enum extern float for goto if inline int long
+register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+alignas alignof bool constexpr false nullptr static_assert thread_local true typeof asm fortran near far
+linux unix i386 main errno stdin stdout stderr INFINITY NAN NULL
+args workspace pool base space
+memcpy memset memmove memcmp malloc free abs labs exit abort printf signal index y0 y1 yn j0 j1 jn gamma
+acos asin atan atan2 acosh asinh atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma
+fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint
+nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc drem significand
+"""
+RESERVED = frozenset(_WORDS.split()) | frozenset(f"{w}f" for w in _WORDS.split())
+
+
+class Names:
+    """Hands out identifiers of one scope; a scope inside another avoids the outer one's as well."""
+
+    def __init__(self, outer: Names | None = None) -> None:
+        self._outer = outer
+        self._given: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def take(self, wanted: str) -> str:
+        """A new identifier like `wanted`, now standing for it in this scope."""
+        base = spell(wanted)
+        name, number = base, 1
+        while self._is_taken(name):
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        self._given[wanted] = name
+        return name
+
+    def of(self, name: str) -> str:
+        """The identifier that stands for a name taken here or outside."""
+        found = self._given.get(name)
+        if found is None:
+            assert self._outer is not None, f"{name} has no identifier"
+            return self._outer.of(name)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the name was taken here or outside."""
+        return name in self._given or (self._outer is not None and self._outer.has(name))
+
+    def inside(self) -> Names:
+        """A scope inside this one."""
+        return Names(self)
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._taken or (self._outer is not None and self._outer._is_taken(name))
+
+
+def spell(wanted: str) -> str:
+    """An identifier that resembles `wanted` and is neither a word of C nor a name that headers may define."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", wanted).rstrip("_") or "x"
+    if name[0].isdigit() or name[0] == "_":
+        name = f"x{name}"  # C reserves names that begin with an underscore
+    return f"{name}_" if name in RESERVED or name.endswith("_t") else name
