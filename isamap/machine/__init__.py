@@ -1,23 +1,47 @@
-"""Machine descriptions: from YAML with language text to memories, links, units, instructions and costs."""
+"""Machine descriptions: from YAML with language text to memories, links, units, instructions and costs.
 
-from isamap.machine.costs import cost_value
-from isamap.machine.detect import detect_features, detect_machine, missing_features
-from isamap.machine.load import list_machines, load_machine, machine_digest
-from isamap.machine.model import (
-    Cost,
-    Emission,
-    EmitArg,
-    EmitCall,
-    EmitNothing,
-    EmitSemantics,
-    Link,
-    Machine,
-    MachineInstruction,
-    Memory,
-    State,
-    Target,
-    Unit,
-)
+Names are imported when they are first used: detecting this computer's machine, and checking one that was
+checked before, need neither the language nor numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isamap.machine.checks import MachineSummary, check_machine
+    from isamap.machine.costs import cost_value
+    from isamap.machine.detect import detect_features, detect_machine, missing_features
+    from isamap.machine.listing import list_machines, machine_digest
+    from isamap.machine.load import load_machine
+    from isamap.machine.model import (
+        Cost,
+        Emission,
+        EmitArg,
+        EmitCall,
+        EmitNothing,
+        EmitSemantics,
+        Link,
+        Machine,
+        MachineInstruction,
+        Memory,
+        State,
+        Target,
+        Unit,
+    )
+
+_HOMES = {
+    "checks": ("MachineSummary", "check_machine"),
+    "costs": ("cost_value",),
+    "detect": ("detect_features", "detect_machine", "missing_features"),
+    "listing": ("list_machines", "machine_digest"),
+    "load": ("load_machine",),
+    "model": (
+        "Cost", "Emission", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "Link", "Machine",
+        "MachineInstruction", "Memory", "State", "Target", "Unit",
+    ),
+}  # fmt: skip
 
 __all__ = [
     "Cost",
@@ -29,10 +53,12 @@ __all__ = [
     "Link",
     "Machine",
     "MachineInstruction",
+    "MachineSummary",
     "Memory",
     "State",
     "Target",
     "Unit",
+    "check_machine",
     "cost_value",
     "detect_features",
     "detect_machine",
@@ -41,3 +67,10 @@ __all__ = [
     "machine_digest",
     "missing_features",
 ]
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"isamap.machine.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from isamap.ir import DTYPES
-
 TOOLCHAINS = ("clang", "gcc", "nvcc", "zig")
 RUNS = ("native", "emulator", "model")
 
@@ -108,4 +106,6 @@ def declares(headers: Iterable[str], function: str) -> bool:
 
 def c_type_keys() -> tuple[str, ...]:
     """The keys of `c_types`: element types, and `default`."""
+    from isamap.ir import DTYPES  # brings numpy, which detection does without
+
     return (*DTYPES, "default")

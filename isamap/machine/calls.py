@@ -130,6 +130,11 @@ def _argument(arg: Argument, row: Row, instruction: Instruction, around: Surroun
             _check_attribute(attribute, name, (None, "mask") if param.dtype is None else (None,), what, span)
             return EmitArg("param", name, attribute, cast)
     if name in around.states:
+        if around.states[name].bytes == 0:
+            raise _problem(
+                "emit-name", f"the state `{name}` has no image in memory", span,
+                advice=f"add `states: {{{name}: {{bytes: …, fields: …}}}}`",
+            )  # fmt: skip
         _check_attribute(attribute, name, ("addr",), "a state", span)
         return EmitArg("state", name, attribute, cast)
     known = [*(o.name for o in instruction.operands), *(p.name for p in instruction.params), *around.states]
@@ -195,7 +200,7 @@ def _check_complete(call: EmitCall, instruction: Instruction, around: Surroundin
         if param.name not in given and not _is_implied(param, instruction):
             raise _forgotten(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
     for state in instruction.sets_state:
-        if state in around.states and not any(a.kind == "state" and a.name == state for a in call.args):
+        if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in call.args):
             raise _forgotten(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
 
 

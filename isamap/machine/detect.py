@@ -11,15 +11,19 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isamap.hw_specs import shipped_machines
 from isamap.machine import allowed
 from isamap.machine.chain import read_chain
 from isamap.machine.findings import Findings
-from isamap.machine.model import Machine
+from isamap.machine.listing import HEADER_END
 from isamap.machine.spec import read_target
 from isamap.machine.tree import read_tree
 from isamap.source import Diagnostic, MissingTool
+
+if TYPE_CHECKING:
+    from isamap.machine.model import Machine
 
 _PERMITTED_BY: dict[str, str] = {"amx_tile_data": "amx_tile"}
 """The feature without which there is no use in asking for a permission."""
@@ -65,7 +69,7 @@ def detect_machine() -> str:
 def _needs(name: str) -> tuple[int, frozenset[str], str]:
     """Length of the chain, features and permissions, and the way to run, of a shipped machine."""
     # Only what stands above the instructions is read: detection looks at every shipped machine.
-    trees = [read_tree(f.source, "instructions") for f in read_chain(name, "instructions")]
+    trees = [read_tree(f.source, HEADER_END) for f in read_chain(name, HEADER_END)]
     targets = [read_target(tree.get("target"), Findings()) for tree in trees]
     needed = frozenset(f for target in targets for f in (*target.features, *target.permissions))
     return len(trees), needed, next((t.run for t in targets if t.run is not None), "native")

@@ -90,7 +90,8 @@ def _member(
     assert isinstance(instruction, Instruction)
     emit: Emission = EmitNothing()
     if isinstance(template, CallTemplate):
-        around = Surroundings(world.memories, world.states, world.target.headers)
+        images = {name: state for name, state in world.states.items() if state.bytes}
+        around = Surroundings(world.memories, images, world.target.headers)
         emit = resolve_call(template, row, instruction, around)
     elif template is not None:
         emit = template

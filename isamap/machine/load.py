@@ -6,27 +6,21 @@ was read once is not built again in the same process while its texts stay the sa
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from functools import lru_cache
 
-from isamap.hw_specs import shipped_machines
 from isamap.ir import ConstantDecl
 from isamap.machine.chain import File, read_chain
 from isamap.machine.costs import read_cost
 from isamap.machine.findings import Findings
 from isamap.machine.instructions import extend_instructions
+from isamap.machine.listing import digest_files
 from isamap.machine.model import Machine, MachineInstruction
 from isamap.machine.spec import read_spec
 from isamap.machine.texts import parse_texts
 from isamap.machine.tree import Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Diagnostic, Source, SpecProblem
-
-
-def list_machines() -> tuple[str, ...]:
-    """The names of the shipped machines, sorted."""
-    return shipped_machines()
 
 
 def load_machine(name_or_path: str) -> Machine:
@@ -51,21 +45,8 @@ def load_machine(name_or_path: str) -> Machine:
         target=world.target,
         clock_ghz=world.clock_ghz,
         sources=world.sources,
-        digest=_digest(files),
+        digest=digest_files(files),
     )
-
-
-def machine_digest(name_or_path: str) -> str:
-    """The digest that the loaded machine has, from its texts alone. Raises: as `load_machine`."""
-    return _digest(read_chain(name_or_path))
-
-
-def _digest(files: tuple[File, ...]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        data = file.source.text.encode()
-        digest.update(f"{len(data)} ".encode() + data)
-    return digest.hexdigest()
 
 
 @lru_cache(maxsize=32)

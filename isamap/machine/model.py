@@ -76,7 +76,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Configuration state and its image in memory: `offsets` of the fields, in bytes."""
+    """Configuration state and its image in memory, of 0 bytes where it has none.
+
+    Units: `bytes` and `offsets` of the fields are in bytes.
+    """
 
     decl: StateDecl
     bytes: int

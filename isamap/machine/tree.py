@@ -59,7 +59,7 @@ def decode(name: str, data: bytes) -> Source:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _problem(
-            "yaml-not-utf8",
+            "yaml-not-utf",
             f"{name} is not UTF-8: byte 0x{data[error.start]:02x} in line {line}",
             None,
             "save the file as UTF-8",

@@ -154,7 +154,8 @@ def _memories(world: World, facts: tuple[MemorySpec, ...], findings: Findings) -
 
 def _states(world: World, facts: tuple[StateSpec, ...], findings: Findings) -> dict[str, State]:
     decls = {name: d for name, d in world.declarations.items() if isinstance(d, StateDecl)}
-    states = {name: replace(state, decl=decls[name]) for name, state in world.states.items()}
+    none = {name: State(d, 0, {}) for name, d in decls.items()}
+    states = {**none, **{name: replace(state, decl=decls[name]) for name, state in world.states.items()}}
     for fact in facts:
         name = fact.name.text
         if name not in decls:

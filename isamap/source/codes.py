@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from isamap.source.explanation import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
+from isamap.source.machine_codes import MACHINE_CODES
 from isamap.source.plan_codes import PLAN_CODES
 
 _OTHERS: dict[str, Explanation] = {
@@ -42,4 +43,4 @@ _OTHERS: dict[str, Explanation] = {
     ),
 }
 
-CODES: dict[str, Explanation] = dict(sorted((LANGUAGE_CODES | PLAN_CODES | _OTHERS).items()))
+CODES: dict[str, Explanation] = dict(sorted((LANGUAGE_CODES | MACHINE_CODES | PLAN_CODES | _OTHERS).items()))

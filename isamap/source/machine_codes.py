@@ -1,0 +1,201 @@
+"""The codes of machine descriptions: of YAML, keys, families, emissions, costs and of what extends what."""
+
+from __future__ import annotations
+
+from isamap.source.explanation import Explanation
+
+MACHINE_CODES: dict[str, Explanation] = {
+    "bad-cost": Explanation(
+        "a cost that is no number",
+        "A cost is a number of at least 0, or an expression of the instruction's integer parameters "
+        'in the language of kernels, such as "0.5 * R" or "max(8, R)".',
+    ),
+    "c-type-missing": Explanation(
+        "a register operand without a C type",
+        "Operands in registers that the compiler names are C variables: `memories` gives their C types by "
+        "element type, or under `default`.",
+    ),
+    "clock-missing": Explanation(
+        "cycles without a clock",
+        "Costs in cycles become time by `clock_ghz` of the machine that is loaded.",
+    ),
+    "declaration-misplaced": Explanation(
+        "an instruction among the memories",
+        "`language` declares memories, views, states and machine constants. Each instruction stands in "
+        "`instructions`, beside its cost and emission.",
+    ),
+    "emit-attribute": Explanation(
+        "an attribute that does not exist",
+        "Names in an emission have a fixed set of attributes: `addr`, `value` and `stride` of operands in "
+        "memory, `index` of registers that isamap names, `mask` of integer parameters, `addr` of states. A "
+        "register that the compiler names is written alone.",
+    ),
+    "emit-cast": Explanation(
+        "a cast to another type",
+        "Emissions cast to C's scalar types, the vector and mask types of the intrinsics' headers, and "
+        "pointers to these, to void and to char.",
+    ),
+    "emit-forgets": Explanation(
+        "an emission that leaves something out",
+        "Every operand and parameter of the instruction has to appear in the call: a result that nobody "
+        "receives, or a mask that nobody passes, is a mistake. Parameters that `requires` fixes, and machine "
+        "constants, need not appear.",
+    ),
+    "emit-function": Explanation(
+        "a function that may not be called",
+        "An emission calls one function that a header of `target.headers` declares. Each header has a "
+        "pattern of allowed names.",
+    ),
+    "emit-name": Explanation(
+        "a name that the instruction does not have",
+        "Arguments are the instruction's operands and parameters, states of the machine, and whole numbers.",
+    ),
+    "emit-result": Explanation(
+        "something that cannot be a result",
+        "The result of a call is an `out` or `inout` operand in registers that the compiler names. Others "
+        "are written by the function itself: pass `.addr` or `.index`.",
+    ),
+    "emit-syntax": Explanation(
+        "an emission that cannot be read",
+        "An emission is one call, `result = (type) function(argument, …)`, or one of the words `semantics` "
+        "and `none`.",
+    ),
+    "empty-value": Explanation("a key without a value", "Leave the key out, or give it a value."),
+    "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),
+    "extends-leaves": Explanation(
+        "a parent outside the folder",
+        "A description extends a shipped machine or a file in its own folder: descriptions come from anyone, "
+        "and reach no other files.",
+    ),
+    "extends-too-deep": Explanation("a chain that is too long", "Chains of `extends` have a limit."),
+    "extends-unknown": Explanation(
+        "a parent that does not exist",
+        "`extends` names a shipped machine (`generic-c`) or a file beside this one (`mine.yaml`).",
+    ),
+    "family-too-large": Explanation(
+        "too many members",
+        "A `for` clause makes all combinations of the values in a row. Split the family, or list rows.",
+    ),
+    "field-outside": Explanation(
+        "a field outside its state",
+        "A field's offset and size, in bytes, lie within the state's `bytes`.",
+    ),
+    "fields-overlap": Explanation(
+        "fields that overlap", "Each byte of a state's image belongs to one field at most."
+    ),
+    "file-unreadable": Explanation("a file that cannot be read", "The path is wrong, or its rights are."),
+    "given-twice": Explanation(
+        "one cost in two units", "Give an interval or a latency in ns or in cycles, not in both."
+    ),
+    "instruction-twice": Explanation(
+        "two instructions of one name",
+        "Within a file each name is given once; an inherited instruction is replaced by one of its name. The "
+        "members of a family need names that differ: put the variables into them.",
+    ),
+    "listed-twice": Explanation("an item that is listed twice", "Leave one out."),
+    "memory-cycle": Explanation(
+        "memories in a circle",
+        "Links lead from the memory farther from the units to the nearer one and serve both directions, so "
+        "that they form no cycle. Nor is a memory a view of its own view.",
+    ),
+    "missing-key": Explanation("a key that has to be given", "The message names it."),
+    "name-mismatch": Explanation(
+        "a machine called otherwise than its file", "Machines are found by their file's name, without .yaml."
+    ),
+    "no-machine-fits": Explanation(
+        "no shipped machine fits this computer",
+        "Detection compares the features that each native machine needs with those of the processor and the "
+        "operating system.",
+    ),
+    "not-a-boolean": Explanation(
+        "neither true nor false", "In YAML 1.2 `yes`, `no`, `on` and `off` are words. Write true or false."
+    ),
+    "not-a-name": Explanation("a text that is no name", "Names are letters, digits and `_`."),
+    "not-a-number": Explanation("a text that is no number", "Write digits, with a point or an exponent."),
+    "not-a-value": Explanation(
+        "a value that a variable cannot have",
+        "A variable of `for` stands for a name, a part of a name, or a whole number; not for operators or "
+        "expressions.",
+    ),
+    "not-a-variable": Explanation(
+        "a variable that is not in capitals", "Variables of `for` are capital letters, and used as `$T`."
+    ),
+    "number-out-of-range": Explanation("a number out of range", "The message names the limits."),
+    "rows-differ": Explanation(
+        "rows with different variables", "Every row of `for` gives a value to the same variables."
+    ),
+    "semantics-not-one": Explanation(
+        "more or less than one instruction",
+        "`semantics` holds one `instruction`. Families make many out of one by `for`.",
+    ),
+    "spec-version": Explanation(
+        "a description of another format", "A description starts with `isamap: 1`, the version of its format."
+    ),
+    "text-not-literal": Explanation(
+        "text that was folded or escaped",
+        "Language text stands in a literal block (`semantics: |`), as it is, so that errors point into it.",
+    ),
+    "too-many-instructions": Explanation("too many instructions", "A machine has a limit of instructions."),
+    "unknown-c-type": Explanation(
+        "a C type that is not allowed",
+        "Register operands have C's scalar types or the vector and mask types of the intrinsics' headers.",
+    ),
+    "unknown-feature": Explanation(
+        "a feature that detection does not know",
+        "Features are named as in Linux's /proc/cpuinfo; those that isamap can detect are listed.",
+    ),
+    "unknown-flag": Explanation(
+        "a compiler flag that is not allowed",
+        "Flags come from a list of patterns: instruction sets, optimisation levels, standards, targets. "
+        "Others could load code or write files.",
+    ),
+    "unknown-header": Explanation(
+        "a header that is not allowed", "Headers come from a list; each brings a pattern of functions."
+    ),
+    "unknown-instruction": Explanation(
+        "nothing to remove", "`remove` names instructions that the parent has."
+    ),
+    "unknown-key": Explanation(
+        "a key that does not exist", "Descriptions have a fixed set of keys; the nearest is proposed."
+    ),
+    "unknown-machine": Explanation(
+        "a machine that is not shipped", "`isamap hw list` shows the shipped ones; a path ends in .yaml."
+    ),
+    "unknown-permission": Explanation(
+        "a permission that isamap cannot ask for", "Permissions come from a list."
+    ),
+    "unknown-run": Explanation("a way to run that does not exist", "It is native, emulator or model."),
+    "unknown-source": Explanation(
+        "a citation without a source",
+        "Numbers say where they come from: `source` names an entry of `sources`, here or in a parent.",
+    ),
+    "unknown-toolchain": Explanation(
+        "a toolchain that is not allowed", "A description names a toolchain, never a path."
+    ),
+    "unknown-unit": Explanation(
+        "a number without its unit, or in another",
+        "Keys of numbers end in their unit: `interval_ns`, `latency_cycles`, `bandwidth_bytes_per_ns`.",
+    ),
+    "unknown-unit-name": Explanation(
+        "a cost on a unit that does not exist", "`units` declares what executes instructions, and how often."
+    ),
+    "wrong-kind": Explanation(
+        "a list, mapping or text in the wrong place", "The message says what is expected there."
+    ),
+    "yaml-alias": Explanation(
+        "anchors and aliases",
+        "They are refused: a few lines of them expand to gigabytes. A `for` family says repeated things "
+        "once.",
+    ),
+    "yaml-directive": Explanation("a YAML directive", "Descriptions are YAML 1.2 without directives."),
+    "yaml-duplicate-key": Explanation("a key that is given twice", "Each key of a mapping stands once."),
+    "yaml-empty": Explanation("an empty file", "A description starts with `isamap: 1`."),
+    "yaml-key": Explanation("a key that is no text", "Keys are names."),
+    "yaml-not-a-mapping": Explanation("a file that is no mapping", "A description is keys and values."),
+    "yaml-not-utf": Explanation("another encoding", "Descriptions are UTF-8."),
+    "yaml-several-documents": Explanation("several documents", "A file holds one description."),
+    "yaml-syntax": Explanation("a text that is not YAML", "The message is that of the YAML parser."),
+    "yaml-tag": Explanation("a YAML tag", "Tags ask for objects to be built; descriptions are plain data."),
+    "yaml-too-deep": Explanation("YAML that is nested too deeply", "The limit is 50 levels."),
+    "yaml-too-large": Explanation("a file that is too large", "The limit is 1 MB."),
+}
