@@ -476,3 +476,13 @@ def _reading(pattern: Pattern, read: Read):  # type: ignore[no-untyped-def]
 def literal(expr: Expr) -> bool:
     """Whether an expression is a number or a run-time parameter."""
     return isinstance(expr, (Const, Scalar, IndexValue))
+
+
+def widths(suppliers: Suppliers, dtype: DType) -> tuple[int, ...]:
+    """Lengths of the vector registers that some instruction writes to memory as elements of `dtype`, longest first."""
+    found: set[int] = set()
+    for pattern in _writers(suppliers, dtype):
+        for operand in pattern.instruction.operands:
+            if operand.role == "in" and len(operand.shape) == 1 and operand.shape[0].value:
+                found.add(operand.shape[0].value)
+    return tuple(sorted(found - {1}, reverse=True))

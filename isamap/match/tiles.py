@@ -64,7 +64,8 @@ class OperandTile:
 class Tile:
     """One issue of a mapped instruction: the loop axes around it and its operands.
 
-    `accumulator` is None for a statement that only assigns; then `result` holds the register to be written.
+    `accumulator` is None for a statement that only assigns; then `result` is the register to be written, and
+    the target is given over its coordinates (`target_elements`) and over positions (`target_positions`).
     """
 
     statement: Statement
@@ -76,6 +77,8 @@ class Tile:
     accumulator: OperandTile | None
     result: OperandTile | None
     scalars: tuple[tuple[str, Expr], ...]
+    target_elements: Read | None = None
+    target_positions: Read | None = None
 
     def axis(self, name: str) -> LoopAxis:
         return next(a for a in self.axes if a.name == name)
@@ -105,7 +108,17 @@ def apply_mapping(
     if statement.assign.op is None:
         if len(operands) != 1:
             return None
-        return Tile(statement, mapping, pattern, _sorted(params), axes, (), None, operands[0], scalars)
+        written = _operand(
+            pattern, operands[0].name, statement.assign.target, operands[0].pattern, params, axes, lengths, positions
+        )
+        if written is None:
+            return None
+        assert isinstance(written.elements, Read)
+        assert isinstance(written.subject, Read)
+        return Tile(
+            statement, mapping, pattern, _sorted(params), axes, (), None, operands[0], scalars,
+            written.elements, written.subject,
+        )
     held = _held(statement)
     target = pattern.target
     accumulator = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)

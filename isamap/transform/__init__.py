@@ -1,5 +1,6 @@
-"""IR to IR: canonical statements, guards and fills made explicit, axes fused and split."""
+"""IR to IR: canonical statements, guards and fills made explicit."""
 
+from isamap.transform.guards import identity_of, make_guards_explicit
 from isamap.transform.statements import Statement, reads, statements, symbols
 
-__all__ = ["Statement", "reads", "statements", "symbols"]
+__all__ = ["Statement", "identity_of", "make_guards_explicit", "reads", "statements", "symbols"]

@@ -1,0 +1,310 @@
+"""One statement as loops: blocks and their tails, register blocks, staging, and what is issued inside.
+
+Every loop over blocks of more than one element is followed by a copy of itself for the rest of the axis, so that
+the block's own code knows how many elements it covers; a rest that is known only at run time goes tile by tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from isamap.ir import Index, Read, index_min
+from isamap.ir.index import ONE, ZERO
+from isamap.lower.copies import Copy, copy_loops
+from isamap.lower.names import Names
+from isamap.lower.place import Place, divides, partial_axes, start_of, unrolled_places
+from isamap.lower.program import Block, Declare, For, If, Issue, Node, RegisterRef, Value
+from isamap.lower.staging import OFFSET, Staged, claim_buffer, copy_tile, copy_tiles, stage_at
+from isamap.lower.values import Emitter
+from isamap.match import (
+    Leaf,
+    OperandTile,
+    Suppliers,
+    Supply,
+    Tile,
+    accumulator_delivery,
+    dims,
+    find_delivery,
+    find_supply,
+)
+from isamap.plan.schedule import LoopStep, NestSchedule
+
+Held = dict[tuple[Index, ...], Value]
+
+
+def lower_nest(tile: Tile, schedule: NestSchedule, suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
+    """The loops, copies and issues of one statement."""
+    return _Nest(tile, schedule, suppliers, names).loops(0, start_of(tile), {})
+
+
+@dataclass
+class _Nest:
+    """One nest being built; `staged` are the operands whose buffers are filled where the builder stands."""
+
+    tile: Tile
+    schedule: NestSchedule
+    suppliers: Suppliers
+    names: Names
+    staged: dict[str, Staged] = field(default_factory=dict[str, Staged])
+
+    # --- loops ------------------------------------------------------------------------------------------------
+
+    def loops(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
+        """Everything from loop number `depth` inward."""
+        for stage in self.schedule.stages:
+            if stage.depth == depth and stage.operand not in self.staged:
+                return self._stage(stage.operand, depth, place, held)
+        if depth == self.schedule.hold and self.tile.accumulator is not None and not held:
+            return self._by_single_tiles(depth, place, lambda p: self._hold(depth, p))
+        if depth == len(self.schedule.loops) or self.schedule.loops[depth].kind == "unroll":
+            return self._by_single_tiles(depth, place, lambda p: self._issue_all(depth, p, held))
+        return self._for(depth, self.schedule.loops[depth], place, held)
+
+    def _for(self, depth: int, loop: LoopStep, place: Place, held: Held) -> tuple[Node, ...]:
+        axis, step = loop.axis, loop.step
+        base, left = place.position[axis], place.left[axis]
+        variable = self.names.fresh(axis)
+        counter = Index.of(variable)
+        is_block = not any(s.axis == axis and s.kind == "for" for s in self.schedule.loops[depth + 1 :])
+        position = base + counter * step
+        if not is_block or step == 1:
+            trips = left.ceildiv(step)
+            inner = Index.of(step) if divides(left, step) else index_min(step, left - counter * step)
+            return self._repeat(variable, trips, depth, axis, position, inner, place, held)
+        whole, rest = left.floordiv(step), self._rest(axis, step, left)
+        nodes: list[Node] = []
+        if whole.value != 0:
+            nodes += self._repeat(variable, whole, depth, axis, position, Index.of(step), place, held)
+        if rest is not None:
+            inside = place.enter(depth, axis, base + whole * step, rest, whole)
+            body = self.loops(depth + 1, inside, held)
+            always = left.value is not None or rest.value is None
+            nodes += body if always else [If(((whole * step, "<", left),), body)]
+        return tuple(nodes)
+
+    def _repeat(
+        self, variable: str, trips: Index, depth: int, axis: str, position: Index, left: Index, place: Place, held: Held
+    ) -> tuple[Node, ...]:
+        """A loop, or its body alone when it runs once."""
+        if trips.value == 1:
+            once = {variable: ZERO}
+            inside = place.enter(depth, axis, position.substitute(once), left.substitute(once), ZERO)
+            return self.loops(depth + 1, inside, held)
+        inside = place.enter(depth, axis, position, left, Index.of(variable))
+        return (For(variable, trips, self.loops(depth + 1, inside, held)),)
+
+    def _rest(self, axis: str, step: int, left: Index) -> Index | None:
+        """Elements after the last whole step; None when there are never any."""
+        if divides(left, step):
+            return None
+        extent = self.tile.axis(axis).extent.value
+        if left.value is not None or extent is not None:
+            rest = (left.value if left.value is not None else extent or 0) % step
+            return Index.of(rest) if rest else None
+        return left - left.floordiv(step) * step
+
+    def _unrolled(self, depth: int) -> tuple[tuple[int, str, int], ...]:
+        """Unrolled loops from `depth` on whose axis no loop in between still counts."""
+        later = self.schedule.loops[depth:]
+        counted = {s.axis for s in later if s.kind == "for"}
+        return tuple(
+            (depth + i, s.axis, s.step) for i, s in enumerate(later) if s.kind == "unroll" and s.axis not in counted
+        )
+
+    def _by_single_tiles(self, depth: int, place: Place, build) -> tuple[Node, ...]:  # type: ignore[no-untyped-def]
+        """Loops over single tiles around code that unrolls an axis whose length here is not a number."""
+        for number, axis, step in self._unrolled(depth):
+            left = place.left[axis]
+            if left.value is None and number not in place.trips:
+                variable = self.names.fresh(axis)
+                counter = Index.of(variable)
+                inner = ONE if step == 1 else index_min(step, left - counter * step)
+                inside = place.enter(number, axis, place.position[axis] + counter * step, inner, counter)
+                return (For(variable, left.ceildiv(step), self._by_single_tiles(depth, inside, build)),)
+        return build(place)
+
+    # --- staging ----------------------------------------------------------------------------------------------
+
+    def _stage(self, name: str, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
+        operand = self._operand(name)
+        loops = self.schedule.loops
+        staged = stage_at(operand, depth, self.tile, loops, self.suppliers, self.names)
+        into = copy_tiles(staged, self.tile, loops, place, self.suppliers, self.names)
+        self.staged[name] = staged
+        inner = self.loops(depth, place, held)
+        del self.staged[name]
+        nodes: list[Node] = [Block(f"stage {name}", into), *inner]
+        if operand is self.tile.accumulator:
+            back = copy_tiles(staged, self.tile, loops, place, self.suppliers, self.names, back=True)
+            nodes.append(Block(f"write {name} back", back))
+        return tuple(nodes)
+
+    def _operand(self, name: str) -> OperandTile:
+        acc = self.tile.accumulator
+        return acc if acc is not None and acc.name == name else next(o for o in self.tile.inputs if o.name == name)
+
+    # --- register blocks --------------------------------------------------------------------------------------
+
+    def _hold(self, depth: int, place: Place) -> tuple[Node, ...]:
+        """Accumulators of the register block: brought in, summed into by the loops below, written back."""
+        acc = self.tile.accumulator
+        assert acc is not None
+        held: Held = {}
+        before, after = Emitter(self.names), Emitter(self.names)
+        mine = tuple(u for u in self._unrolled(depth) if u[1] in acc.axes)
+        for _, here in unrolled_places(place, mine):
+            value, back = self._bring(acc, here, before)
+            held[self._key(acc, here)] = value
+            self._take_back(acc, here, value, back, after)
+        inner = self.loops(depth, place, held)
+        return (Block(f"hold {acc.name}", (*before.nodes, *inner, *after.nodes)),)
+
+    def _key(self, operand: OperandTile, place: Place) -> tuple[Index, ...]:
+        return tuple(place.position[a] for a in operand.axes)
+
+    def _bring(self, acc: OperandTile, place: Place, emitter: Emitter) -> tuple[Value, str | None]:
+        """An accumulator with its first contents, and the buffer of its own that it goes through, if any."""
+        found, bindings, buffer = self._supply(acc, place, emitter)
+        value = emitter.value(found, bindings)
+        emitter.known.clear()  # accumulators change: none may stand for another's first contents
+        return value, buffer
+
+    def _take_back(
+        self, acc: OperandTile, place: Place, value: Value, buffer: str | None, emitter: Emitter
+    ) -> None:
+        staged = self.staged.get(acc.name)
+        if staged is None and buffer is None:
+            target, expr = accumulator_delivery(self.tile)
+            partial = partial_axes(self.tile.axes, place)
+            if not partial.keys() & acc.scattered:
+                want = acc.want(_symbols(partial))
+                found = find_delivery(self.suppliers, target, expr, acc.memory, acc.dtype, want)
+                found = found or find_delivery(self.suppliers, target, expr, "", None, want)
+                if found is not None:
+                    emitter.deliver(found, _bindings(place, partial), value)
+                    return
+            buffer = self._own_buffer(acc)
+        source = staged or Staged(buffer or "", acc, ())
+        offset = staged.offset(place.trips) if staged else ZERO
+        self._store_tile(acc, source, offset, value, emitter)
+        if staged is None:
+            emitter.nodes += copy_tile(
+                acc, source.buffer, ZERO, self.tile, place, self.suppliers, self.names, back=True
+            )
+
+    def _own_buffer(self, operand: OperandTile) -> str:
+        size = ONE
+        for s in operand.shape:
+            size = size * s
+        return claim_buffer(operand, size, self.suppliers, self.names, "one tile at an edge")
+
+    def _store_tile(
+        self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
+    ) -> None:
+        """A whole accumulator into a buffer of tiles."""
+        here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+        held = Read(f"$value:{acc.memory}", here, acc.dtype)
+        found = find_delivery(self.suppliers, staged.elements(), held, acc.memory, acc.dtype, acc.want({}))
+        assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
+        emitter.deliver(found, {OFFSET: offset}, value)
+
+    # --- operands ---------------------------------------------------------------------------------------------
+
+    def _supply(
+        self, operand: OperandTile, place: Place, emitter: Emitter
+    ) -> tuple[Supply | Leaf, dict[str, Index], str | None]:
+        """How an operand gets its elements here: from its staging buffer, in place, or through a tile of its own."""
+        staged = self.staged.get(operand.name)
+        if staged is not None:
+            found = find_supply(self.suppliers, operand.want({}, expr=staged.elements()))
+            assert found is not None, "planning has checked that tiles can be loaded"
+            return found, {OFFSET: staged.offset(place.trips)}, None
+        partial = partial_axes(self.tile.axes, place)
+        sums = any(self.tile.axis(a).is_reduction for a in partial)
+        mine = {a: n for a, n in partial.items() if a in operand.parts or a in operand.scattered}
+        if not mine.keys() & operand.scattered:
+            zero = sums and any(self.tile.axis(a).is_reduction for a in mine)
+            found = find_supply(self.suppliers, operand.want(_symbols(mine), zero=zero))
+            if found is not None:
+                return found, _bindings(place, mine), None
+        buffer = self._own_buffer(operand)
+        emitter.nodes += copy_tile(
+            operand, buffer, ZERO, self.tile, place, self.suppliers, self.names, back=False
+        )
+        single = Staged(buffer, operand, ())
+        found = find_supply(self.suppliers, operand.want({}, expr=single.elements()))
+        assert found is not None, "planning has checked that tiles can be loaded"
+        return found, {OFFSET: ZERO}, buffer
+
+    # --- issues -----------------------------------------------------------------------------------------------
+
+    def _issue_all(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
+        """The innermost block: one issue per tile, operands shared between them loaded once."""
+        emitter = Emitter(self.names)
+        brought: dict[tuple[object, ...], Value] = {}
+        for _, here in unrolled_places(place, self._unrolled(depth)):
+            if self.tile.result is not None:
+                self._assign(self.tile.result, here, emitter)
+            else:
+                self._accumulate(here, held, emitter, brought)
+        return tuple(emitter.nodes)
+
+    def _accumulate(
+        self, place: Place, held: Held, emitter: Emitter, brought: dict[tuple[object, ...], Value]
+    ) -> None:
+        acc = self.tile.accumulator
+        assert acc is not None
+        operands: list[tuple[str, RegisterRef]] = []
+        for operand in self.tile.inputs:
+            key = (operand.name, self._key(operand, place), tuple(partial_axes(self.tile.axes, place).items()))
+            if key not in brought:
+                found, bindings, _ = self._supply(operand, place, emitter)
+                brought[key] = emitter.value(found, bindings)
+            operands.append((operand.name, RegisterRef(brought[key].name)))
+        operands.append((acc.name, RegisterRef(held[self._key(acc, place)].name)))
+        emitter.nodes.append(
+            Issue(self.tile.mapping.instruction, tuple(operands), (*self.tile.params, *self.tile.scalars))
+        )
+
+    def _assign(self, result: OperandTile, place: Place, emitter: Emitter) -> None:
+        """A statement without accumulation: the value delivered to its target, element by element at edges."""
+        partial = partial_axes(self.tile.axes, place)
+        target = self._target_over(result)
+        if not partial.keys() & result.scattered:
+            want = result.want(_symbols(partial))
+            value = result.elements
+            found = find_delivery(self.suppliers, target, value, result.memory, result.dtype, want)
+            if found is not None:
+                emitter.deliver(found, _bindings(place, partial))
+                return
+        axes = [a for a in self.tile.axes if a.tile > 1]
+        moved = {f"@{n}": p for n, p in place.position.items()}
+        moved |= {f"@{a.name}": place.position[a.name] + Index.of(f"~{a.name}") for a in axes}
+        counts = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in axes}
+        copy = Copy(self._positions_target(moved), self._positions_value(result, moved), tuple(counts))
+        emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
+
+    def _target_over(self, result: OperandTile) -> Read:
+        target = self.tile.target_elements
+        assert target is not None
+        return target
+
+    def _positions_target(self, moved: dict[str, Index]) -> Read:
+        from isamap.ir import substitute_read
+
+        assert self.tile.target_positions is not None
+        return substitute_read(self.tile.target_positions, moved)
+
+    def _positions_value(self, result: OperandTile, moved: dict[str, Index]):  # type: ignore[no-untyped-def]
+        from isamap.ir import substitute_expr
+
+        return substitute_expr(result.subject, moved)
+
+
+def _symbols(partial: dict[str, Index]) -> dict[str, Index]:
+    """Valid parts by name, so that one supply serves all places with the same parts; numbers stay numbers."""
+    return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
+
+
+def _bindings(place: Place, partial: dict[str, Index]) -> dict[str, Index]:
+    return {f"@{a}": p for a, p in place.position.items()} | {f"#{a}": n for a, n in partial.items()}

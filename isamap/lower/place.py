@@ -1,0 +1,71 @@
+"""Where a piece of a nest stands: per axis how far its loops have come and what is left, and every loop's counter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from isamap.ir import Index
+from isamap.match import LoopAxis, Tile
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0."""
+
+    position: Mapping[str, Index]
+    left: Mapping[str, Index]
+    trips: Mapping[int, Index] = field(default_factory=dict[int, Index])
+
+    def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
+        """The place inside loop number `loop`."""
+        return Place(
+            {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
+        )
+
+
+def start_of(tile: Tile) -> Place:
+    """The place before any loop."""
+    return Place(
+        {a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes}
+    )
+
+
+def divides(count: Index, step: int) -> bool:
+    """Whether it is certain that `count` is a multiple of `step`."""
+    return step == 1 or all(c % step == 0 for _, c in count.terms)
+
+
+def at_least(count: Index, size: int) -> bool:
+    """Whether it is certain that `count` elements are `size` or more."""
+    return count.value is not None and count.value >= size
+
+
+def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
+    """Axes of which a tile may not be full here, with the elements that are left."""
+    return {
+        a.name: place.left[a.name] for a in axes if a.tile > 1 and not at_least(place.left[a.name], a.tile)
+    }
+
+
+def unrolled_places(
+    place: Place, loops: tuple[tuple[int, str, int], ...]
+) -> Iterator[tuple[tuple[int, ...], Place]]:
+    """Places of all tiles under unrolled loops (number, axis, step), the last running fastest, with their counters.
+
+    An axis whose rest is not a number has one tile here: a loop over tiles stands around it.
+    """
+    if not loops:
+        yield (), place
+        return
+    (number, axis, step), rest = loops[0], loops[1:]
+    left = place.left[axis]
+    count = -(-left.value // step) if left.value is not None else 1
+    for trip in range(count):
+        inner = left - trip * step
+        if inner.value is not None:
+            inner = Index.of(min(step, inner.value))
+        counter = Index.of(trip) if left.value is not None else place.trips.get(number, Index.of(0))
+        inside = place.enter(number, axis, place.position[axis] + trip * step, inner, counter)
+        for counters, leaf in unrolled_places(inside, rest):
+            yield (trip, *counters), leaf

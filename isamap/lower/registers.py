@@ -1,0 +1,157 @@
+"""Register numbers for values whose registers are named by us, and the configuration that they need.
+
+A value lives from its declaration to the last issue that names it in its block (or inside a block within). Two
+values may share a register when their lives do not meet and they need the same configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from isamap.ir import Index
+from isamap.lower.program import Block, Configure, Declare, For, If, Issue, Node, RegisterRef, Value
+from isamap.machine import Machine
+from isamap.source import Diagnostic, Infeasible
+
+Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register's configuration must have
+
+
+def assign_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+    """The nodes with registers numbered and configuration around them; unchanged where nothing is named by us.
+
+    Raises: Infeasible when the values alive at one point are more than the registers.
+    """
+    named = {n for n, m in machine.memories.items() if m.named == "immediate"}
+    needs = _needs(nodes, machine)
+    allocator = _Allocator(machine, needs)
+    placed = allocator.block(nodes, named)
+    if not allocator.configured:
+        return placed
+    return _configure(placed, machine, allocator.configured)
+
+
+@dataclass
+class _Allocator:
+    machine: Machine
+    needs: Mapping[str, Need]
+    configured: dict[tuple[str, str], dict[int, int]] = field(
+        default_factory=dict[tuple[str, str], dict[int, int]]
+    )
+    purpose: dict[tuple[str, int], Need] = field(default_factory=dict[tuple[str, int], Need])
+
+    def block(
+        self, nodes: tuple[Node, ...], named: set[str], busy: frozenset[tuple[str, int]] = frozenset()
+    ) -> tuple[Node, ...]:
+        last: dict[str, int] = {}
+        for i, node in enumerate(nodes):
+            for name in _mentions(node):
+                last[name] = i
+        alive: dict[str, tuple[str, int]] = {}
+        out: list[Node] = []
+        for i, node in enumerate(nodes):
+            taken = busy | set(alive.values())
+            match node:
+                case Declare(values):
+                    fresh: list[Value] = []
+                    for value in values:
+                        if value.memory in named:
+                            number = self._pick(value, taken)
+                            taken |= {(value.memory, number)}
+                            alive[value.name] = (value.memory, number)
+                            value = replace(value, register=number)
+                        fresh.append(value)
+                    out.append(Declare(tuple(fresh)))
+                case For(_, _, body) | If(_, body) | Block(_, body):
+                    out.append(replace(node, body=self.block(body, named, taken)))
+                case _:
+                    out.append(node)
+            alive = {n: r for n, r in alive.items() if last.get(n, -1) > i}
+        return tuple(out)
+
+    def _pick(self, value: Value, taken: frozenset[tuple[str, int]] | set[tuple[str, int]]) -> int:
+        need = self.needs.get(value.name, ())
+        count = self.machine.memories[value.memory].count or 0
+        free = [n for n in range(count) if (value.memory, n) not in taken]
+        fitting = [n for n in free if self.purpose.get((value.memory, n)) in (need, None)]
+        fitting.sort(key=lambda n: self.purpose.get((value.memory, n)) is None)
+        if not fitting:
+            raise Infeasible(
+                Diagnostic(
+                    "out-of-registers",
+                    f"more values are alive at once than `{value.memory}` has registers ({count})",
+                    help="unroll less in the schedule",
+                )
+            )
+        number = fitting[0]
+        self.purpose[(value.memory, number)] = need
+        for state, name, wanted in need:
+            self.configured.setdefault((state, name), {})[number] = wanted
+        return number
+
+
+def _mentions(node: Node) -> set[str]:
+    match node:
+        case Issue(_, operands):
+            return {r.value for _, r in operands if isinstance(r, RegisterRef)}
+        case For(_, _, body) | If(_, body) | Block(_, body):
+            return {n for b in body for n in _mentions(b)}
+        case _:
+            return set()
+
+
+def _needs(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
+    """Per value the configuration that the issues naming it require of its register."""
+    found: dict[str, set[tuple[str, str, int]]] = {}
+
+    def walk(items: tuple[Node, ...]) -> None:
+        for node in items:
+            match node:
+                case Issue(instruction, operands, params):
+                    item = machine.instructions[instruction].instruction
+                    numbers = {n: v for n, v in params if isinstance(v, (int, Index))}
+                    registers = {n: r.value for n, r in operands if isinstance(r, RegisterRef)}
+                    for require in item.requires:
+                        ref, wanted = require.field, require.value.substitute(numbers).value
+                        if isinstance(ref.index, str) and ref.index in registers and wanted is not None:
+                            found.setdefault(registers[ref.index], set()).add((ref.state, ref.field, wanted))
+                case For(_, _, body) | If(_, body) | Block(_, body):
+                    walk(body)
+                case _:
+                    pass
+
+    walk(nodes)
+    return {name: tuple(sorted(need)) for name, need in found.items()}
+
+
+def _configure(
+    nodes: tuple[Node, ...], machine: Machine, configured: Mapping[tuple[str, str], Mapping[int, int]]
+) -> tuple[Node, ...]:
+    """The nodes between loading each state once and giving it back: nothing in between changes it."""
+    before: list[Node] = []
+    after: list[Node] = []
+    for state in sorted({s for s, _ in configured}):
+        fields: list[tuple[str, int | None, int]] = [
+            (name, number, value)
+            for (s, name), registers in sorted(configured.items())
+            if s == state
+            for number, value in sorted(registers.items())
+        ]
+        fields += _fixed_fields(machine, state)
+        setters = [m.name for m in machine.instructions.values() if state in m.instruction.sets_state]
+        releasers = [m.name for m in machine.instructions.values() if state in m.instruction.releases_state]
+        assert setters, f"{machine.name} has no instruction that sets {state}"
+        before.append(Configure(setters[0], state, tuple(fields)))
+        after += [Configure(r, state, release=True) for r in releasers[:1]]
+    return (*before, *nodes, *after)
+
+
+def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:
+    """Fields that every issue requires at one value whatever its operands: a palette."""
+    found: dict[tuple[str, int | None], int] = {}
+    for item in machine.instructions.values():
+        for require in item.instruction.requires:
+            ref, value = require.field, require.value.value
+            if ref.state == state and not isinstance(ref.index, str) and value is not None:
+                found[(ref.field, ref.index)] = value
+    return [(f, i, v) for (f, i), v in sorted(found.items(), key=str)]

@@ -1,0 +1,195 @@
+"""Staging: an operand's tiles copied into a workspace buffer in the order in which the loops below read them.
+
+A buffer holds whole tiles: what lies outside the axes is zero there, so that code reading it needs no tails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Cast, Expr, Index, Read, index_min, substitute_expr
+from isamap.ir.index import ONE, ZERO
+from isamap.lower.copies import Copy, copy_loops
+from isamap.lower.names import Names
+from isamap.lower.place import Place, at_least, divides
+from isamap.lower.program import Buffer, Condition, Fill, For, If, Node
+from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, dims
+from isamap.plan.schedule import LoopStep
+
+OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions of its elements
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A staging buffer. `loops` are the numbers of loops that count its tiles, with the elements per count."""
+
+    buffer: str
+    operand: OperandTile
+    loops: tuple[tuple[int, Index], ...]
+
+    def offset(self, trips: Mapping[int, Index]) -> Index:
+        """Where the tile at these counters starts. Units: elements."""
+        total = ZERO
+        for number, stride in self.loops:
+            total = total + trips[number] * stride
+        return total
+
+    def elements(self) -> Read:
+        """The tile's element at its coordinates."""
+        inside = tuple(Index.of(d) for d in dims(len(self.operand.shape)))
+        return Read(self.buffer, (Index.of(OFFSET), *inside), self.operand.dtype)
+
+
+def claim_buffer(
+    operand: OperandTile, elements: Index, suppliers: Suppliers, names: Names, why: str
+) -> str:
+    """The name of a new workspace buffer of whole tiles of an operand."""
+    name = names.fresh(f"{operand.name}_tiles")
+    names.buffers.append(Buffer(name, operand.dtype, elements, why))
+    strides: list[Index] = []
+    step = ONE
+    for size in reversed(operand.shape):
+        strides.insert(0, step)
+        step = step * size
+    suppliers.strides[name] = (ONE, *strides)
+    return name
+
+
+def stage_at(
+    operand: OperandTile,
+    depth: int,
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    suppliers: Suppliers,
+    names: Names,
+) -> Staged:
+    """A buffer for all tiles of an operand that the loops from `depth` on read."""
+    region: dict[str, Index] = {}
+    for axis in tile.axes:
+        steps = [s.step for s in loops[:depth] if s.axis == axis.name]
+        region[axis.name] = index_min(steps[-1], axis.extent) if steps else axis.extent
+    counts: list[tuple[int, Index]] = []
+    for number, loop in enumerate(loops):
+        if number >= depth and loop.axis in operand.axes:
+            counts.append((number, region[loop.axis].ceildiv(loop.step)))
+            region[loop.axis] = index_min(loop.step, region[loop.axis])
+    step = Index.of(prod(operand.shape))
+    placed: list[tuple[int, Index]] = []
+    for number, count in reversed(counts):
+        placed.insert(0, (number, step))
+        step = step * count
+    return Staged(claim_buffer(operand, step, suppliers, names, "staged tiles"), operand, tuple(placed))
+
+
+def copy_tiles(
+    staged: Staged,
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+    *,
+    back: bool = False,
+) -> tuple[Node, ...]:
+    """Loops that copy every tile of a staged operand into its buffer, or back to where it belongs."""
+    numbers = [n for n, _ in staged.loops]
+
+    def nest(remaining: list[int], here: Place) -> tuple[Node, ...]:
+        if not remaining:
+            offset = staged.offset(here.trips)
+            return copy_tile(staged.operand, staged.buffer, offset, tile, here, suppliers, names, back=back)
+        number, rest = remaining[0], remaining[1:]
+        loop = loops[number]
+        left = here.left[loop.axis]
+        variable = names.fresh(loop.axis)
+        counter = Index.of(variable)
+        inner = Index.of(loop.step) if divides(left, loop.step) else index_min(loop.step, left - counter * loop.step)
+        if left.ceildiv(loop.step).value == 1:
+            inside = here.enter(number, loop.axis, here.position[loop.axis], index_min(loop.step, left), ZERO)
+            return nest(rest, inside)
+        position = here.position[loop.axis] + counter * loop.step
+        inside = here.enter(number, loop.axis, position, inner, counter)
+        return (For(variable, left.ceildiv(loop.step), nest(rest, inside)),)
+
+    return nest(numbers, place)
+
+
+def copy_tile(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+    *,
+    back: bool,
+) -> tuple[Node, ...]:
+    """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
+    axes = [a for a in tile.axes if a.tile > 1 and _shows(operand, a)]
+    size = prod(operand.shape)
+    used = [a for a in axes if a.name in operand.axes or a.name.startswith("_")]
+    copy = _element(operand, buffer, offset, tile, place, used, back=back)
+    clear: tuple[Node, ...] = () if back else (Fill(buffer, offset, Index.of(size)),)
+    lefts = {a: place.left[a.name] for a in used}
+    open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
+
+    def run(partly: bool) -> tuple[Node, ...]:
+        counts = {
+            f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
+        }
+        return copy_loops(copy, counts, suppliers, names)
+
+    fills_all = prod(a.tile for a in used) == size
+    whole = (*(() if fills_all else clear), *run(False))
+    if not open_axes:
+        return whole
+    if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
+        return (*clear, *run(True))
+    nodes: list[Node] = [If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
+    nodes += [If(conditions, (*clear, *run(True))) for conditions in _first_short(open_axes, lefts)]
+    return tuple(nodes)
+
+
+def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
+    return any(d in i.symbols for d, n in axis.digits if n > 1 for i in operand.pattern)
+
+
+def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
+    """Conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
+    before: tuple[Condition, ...] = ()
+    for axis in axes:
+        yield (*before, (lefts[axis], "<", Index.of(axis.tile)))
+        before = (*before, (Index.of(axis.tile), "<=", lefts[axis]))
+
+
+def _element(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    place: Place,
+    used: list[LoopAxis],
+    *,
+    back: bool,
+) -> Copy:
+    """The copy of one element, over counters `~axis` of the elements in the tile."""
+    digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
+    moved: dict[str, Index] = {f"@{n}": p for n, p in place.position.items()}
+    for axis in used:
+        counter, inner = Index.of(f"~{axis.name}"), 1
+        moved[f"@{axis.name}"] = place.position[axis.name] + counter
+        for position, (digit, length) in reversed(list(enumerate(axis.digits))):
+            value = counter.floordiv(inner)
+            digits[digit] = value if position == 0 else value.mod(length)
+            inner *= length
+    cell = Read(buffer, (offset, *(i.substitute(digits) for i in operand.pattern)), operand.dtype)
+    outer: Expr = substitute_expr(operand.subject, moved)
+    counters = tuple(f"~{a.name}" for a in used)
+    if not back:
+        return Copy(cell, outer, counters)
+    target = outer.value if isinstance(outer, Cast) else outer
+    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
+    return Copy(target, cell if target.dtype == cell.dtype else Cast(cell, target.dtype), counters)

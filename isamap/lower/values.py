@@ -1,0 +1,95 @@
+"""Supplies made into issues: registers are computed once per block, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from isamap.ir import Const, Expr, Index, substitute_expr
+from isamap.lower.names import Names
+from isamap.lower.program import Argument, Declare, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
+from isamap.match import Leaf, Location, Supply
+
+Bindings = Mapping[str, Index]
+
+
+@dataclass
+class Emitter:
+    """Collects the nodes of one straight piece of code."""
+
+    names: Names
+    nodes: list[Node] = field(default_factory=list[Node])
+    known: dict[Supply, Value] = field(default_factory=dict[Supply, Value])
+
+    def value(self, supply: Supply | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
+        """The register that a supply computes here, issued unless it is there already."""
+        if isinstance(supply, Leaf):
+            assert leaf is not None, "a leaf stands for a register that the caller holds"
+            return leaf
+        placed = bind_supply(supply, bindings)
+        if placed in self.known and leaf is None:
+            return self.known[placed]
+        operands = self._operands(placed, bindings, leaf)
+        value = Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape)
+        self.nodes.append(Declare((value,)))
+        ordered = (*operands, (placed.output, RegisterRef(value.name)))
+        self.nodes.append(Issue(placed.instruction, ordered, arguments(placed)))
+        if leaf is None:
+            self.known[placed] = value
+        return value
+
+    def deliver(self, supply: Supply, bindings: Bindings, leaf: Value | None = None) -> None:
+        """Write what a delivery computes to its place in memory."""
+        placed = bind_supply(supply, bindings)
+        assert placed.target is not None
+        target = MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)
+        operands = self._operands(placed, bindings, leaf)
+        self.nodes.append(Issue(placed.instruction, (*operands, (placed.output, target)), arguments(placed)))
+
+    def _operands(
+        self, placed: Supply, bindings: Bindings, leaf: Value | None
+    ) -> tuple[tuple[str, OperandRef], ...]:
+        found: list[tuple[str, OperandRef]] = []
+        for name, source in placed.inputs:
+            if isinstance(source, Location):
+                found.append((name, MemoryRef(source.buffer, source.offset, source.strides)))
+            else:
+                found.append((name, RegisterRef(self.value(source, bindings, leaf).name)))
+        return tuple(found)
+
+
+def bind_supply(supply: Supply, bindings: Bindings) -> Supply:
+    """The supply at a place: positions and valid parts replaced by what they are there."""
+    inputs: list[tuple[str, Supply | Location | Leaf]] = []
+    for name, source in supply.inputs:
+        match source:
+            case Supply():
+                inputs.append((name, bind_supply(source, bindings)))
+            case Location():
+                inputs.append((name, _bind_location(source, bindings)))
+            case Leaf():
+                inputs.append((name, source))
+    params = tuple((n, _bind_argument(v, bindings)) for n, v in supply.params)
+    target = _bind_location(supply.target, bindings) if supply.target is not None else None
+    return replace(supply, inputs=tuple(inputs), params=params, target=target)
+
+
+def arguments(supply: Supply) -> tuple[tuple[str, Argument], ...]:
+    """Parameters of an issue: numbers where they are known."""
+    return tuple(
+        (n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in supply.params
+    )
+
+
+def _bind_location(location: Location, bindings: Bindings) -> Location:
+    return Location(
+        location.buffer,
+        location.offset.substitute(bindings),
+        tuple(s.substitute(bindings) for s in location.strides),
+    )
+
+
+def _bind_argument(value: Index | Expr, bindings: Bindings) -> Index | Expr:
+    if isinstance(value, Index):
+        return value.substitute(bindings)
+    return value if isinstance(value, Const) else substitute_expr(value, bindings)

@@ -1,0 +1,276 @@
+"""Kernel × machine → Problem: the mappings that can be carried out, with what each operand costs to supply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
+from isamap.ir.index import ONE
+from isamap.machine import Machine, cost_value
+from isamap.match import (
+    Leaf,
+    OperandTile,
+    Suppliers,
+    Supply,
+    Tile,
+    accumulator_delivery,
+    apply_mapping,
+    dims,
+    find_delivery,
+    find_supply,
+    is_read_of,
+    pattern_of,
+    statement_mappings,
+    statement_text,
+)
+from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.schedule import NestSchedule
+from isamap.source import Diagnostic, NoMapping, UsageProblem
+from isamap.transform import Statement, statements
+
+PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
+
+
+def tensor_strides(operand: Operand) -> tuple[Index, ...]:
+    """Strides of an array in elements: the caller's for its own arrays (the last axis dense), row-major for temps."""
+    rank = len(operand.shape)
+    if operand.role == "temp":
+        return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
+    return tuple(ONE if d == rank - 1 else Index.of(f"{operand.name}.s{d}") for d in range(rank))
+
+
+def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
+    """Strides of all arrays of a kernel."""
+    return {o.name: tensor_strides(o) for o in kernel.operands}
+
+
+def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple[Tile, ...]:
+    """Mappings of a statement that can be carried out on the machine, applied."""
+    profile = profile_sizes(statement)
+    found: list[Tile] = []
+    for mapping in statement_mappings(statement, number, suppliers.machine):
+        pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+        assert pattern is not None
+        tile = apply_mapping(statement, mapping, pattern, profile)
+        if tile is not None and _sums_can_be_padded(tile):
+            found.append(tile)
+    return tuple(found)
+
+
+def profile_sizes(statement: Statement) -> dict[str, int]:
+    """Values that stand for sizes left symbolic when lengths are chosen: large."""
+    return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
+
+
+def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
+    """The tile that a schedule names. Raises: UsageProblem when there is none."""
+    known = {t.mapping.ident: t for t in tiles}
+    if nest.mapping not in known:
+        raise UsageProblem(
+            Diagnostic(
+                "unknown-mapping",
+                f"statement {nest.statement} has no mapping `{nest.mapping}`",
+                notes=tuple(f"there is `{m}`" for m in list(known)[:8]),
+                help="run `isamap match` to see all of them",
+            )
+        )
+    return known[nest.mapping]
+
+
+def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> Problem:
+    """Everything a scheduler needs to know. Raises: NoMapping when a statement cannot be performed."""
+    profile = {n: _profile(v) for n, v in sizes.items()}
+    suppliers = Suppliers(machine, layouts(kernel))
+    nests: list[NestProblem] = []
+    for number, statement in enumerate(statements(kernel)):
+        if statement.sequence:
+            raise NoMapping(
+                Diagnostic(
+                    "sequence",
+                    f"`{statement_text(statement)}` runs in order over `{statement.sequence[0].name}`; "
+                    "code for `seq` loops is not emitted yet",
+                    statement.sequence[0].span,
+                    help="`isamap verify --interpret` runs the kernel in the interpreter",
+                )
+            )
+        options = tuple(
+            option
+            for tile in find_tiles(statement, number, suppliers)
+            if (option := _option(tile, suppliers, kernel, profile)) is not None
+        )
+        if not options:
+            raise _no_mapping(statement, machine)
+        nests.append(NestProblem(number, options))
+    return Problem(
+        kernel.name,
+        machine.name,
+        tuple((n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}") for n, v in sorted(sizes.items())),
+        tuple(nests),
+        tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
+        *_caches(machine),
+    )
+
+
+def _profile(value: int | Range) -> int:
+    return value if isinstance(value, int) else (value.profile or value.high)
+
+
+def _no_mapping(statement: Statement, machine: Machine) -> NoMapping:
+    return NoMapping(
+        Diagnostic(
+            "no-mapping",
+            f"{machine.name} has no instruction that performs `{statement_text(statement)}`",
+            statement.assign.span,
+            help=f"`isamap match --explain --hw {machine.name}` says what each instruction lacks",
+        )
+    )
+
+
+def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
+    """Caches from the nearest, each with the bandwidth towards the one before, and that of what lies beyond."""
+    caches = {m.name: m for m in machine.memories.values() if m.kind == "cache"}
+    outward = {l.target_memory: l for l in machine.links}
+    inward = {l.source_memory: l for l in machine.links}
+    ordered: list[Cache] = []
+    name = next((c for c in caches if inward.get(c) is None or inward[c].target_memory not in caches), None)
+    last = 10.0
+    while name in caches:
+        feed = inward.get(name)
+        bandwidth = feed.bandwidth_bytes_per_ns if feed else 200.0
+        ordered.append(Cache(name, caches[name].capacity_bytes or 0, bandwidth))
+        beyond = outward.get(name)
+        last = beyond.bandwidth_bytes_per_ns if beyond else last
+        name = beyond.source_memory if beyond else None
+    return tuple(ordered), last
+
+
+def _sums_can_be_padded(tile: Tile) -> bool:
+    """Padded lanes are filled with zero, which only a sum is indifferent to."""
+    if tile.statement.assign.op in (None, "add"):
+        return True
+    return all(
+        not a.is_reduction or a.tile == 1 or (a.extent.value is not None and a.extent.value % a.tile == 0)
+        for a in tile.axes
+    )
+
+
+def _option(
+    tile: Tile, suppliers: Suppliers, kernel: Kernel, profile: Mapping[str, int]
+) -> NestOption | None:
+    """The mapping with its costs, or None when some operand can be supplied neither in place nor from a buffer."""
+    machine = suppliers.machine
+    operands: list[TileOperand] = []
+    for operand in tile.inputs:
+        described = _input(operand, tile, suppliers, kernel)
+        if described is None:
+            return None
+        operands.append(described)
+    held = _held(tile, suppliers, kernel)
+    if held is None:
+        return None
+    operands.append(held)
+    item = machine.instructions[tile.mapping.instruction]
+    params = dict(tile.params)
+    numbers = {p.name: params.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
+    count = max(1, machine.units[item.cost.unit].count)
+    axes = tuple(
+        TileAxis(a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction) for a in tile.axes
+    )
+    return NestOption(
+        tile.mapping.ident,
+        tile.params,
+        axes,
+        tuple(operands),
+        cost_value(item.cost.interval_ns, numbers) / count if tile.accumulator else 0.0,
+        cost_value(item.cost.latency_ns, numbers) if tile.accumulator else 0.0,
+    )
+
+
+def _staged_supply(operand: OperandTile, suppliers: Suppliers) -> Supply | Leaf | None:
+    """How a tile is loaded from a buffer of whole tiles."""
+    name = f"{PROBE}:{operand.dtype}:{operand.shape}"
+    strides = tuple(Index.of(prod(operand.shape[d + 1 :])) for d in range(len(operand.shape)))
+    suppliers.strides.setdefault(name, (ONE, *strides))
+    inside = tuple(Index.of(d) for d in dims(len(operand.shape)))
+    read = Read(name, (Index.of("@offset"), *inside), operand.dtype)
+    return find_supply(suppliers, operand.want({}, expr=read))
+
+
+def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
+    """Axes that are never a whole tile: instruction axes that stay empty."""
+    return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
+
+
+def _input(
+    operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel
+) -> TileOperand | None:
+    direct = find_supply(suppliers, operand.want({}))
+    staged = _staged_supply(operand, suppliers)
+    if staged is None:
+        return None
+    return _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
+
+
+def _cost(supply: Supply | Leaf | None) -> float | None:
+    return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
+
+
+def _described(
+    operand: OperandTile,
+    kernel: Kernel,
+    direct: float | None,
+    staged: float | None,
+    *,
+    is_accumulator: bool,
+    stage_whole: bool = False,
+) -> TileOperand:
+    tensor = is_read_of(operand.subject) or operand.name
+    dtype = next((o.dtype for o in kernel.operands if o.name == tensor), operand.dtype)
+    return TileOperand(
+        operand.name,
+        tensor,
+        tuple(a for a in operand.axes),
+        is_accumulator,
+        operand.memory,
+        1,
+        prod(operand.shape),
+        dtype.size_bytes,
+        operand.dtype.size_bytes,
+        direct,
+        staged,
+        0.5,
+        stage_whole,
+    )
+
+
+def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
+    """The accumulator, or the register that is written: brought in and taken back in place, or through a buffer."""
+    if tile.accumulator is None:
+        assert tile.result is not None
+        assert tile.target_elements is not None
+        want = tile.result.want(_fixed_parts(tile, tile.result))
+        found = find_delivery(
+            suppliers, tile.target_elements, tile.result.elements, tile.result.memory, tile.result.dtype, want
+        )
+        if found is None or found.instruction != tile.mapping.instruction:
+            return None
+        written = _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
+        return written
+    acc = tile.accumulator
+    held = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    value = Read(f"$value:{acc.memory}", held, acc.dtype)
+    name = f"{PROBE}:{acc.dtype}:{acc.shape}"
+    loaded = _staged_supply(acc, suppliers)
+    cell = Read(name, (Index.of("@offset"), *held), acc.dtype)
+    stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
+    if loaded is None or stored is None:
+        return None
+    target, expr = accumulator_delivery(tile)
+    first = find_supply(suppliers, acc.want({}))
+    back = find_delivery(suppliers, target, expr, "", None, acc.want({}))
+    direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
+    narrower = isinstance(acc.elements, Cast)
+    staged = (_cost(loaded) or 0.0) + stored.cost_ns
+    return _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)

@@ -1,0 +1,188 @@
+"""Guards made explicit: reads beyond an array become reads of a padded copy, guarded statements become selects.
+
+    Y[p] += X[p + r - 1] else 0        becomes        X_padded[i] = 0;  X_padded[i + 1] = X[i];
+                                                      Y[p] += X_padded[p + r]
+
+so that mapping, staging and emission only ever see plain accesses. The copy is a statement like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from isamap.ir import (
+    OPS,
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    Index,
+    Kernel,
+    Loop,
+    Operand,
+    Read,
+    Stmt,
+    index_max,
+    index_min,
+)
+from isamap.ir.index import ZERO
+from isamap.source import Diagnostic, NoMapping
+from isamap.transform.statements import Statement, statements
+
+
+def make_guards_explicit(kernel: Kernel) -> Kernel:
+    """The kernel as a list of single statements without guards and fills."""
+    builder = _Builder({o.name for o in kernel.operands})
+    body: list[Stmt] = []
+    for statement in statements(kernel):
+        extents = {a.name: a.extent for a in (*statement.sequence, *statement.axes)}
+        value = builder.plain(_guarded_value(kernel, statement), kernel, extents)
+        body += builder.take_pending()
+        assign = replace(statement.assign, value=value, guard=None)
+        inner: Stmt = Loop(statement.axes, (assign,)) if statement.axes else assign
+        body.append(Loop(statement.sequence, (inner,), ordered=True) if statement.sequence else inner)
+    return replace(kernel, operands=(*kernel.operands, *builder.temps), body=tuple(body))
+
+
+def _guarded_value(kernel: Kernel, statement: Statement) -> Expr:
+    """The value with the statement's guard inside it: what is not assigned keeps, what is not summed adds nothing."""
+    assign = statement.assign
+    if assign.guard is None:
+        return assign.value
+    if assign.op is None:
+        return Call("select", (assign.guard, assign.value, assign.target), assign.value.dtype)
+    nothing = identity_of(assign.op, assign.value.dtype)
+    return Call("select", (assign.guard, assign.value, nothing), assign.value.dtype)
+
+
+def identity_of(op: str, dtype: DType) -> Const:
+    """The value that leaves a reduction as it is."""
+    match OPS[op].identity:
+        case "lowest":
+            return Const(float("-inf") if dtype.is_float else dtype.low, dtype)
+        case "highest":
+            return Const(float("inf") if dtype.is_float else dtype.high, dtype)
+        case "all_ones":
+            return Const(-1 if dtype.kind == "int" else dtype.high, dtype)
+        case number:
+            assert number is not None and not isinstance(number, str)
+            return Const(float(number) if dtype.is_float else int(number), dtype)
+
+
+@dataclass
+class _Builder:
+    """Collects padded arrays; one per array, subscript and fill."""
+
+    taken: set[str]
+    temps: list[Operand] = field(default_factory=list[Operand])
+    pending: list[Stmt] = field(default_factory=list[Stmt])
+    known: dict[tuple[Read, tuple[tuple[str, Index], ...]], tuple[str, tuple[Index, ...]]] = field(
+        default_factory=dict[tuple[Read, tuple[tuple[str, Index], ...]], tuple[str, tuple[Index, ...]]]
+    )
+
+    def take_pending(self) -> list[Stmt]:
+        found, self.pending = self.pending, []
+        return found
+
+    def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
+        """The expression with every read that has a fill replaced by one of a padded array."""
+        match expr:
+            case Read(fill=fill) if fill is not None:
+                return self._padded(expr, kernel, extents)
+            case Call(_, args):
+                return replace(expr, args=tuple(self.plain(a, kernel, extents) for a in args))
+            case Cast(value):
+                return replace(expr, value=self.plain(value, kernel, extents))
+            case _:
+                return expr
+
+    def _padded(self, read: Read, kernel: Kernel, extents: dict[str, Index]) -> Read:
+        shape = kernel.operand(read.buffer).shape
+        ranges = [_range(i, extents, read) for i in read.index]
+        if all(_inside(low, high, size) for (low, high), size in zip(ranges, shape, strict=True)):
+            return replace(read, fill=None)
+        lows = tuple(low for low, _ in ranges)
+        sizes = tuple(high - low + 1 for low, high in ranges)
+        name = self._pad(read, shape, ranges, sizes)
+        return Read(name, tuple(i - low for i, low in zip(read.index, lows, strict=True)), read.dtype)
+
+    def _pad(
+        self, read: Read, shape: tuple[Index, ...], ranges: list[tuple[Index, Index]], sizes: tuple[Index, ...]
+    ) -> str:
+        """The padded array: filled whole, then the part that exists copied in."""
+        key = (replace(read, index=sizes), tuple(("low", low) for low, _ in ranges))
+        if key in self.known:
+            return self.known[key][0]
+        name = f"{read.buffer}_padded"
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        self.known[key] = (name, sizes)
+        self.temps.append(Operand(name, "temp", read.dtype, sizes))
+        axes = tuple(Axis(f"i{d}", s) for d, s in enumerate(sizes))
+        here = tuple(Index.of(a.name) for a in axes)
+        assert read.fill is not None
+        self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, read.fill),)))
+        starts = tuple(index_max(0, low) for low, _ in ranges)
+        ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
+        counts = tuple(e - s + 1 for e, s in zip(ends, starts, strict=True))
+        if any(c.value is not None and c.value <= 0 for c in counts):
+            return name
+        target = tuple(i + s - low for i, s, (low, _) in zip(here, starts, ranges, strict=True))
+        source = tuple(i + s for i, s in zip(here, starts, strict=True))
+        copy = Assign(Read(name, target, read.dtype), None, Read(read.buffer, source, read.dtype))
+        self.pending.append(Loop(tuple(Axis(a.name, c) for a, c in zip(axes, counts, strict=True)), (copy,)))
+        return name
+
+
+def _inside(low: Index, high: Index, size: Index) -> bool:
+    gap = (size - 1 - high).value
+    return low.value is not None and low.value >= 0 and gap is not None and gap >= 0
+
+
+def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
+    """Smallest and largest value of a subscript over the loops."""
+    low = high = ZERO
+    for monomial, coefficient in index.terms:
+        axes = [a for a in monomial if isinstance(a, str) and a in extents]
+        if any(not isinstance(a, str) and a_symbols & extents.keys() for a in monomial if (a_symbols := Index.of(a).symbols)):
+            return _numeric_range(index, extents, read)
+        rest = Index(((tuple(a for a in monomial if a not in axes), coefficient),))
+        if not axes:
+            low, high = low + rest, high + rest
+            continue
+        top = rest
+        for a in axes:
+            top = top * (extents[str(a)] - 1)
+        low, high = (low, high + top) if coefficient > 0 else (low + top, high)
+    return low, high
+
+
+def _numeric_range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, Index]:
+    numbers = {a: e.value for a, e in extents.items() if e.value is not None}
+    bounds = _quotient_range(index, numbers)
+    if bounds is None:
+        raise NoMapping(
+            Diagnostic(
+                "fill-range",
+                f"the range of `{index}` cannot be computed, so `{read.buffer}` cannot be padded for it",
+                read.span,
+                help="give its sizes as numbers",
+            )
+        )
+    return Index.of(bounds[0]), Index.of(bounds[1])
+
+
+def _quotient_range(index: Index, extents: dict[str, int]) -> tuple[int, int] | None:
+    """Bounds by enumerating the corners of each axis; None when too large or a size is not a number."""
+    import numpy as np
+
+    names = sorted(index.symbols)
+    if any(n not in extents for n in names) or np.prod([extents[n] for n in names]) > 10_000_000:
+        return None
+    grids = np.ix_(*[np.arange(extents[n]) for n in names])
+    values = np.asarray(index.evaluate(dict(zip(names, grids, strict=True))))
+    return int(values.min()), int(values.max())
