@@ -28,7 +28,7 @@ from isamap.syntax.declarations import ATTRIBUTES, NAMED
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
 GRAMMAR = (ROOT / "isamap" / "syntax" / "grammar.lark").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```ir(?: refused: ([a-z-]+))?\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"(?:^\*Refused, `([a-z-]+)`:\*\n\n)?^```ir\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 EXAMPLES = [text for code, text in BLOCKS if not code]
 REFUSED = [(code, text) for code, text in BLOCKS if code]
 
