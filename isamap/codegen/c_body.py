@@ -8,7 +8,7 @@ from typing import assert_never
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, clean
 from isamap.codegen.c_issue import Here, Issuer
-from isamap.codegen.c_text import Text, call, cast, infix
+from isamap.codegen.c_text import SHIFT, Text, call, cast, infix
 from isamap.codegen.state_image import state_image
 from isamap.ir import DType, Index, product
 from isamap.lower.program import (
@@ -83,7 +83,7 @@ class BodyWriter:
                 assert_never(node)
 
     def loop(self, node: For, depth: int) -> None:
-        trips = self.index(node.trips)
+        trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
         names = self.names
         self.names = names.inside()
         counter = self.names.take(node.variable)

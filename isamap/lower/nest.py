@@ -194,7 +194,7 @@ class _Nest:
 
     def _own_buffer(self, operand: OperandTile) -> str:
         size = ONE
-        for s in operand.shape:
+        for s in operand.cell_shape:
             size = size * s
         return claim_buffer(operand, size, self.suppliers, self.names, "one tile at an edge")
 

@@ -15,7 +15,7 @@ from isamap.lower.copies import Copy, copy_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, at_least, divides
 from isamap.lower.program import Buffer, Condition, Fill, For, If, Node
-from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, dims
+from isamap.match import LoopAxis, OperandTile, Suppliers, Tile
 from isamap.plan.schedule import LoopStep
 
 OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions of its elements
@@ -38,8 +38,7 @@ class Staged:
 
     def elements(self) -> Read:
         """The tile's element at its coordinates."""
-        inside = tuple(Index.of(d) for d in dims(len(self.operand.shape)))
-        return Read(self.buffer, (Index.of(OFFSET), *inside), self.operand.dtype)
+        return Read(self.buffer, (Index.of(OFFSET), *self.operand.cells), self.operand.dtype)
 
 
 def claim_buffer(
@@ -50,7 +49,7 @@ def claim_buffer(
     names.buffers.append(Buffer(name, operand.dtype, elements, why))
     strides: list[Index] = []
     step = ONE
-    for size in reversed(operand.shape):
+    for size in reversed(operand.cell_shape):
         strides.insert(0, step)
         step = step * size
     suppliers.strides[name] = (ONE, *strides)
@@ -75,7 +74,7 @@ def stage_at(
         if number >= depth and loop.axis in operand.axes:
             counts.append((number, region[loop.axis].ceildiv(loop.step)))
             region[loop.axis] = index_min(loop.step, region[loop.axis])
-    step = Index.of(prod(operand.shape))
+    step = Index.of(prod(operand.cell_shape))
     placed: list[tuple[int, Index]] = []
     for number, count in reversed(counts):
         placed.insert(0, (number, step))
@@ -129,7 +128,7 @@ def copy_tile(
 ) -> tuple[Node, ...]:
     """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
     axes = [a for a in tile.axes if a.tile > 1 and _shows(operand, a)]
-    size = prod(operand.shape)
+    size = prod(operand.cell_shape)
     used = [a for a in axes if a.name in operand.axes or a.name.startswith("_")]
     copy = _element(operand, buffer, offset, tile, place, used, back=back)
     clear: tuple[Node, ...] = () if back else (Fill(buffer, offset, Index.of(size)),)

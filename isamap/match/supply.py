@@ -83,7 +83,7 @@ class Suppliers:
     """
 
     machine: Machine
-    strides: Mapping[str, tuple[Index, ...]]
+    strides: dict[str, tuple[Index, ...]]
 
     @cached_property
     def producers(self) -> dict[tuple[str, str], list[Pattern]]:

@@ -41,6 +41,8 @@ class OperandTile:
     `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
     instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts` names,
     per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no coordinate shows.
+    A buffer keeps elements that repeat in the register once: `cell_shape` is what is left of the shape,
+    `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's coordinates.
     """
 
     name: str
@@ -53,6 +55,9 @@ class OperandTile:
     axes: tuple[str, ...]
     parts: tuple[str | None, ...]
     scattered: frozenset[str]
+    cell_shape: tuple[int, ...]
+    cell_pattern: tuple[Index, ...]
+    cells: tuple[Index, ...]
 
     def want(self, partial: MappingType[str, Index], *, expr: Expr | None = None, zero: bool = False) -> Want:
         """The register wanted when axes in `partial` have only so many valid elements left."""
@@ -262,9 +267,37 @@ def _operand(
         and (a.name in used or a.name.startswith("_"))
     }
     scattered = frozenset(touched - {p for p in parts if p is not None})
+    kept = {d for a in axes if a.name in used or a.name.startswith("_") for d, _ in a.digits}
+    cells = [_cell(index, dim, kept, lengths) for index, dim in zip(subscripts, names, strict=True)]
     return OperandTile(
-        name, over_positions, subscripts, elements, operand.memory or "", operand.dtype, sizes, used, parts, scattered
+        name,
+        over_positions,
+        subscripts,
+        elements,
+        operand.memory or "",
+        operand.dtype,
+        sizes,
+        used,
+        parts,
+        scattered,
+        tuple(c[0] for c in cells),
+        tuple(c[1] for c in cells),
+        tuple(c[2] for c in cells),
     )
+
+
+def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
+    """A coordinate without the digits along which elements repeat: its size, and it over axes and over `dim`."""
+    size, over_axes, over_dim = 1, ZERO, ZERO
+    digits = digits_of(index, lengths) or ()
+    for position, (digit, step) in reversed(list(enumerate(digits))):
+        if digit not in kept:
+            continue
+        value = Index.of(dim).floordiv(step)
+        over_axes = over_axes + Index.of(digit) * size
+        over_dim = over_dim + (value if position == 0 else value.mod(lengths[digit])) * size
+        size *= lengths[digit]
+    return size, over_axes, over_dim
 
 
 def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> str | None:

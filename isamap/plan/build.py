@@ -106,7 +106,10 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
     return Problem(
         kernel.name,
         machine.name,
-        tuple((n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}") for n, v in sorted(sizes.items())),
+        tuple(
+            (n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}")
+            for n, v in sorted(sizes.items())
+        ),
         tuple(nests),
         tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
         *_caches(machine),
@@ -190,12 +193,15 @@ def _option(
 
 def _staged_supply(operand: OperandTile, suppliers: Suppliers) -> Supply | Leaf | None:
     """How a tile is loaded from a buffer of whole tiles."""
-    name = f"{PROBE}:{operand.dtype}:{operand.shape}"
-    strides = tuple(Index.of(prod(operand.shape[d + 1 :])) for d in range(len(operand.shape)))
+    return find_supply(suppliers, operand.want({}, expr=_probe(operand, suppliers)))
+
+
+def _probe(operand: OperandTile, suppliers: Suppliers) -> Read:
+    """An operand's elements as they would lie in a staging buffer."""
+    name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}"
+    strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
     suppliers.strides.setdefault(name, (ONE, *strides))
-    inside = tuple(Index.of(d) for d in dims(len(operand.shape)))
-    read = Read(name, (Index.of("@offset"), *inside), operand.dtype)
-    return find_supply(suppliers, operand.want({}, expr=read))
+    return Read(name, (Index.of("@offset"), *operand.cells), operand.dtype)
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
@@ -203,9 +209,7 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 
-def _input(
-    operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel
-) -> TileOperand | None:
+def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
     direct = find_supply(suppliers, operand.want({}))
     staged = _staged_supply(operand, suppliers)
     if staged is None:
@@ -235,7 +239,7 @@ def _described(
         is_accumulator,
         operand.memory,
         1,
-        prod(operand.shape),
+        prod(operand.cell_shape),
         dtype.size_bytes,
         operand.dtype.size_bytes,
         direct,
@@ -261,9 +265,8 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
     acc = tile.accumulator
     held = tuple(Index.of(d) for d in dims(len(acc.shape)))
     value = Read(f"$value:{acc.memory}", held, acc.dtype)
-    name = f"{PROBE}:{acc.dtype}:{acc.shape}"
     loaded = _staged_supply(acc, suppliers)
-    cell = Read(name, (Index.of("@offset"), *held), acc.dtype)
+    cell = _probe(acc, suppliers)
     stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
     if loaded is None or stored is None:
         return None
