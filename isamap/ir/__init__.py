@@ -45,6 +45,7 @@ from isamap.ir.nodes import (
 )
 from isamap.ir.numerics import NUMERICS
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
+from isamap.ir.placements import check_view
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.rounding import convert, round_to
@@ -117,6 +118,7 @@ __all__ = [
     "Stmt",
     "bind",
     "bind_all",
+    "check_view",
     "convert",
     "converts_exactly",
     "evaluate_expr",

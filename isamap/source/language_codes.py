@@ -215,6 +215,12 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "memory r: registers(count = 32, bytes = 64); instruction f() { inout c: f32[4] @ r placed "
         "[i] at lane: i / 2; for i in 4 { c[i] = 0; } }",
     ),
+    "placement-outside": Explanation(
+        "a view that leaves its memory",
+        "The bytes of a view are bytes of the memory below it.",
+        "memory a: registers(count = 1, rows = 8, row_bytes = 8); view b of a: registers(count = 2, "
+        "rows = 4, row_bytes = 8) placed [t, r, c] at row: 3*r + t, byte: c;",
+    ),
     "read-before-write": Explanation(
         "a value is read before it exists",
         "Temporaries and `out` operands hold nothing at first. Assign them before they are read or "
@@ -266,6 +272,13 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "a character outside the language",
         "The language is written in letters, digits and the usual signs; comments start with `#`.",
         "kernel k(M) { inout C: f32[M]; C[0] = $; }",
+    ),
+    "unknown-coordinate": Explanation(
+        "a coordinate that a memory does not have",
+        "A view places its bytes by the register, the row (where there are rows) and the byte of the "
+        "memory below it.",
+        "memory a: registers(count = 4, bytes = 8); view b of a: registers(count = 2, bytes = 8) placed "
+        "[t, c] at row: t, byte: c;",
     ),
     "unknown-field": Explanation(
         "a field that the state does not have",

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.ir import F64, ConstantDecl, DType, Expr, Index, Kernel, Module, Routine, verify
+from isamap.ir import (
+    F64,
+    ConstantDecl,
+    DType,
+    Expr,
+    Index,
+    Kernel,
+    MemoryDecl,
+    Module,
+    Routine,
+    check_view,
+    verify,
+)
 from isamap.source import Diagnostic, Source, Span, TypeProblem
 from isamap.syntax import ast
 from isamap.syntax.build import parse_declarations, parse_expression_syntax
@@ -30,9 +42,15 @@ def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Mod
     findings = Findings()
     module = resolve_module(declarations, known, findings)
     constants = [d.param for d in (*known.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
+    memories = {d.name: d for d in (*known.declarations, *module.declarations) if isinstance(d, MemoryDecl)}
     for declaration in module.declarations:
-        if isinstance(declaration, Routine):
-            findings.diagnostics += verify(declaration, constants)
+        match declaration:
+            case Routine():
+                findings.diagnostics += verify(declaration, constants)
+            case MemoryDecl(base=str() as base):
+                findings.diagnostics += check_view(declaration, memories[base], tuple(constants))
+            case _:
+                pass
     findings.raise_any()
     return module
 
