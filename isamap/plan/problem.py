@@ -1,7 +1,6 @@
 """The question that a scheduler answers: per statement the mappings it may take, with what each costs.
 
-Data only. Names of decisions, as cost models and `--fix` use them: `nest0.mapping`, `nest0.unroll.n`,
-`nest0.block.n`, `nest0.order.n.k`, `nest0.stage.b`.
+Data only. The names of the decisions stand in `isamap.plan.decisions`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,13 @@ class TileOperand:
     staging buffer), `pack_ns_per_element` for the copy. `tensor_bytes` per element where it lives,
     `staged_bytes` per element in the staging buffer. `registers` that one tile takes of `memory`.
     `stage_whole` when a summing axis outside the register block forces an accumulator through the buffer
-    (its tensor is narrower than its accumulator).
+    (its tensor is narrower than its accumulator). Of an accumulator, the nanoseconds are for in and out
+    together.
+
+    `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
+    (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
+    axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
+    (0 if unknown): with both known, the cost of visiting many pages is modelled.
     """
 
     name: str
@@ -48,6 +53,9 @@ class TileOperand:
     staged_ns: float | None
     pack_ns_per_element: float
     stage_whole: bool = False
+    subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
+    dense_axis: str = ""
+    pitch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,191 @@
+"""Modelled costs: expressions over the named decisions of a Problem.
+
+    times(0.14, CeilDiv(Const(1024), Decision("nest0.unroll.m")))
+
+An expression is evaluated for an assignment of numbers to decisions, and translated as it stands for a
+solver. All operations grow with each of their parts (a quotient falls with its divisor), and no value is
+below 0: bounds and translations rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import assert_never
+
+Assignment = Mapping[str, int]
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """A number."""
+
+    value: Number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """The number that is decided under a name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Add:
+    """The sum of its parts."""
+
+    parts: tuple[Cost, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mul:
+    """The product of its parts."""
+
+    parts: tuple[Cost, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Max:
+    """The largest of its parts."""
+
+    parts: tuple[Cost, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CeilDiv:
+    """How often `divisor` fits into `dividend`, rounded up; both are whole numbers."""
+
+    dividend: Cost
+    divisor: Cost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cases:
+    """The branch that belongs to a decision's value."""
+
+    decision: str
+    branches: tuple[tuple[int, Cost], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Threshold:
+    """`above` where `load` exceeds `limit`, else `below`, which is never more."""
+
+    load: Cost
+    limit: int
+    below: Cost
+    above: Cost
+
+
+Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold
+
+
+def evaluate(cost: Cost, assignment: Assignment) -> Number:
+    """The value of an expression: whole where all its numbers are.
+
+    Raises: KeyError for a decision that the assignment lacks or that has no branch.
+    """
+    return _evaluate(cost, assignment, {})
+
+
+def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> Number:
+    """`known` holds the values of shared parts, by identity."""
+    if id(cost) in known:
+        return known[id(cost)]
+    match cost:
+        case Const(value):
+            return value
+        case Decision(name):
+            return assignment[name]
+        case Add(parts):
+            value = sum([_evaluate(part, assignment, known) for part in parts])
+        case Mul(parts):
+            value = prod([_evaluate(part, assignment, known) for part in parts])
+        case Max(parts):
+            value = max([_evaluate(part, assignment, known) for part in parts])
+        case CeilDiv(dividend, divisor):
+            value = -(-_evaluate(dividend, assignment, known) // _evaluate(divisor, assignment, known))
+        case Cases(decision, branches):
+            value = _evaluate(_branch(branches, assignment[decision]), assignment, known)
+        case Threshold(load, limit, below, above):
+            exceeds = _evaluate(load, assignment, known) > limit
+            value = _evaluate(above if exceeds else below, assignment, known)
+        case _:
+            assert_never(cost)
+    known[id(cost)] = value
+    return value
+
+
+def _branch(branches: tuple[tuple[int, Cost], ...], value: int) -> Cost:
+    for key, branch in branches:
+        if key == value:
+            return branch
+    raise KeyError(value)
+
+
+Interval = tuple[Number, Number]
+
+
+def bounds(cost: Cost, ranges: Mapping[str, tuple[int, int]]) -> Interval:
+    """Between what an expression lies when each decision lies in its range: proven, not always tight."""
+    return _bounds(cost, ranges, {})
+
+
+def _bounds(cost: Cost, ranges: Mapping[str, tuple[int, int]], known: dict[int, Interval]) -> Interval:
+    if id(cost) in known:
+        return known[id(cost)]
+    match cost:
+        case Const(value):
+            return value, value
+        case Decision(name):
+            return ranges[name]
+        case Add(parts):
+            pairs = [_bounds(part, ranges, known) for part in parts]
+            value = sum(low for low, _ in pairs), sum(high for _, high in pairs)
+        case Mul(parts):
+            pairs = [_bounds(part, ranges, known) for part in parts]
+            value = prod(low for low, _ in pairs), prod(high for _, high in pairs)
+        case Max(parts):
+            pairs = [_bounds(part, ranges, known) for part in parts]
+            value = max(low for low, _ in pairs), max(high for _, high in pairs)
+        case CeilDiv(dividend, divisor):
+            (low, high), (small, large) = (_bounds(part, ranges, known) for part in (dividend, divisor))
+            value = -(-low // large), -(-high // small)
+        case Cases(decision, branches):
+            first, last = ranges[decision]
+            pairs = [_bounds(part, ranges, known) for key, part in branches if first <= key <= last]
+            value = min(low for low, _ in pairs), max(high for _, high in pairs)
+        case Threshold(load, limit, below, above):
+            low, high = _bounds(load, ranges, known)
+            under, over = _bounds(below, ranges, known), _bounds(above, ranges, known)
+            value = over if low > limit else under if high <= limit else (under[0], over[1])
+        case _:
+            assert_never(cost)
+    known[id(cost)] = value
+    return value
+
+
+def total(parts: Iterable[Cost]) -> Cost:
+    """The sum, without zeros."""
+    kept = tuple(part for part in parts if not (isinstance(part, Const) and part.value == 0))
+    return kept[0] if len(kept) == 1 else Add(kept) if kept else Const(0)
+
+
+def times(*parts: Cost | Number) -> Cost:
+    """The product, its constants multiplied into one."""
+    costs = [part if not isinstance(part, int | float) else Const(part) for part in parts]
+    factor = prod(part.value for part in costs if isinstance(part, Const))
+    kept = tuple(part for part in costs if not isinstance(part, Const))
+    if factor == 0 or not kept:
+        return Const(factor)
+    if factor != 1:
+        kept = (Const(factor), *kept)
+    return kept[0] if len(kept) == 1 else Mul(kept)
+
+
+def largest(parts: Iterable[Cost]) -> Cost:
+    """The maximum; 0 of nothing."""
+    kept = tuple(parts)
+    return kept[0] if len(kept) == 1 else Max(kept) if kept else Const(0)

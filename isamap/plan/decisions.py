@@ -1,0 +1,36 @@
+"""The names of decisions, as problems, cost models, solvers and `--fix` use them.
+
+`nest0.block.n` is how many elements of axis n one cache block covers, in nest 0.
+"""
+
+from __future__ import annotations
+
+
+def mapping_of(statement: int) -> str:
+    """Which option a statement takes: its number in the problem."""
+    return f"nest{statement}.mapping"
+
+
+def unroll_of(statement: int, axis: str) -> str:
+    """How many issues an axis is unrolled by."""
+    return f"nest{statement}.unroll.{axis}"
+
+
+def block_of(statement: int, axis: str) -> str:
+    """Elements of an axis in one cache block."""
+    return f"nest{statement}.block.{axis}"
+
+
+def order_of(statement: int, outer: str, inner: str) -> str:
+    """1 when the cache-block loop of `outer` stands around that of `inner`."""
+    return f"nest{statement}.order.{outer}.{inner}"
+
+
+def sweep_of(statement: int, outer: str, inner: str) -> str:
+    """1 when the register-block loop of `outer` stands around that of `inner`."""
+    return f"nest{statement}.sweep.{outer}.{inner}"
+
+
+def stage_of(statement: int, operand: str) -> str:
+    """0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
+    return f"nest{statement}.stage.{operand}"

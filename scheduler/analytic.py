@@ -1,0 +1,188 @@
+"""The analytic cost model: how long a statement takes, as an expression over its decisions.
+
+For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cache blocks of bm x bn x bk:
+
+    max(issues * interval,                     the instruction's unit
+        register blocks * k * latency,         the chain of sums, when few accumulators hide it
+        loads of a and b,                      each tile once per register block that uses it
+        misses of each cache / bandwidth)      what loops around too large a body read again
+    + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide
+
+Where it errs: a tail costs a whole block of latency (too dear); halos of convolutions are read once (too
+cheap); caches hold three quarters of their size and have no sets (either way).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.space import Space, issues_along
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, footprint_bytes, loops, misses, tile
+
+# Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
+LEAK = 0.1
+# Increment, compare and branch of a loop, as far as they do not hide. Units: nanoseconds.
+LOOP_NS = 0.1
+# How much of a cache a working set may take before it evicts itself.
+USABLE = 0.75
+# Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
+PAGE_BYTES = 4096
+TLB_PAGES = 64
+PAGE_NS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyticModel:
+    """The built-in modelled cost."""
+
+    name: str = "analytic"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """Nanoseconds of a statement under one option."""
+        space = Space(nest.statement, option, dict(problem.registers), {})
+        tiling = tile(space)
+        supply = total(_supply(tiling, operand) for operand in _inputs(option))
+        traffic = _traffic(tiling, problem)
+        hidden = [supply, *traffic]
+        return total(
+            [
+                largest([Const(_issues(option) * option.interval_ns), _latency(tiling), *hidden]),
+                times(LEAK, total(hidden)),
+                times(LOOP_NS, *_turns(tiling)),
+                *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
+                *(_packing(tiling, operand) for operand in option.operands),
+                *(_pages(tiling, operand) for operand in _inputs(option)),
+            ]
+        )
+
+
+def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
+    return tuple(operand for operand in option.operands if not operand.is_accumulator)
+
+
+def _issues(option: NestOption) -> int:
+    return prod(issues_along(axis) for axis in option.axes)
+
+
+def _turns(tiling: Tiling) -> list[Cost]:
+    """Factors of how often the body of all `for` loops runs."""
+    return [tiling.steps[axis.name] for axis in tiling.space.axes]
+
+
+def _entries(tiling: Tiling) -> list[Cost]:
+    """Factors of how often accumulators enter registers: per register block and block of summing axes."""
+    return [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in tiling.space.axes
+    ]
+
+
+def _latency(tiling: Tiling) -> Cost:
+    """The chains of sums, one after the other, when nothing else fills them."""
+    if not any(axis.is_reduction for axis in tiling.space.axes):
+        return Const(0)
+    return times(tiling.space.option.latency_ns, *_turns(tiling))
+
+
+def _supply(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Loads of an input's tiles: each once per register block that uses it."""
+    own = prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
+    others = [tiling.steps[axis.name] for axis in tiling.space.axes if axis.name not in operand.axes]
+    return by_stage(
+        tiling.space,
+        operand,
+        times(own, operand.direct_ns or 0.0, *others),
+        times(own, operand.staged_ns or 0.0, *others),
+    )
+
+
+def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Accumulators in and out of registers, and the last sums of each block, whose latency nothing hides."""
+    space = tiling.space
+    own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
+    again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+    moved = by_stage(
+        space,
+        operand,
+        times(own, operand.direct_ns or 0.0, *again),
+        times(own, operand.staged_ns or 0.0, *again),
+    )
+    return total([moved, times(space.option.latency_ns, *_entries(tiling)) if again else Const(0)])
+
+
+def _packing(tiling: Tiling, operand: TileOperand) -> Cost:
+    """The copy into the staging buffer; of an accumulator both ways."""
+    space = tiling.space
+    values = space.stage_values(operand)
+    elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
+    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: Const(once)}
+    if operand.is_accumulator:
+        costs[1] = Const(once)
+    return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
+
+
+def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """How often loops that the operand does not follow, around one that it follows, repeat its copy."""
+    repeats: dict[str, list[Cost]] = {}
+    for name, first, second in tiling.space.order_pairs():
+        for outer, inner, value in ((first, second, 1), (second, first, 0)):
+            if outer.name not in operand.axes and inner.name in operand.axes:
+                blocks = tiling.blocks[outer.name]
+                repeated = Threshold(tiling.blocks[inner.name], 1, Const(1), blocks)
+                branches = ((value, repeated), (1 - value, Const(1)))
+                repeats.setdefault(outer.name, []).append(Cases(name, branches))
+    return [largest(parts) for parts in repeats.values()]
+
+
+def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
+    """Per cache, the time of what it misses at the bandwidth of what lies behind it."""
+    space = tiling.space
+    nest = loops(tiling)
+    sources = [cache.bandwidth_bytes_per_ns for cache in problem.caches[1:]]
+    times_ns: list[Cost] = []
+    for cache, bandwidth in zip(
+        problem.caches, [*sources, problem.memory_bandwidth_bytes_per_ns], strict=False
+    ):
+        missed = [
+            times(
+                (2 if operand.is_accumulator else 1) / bandwidth,
+                footprint_bytes(space, operand, {}),
+                *misses(operand, nest, usable_bytes(cache)),
+            )
+            for operand in space.option.operands
+        ]
+        times_ns.append(total(missed))
+    return times_ns
+
+
+def usable_bytes(cache: Cache) -> int:
+    """What working sets may take of a cache. Units: bytes."""
+    return int(cache.capacity_bytes * USABLE)
+
+
+def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Visits to pages that the TLB has lost, by an operand whose rows are read in place.
+
+    A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
+    each visit pays.
+    """
+    space = tiling.space
+    rows = [axis for axis in operand.axes if axis != operand.dense_axis]
+    if not operand.dense_axis or not operand.pitch_bytes or 0 not in space.stage_values(operand):
+        return Const(0)
+    rows_per_page = max(1, PAGE_BYTES // operand.pitch_bytes)
+    inside = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
+    together = times(*(extent_of(space, axis, inside) for axis in rows))
+    all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)
+    around = [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in space.axes
+        if axis.name not in rows
+    ]
+    visits = times(PAGE_NS * all_rows / rows_per_page, *around)
+    paid = Threshold(together, TLB_PAGES * rows_per_page, Const(0), visits)
+    return by_stage(space, operand, paid, Const(0))

@@ -1,0 +1,93 @@
+"""What greedy and CP-SAT share: options of a statement under a cost model, open or decided completely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from isamap.plan.cost import Cost, bounds, evaluate
+from isamap.plan.decisions import mapping_of
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import NestSchedule
+from isamap.scheduler.nest import build_nest
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOption:
+    """An option to be decided. Units: `floor_ns` in nanoseconds, proven: no schedule of it costs less."""
+
+    number: int
+    space: Space
+    cost: Cost
+    register_blocks: tuple[RegisterBlock, ...]
+    floor_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An option decided completely. Units: `cost_ns` in nanoseconds of the model."""
+
+    option: OpenOption
+    assignment: Assignment
+    cost_ns: float
+
+    def nest(self) -> NestSchedule:
+        """Its loops."""
+        return build_nest(self.option.space, self.assignment)
+
+
+def open_options(
+    problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment
+) -> tuple[OpenOption, ...]:
+    """The options that agree with what is fixed, most promising first; none when nothing does."""
+    registers = dict(problem.registers)
+    wanted = fixed.get(mapping_of(nest.statement))
+    found: list[OpenOption] = []
+    for number, option in enumerate(nest.options):
+        space = Space(nest.statement, option, registers, fixed)
+        if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
+            continue
+        blocks = space.register_blocks()
+        if blocks and set(fixed_names(fixed, nest.statement)) <= {
+            mapping_of(nest.statement),
+            *space.names(),
+        }:
+            cost = model.expression(problem, nest, option)
+            floor = bounds(cost, decision_ranges(space, blocks))[0]
+            found.append(OpenOption(number, space, cost, blocks, floor))
+    return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
+
+
+def fixed_names(fixed: Iterable[str], statement: int) -> tuple[str, ...]:
+    """The fixed decisions of a statement."""
+    return tuple(name for name in fixed if name.startswith(f"nest{statement}."))
+
+
+def decision_ranges(space: Space, blocks: Iterable[RegisterBlock]) -> Mapping[str, tuple[int, int]]:
+    """Between which values each decision of an option lies when its register block is one of these."""
+    ranges: dict[str, tuple[int, int]] = {}
+    listed = tuple(blocks)
+    for axis in space.axes:
+        factors = [block.get(axis.name, 1) for block in listed]
+        sizes = [size for factor in sorted(set(factors)) for size in space.blocks(axis, factor)]
+        ranges[space.block(axis)] = min(sizes, default=axis.extent), max(sizes, default=axis.extent)
+        if not axis.is_reduction:
+            ranges[space.unroll(axis)] = min(factors), max(factors)
+    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
+        ranges[name] = space.fixed.get(name, 0), space.fixed.get(name, 1)
+    for operand in space.option.operands:
+        values = space.stage_values(operand)
+        ranges[space.stage(operand)] = min(values), max(values)
+    return ranges
+
+
+def floor_of(option: OpenOption, block: RegisterBlock) -> float:
+    """What no schedule with this register block undercuts. Units: nanoseconds."""
+    return float(bounds(option.cost, decision_ranges(option.space, (block,)))[0])
+
+
+def decided(option: OpenOption, assignment: Assignment) -> Candidate:
+    """The candidate of an assignment, with its cost."""
+    return Candidate(option, assignment, float(evaluate(option.cost, assignment)))

@@ -1,0 +1,65 @@
+"""Decisions made: from numbers per decision to the loops of a nest.
+
+{"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...}
+->  for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 { unroll ... } } } }
+"""
+
+from __future__ import annotations
+
+from isamap.plan.problem import TileOperand
+from isamap.plan.schedule import LoopStep, NestSchedule, Stage
+from isamap.scheduler.orders import axes_in_order
+from isamap.scheduler.space import Assignment, Space
+
+
+def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
+    """The nest that an assignment means."""
+    option = space.option
+    block = {axis.name: assignment.get(space.unroll(axis), 1) for axis in space.register_axes}
+    blocks = [
+        LoopStep(axis.name, assignment[space.block(axis)])
+        for axis in axes_in_order(space.axes, space.order_pairs(), assignment)
+        if assignment[space.block(axis)] < axis.extent
+    ]
+    # A cache block as large as a register block has its loop already.
+    done = {(loop.axis, loop.step) for loop in blocks}
+    single = [axis for axis in option.axes if not axis.is_reduction and axis not in space.axes]
+    swept = [*single, *axes_in_order(space.register_axes, space.sweep_pairs(), assignment)]
+    sweeps = [LoopStep(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
+    sums = [LoopStep(axis.name, axis.tile) for axis in option.axes if axis.is_reduction]
+    tiles = {axis.name: axis.tile for axis in option.axes}
+    unrolls = [LoopStep(name, tiles[name], "unroll") for name in space.unroll_order(block)]
+    around = [*blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
+    inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
+    return NestSchedule(
+        space.statement,
+        option.mapping,
+        option.choose,
+        (*around, *inside, *unrolls),
+        _stages(space, assignment, blocks, len(around)),
+        len(around),
+    )
+
+
+def _stages(space: Space, assignment: Assignment, blocks: list[LoopStep], hold: int) -> tuple[Stage, ...]:
+    stages = [
+        Stage(operand.name, _depth(space, operand, choice, blocks, hold))
+        for operand in space.option.operands
+        if (choice := assignment[space.stage(operand)])
+    ]
+    return tuple(sorted(stages, key=lambda stage: stage.depth))
+
+
+def _depth(space: Space, operand: TileOperand, choice: int, blocks: list[LoopStep], hold: int) -> int:
+    """How many loops stand around a stage.
+
+    An accumulator's stands around every summing loop outside `hold`; an input's as far inside as it can
+    without copying an element again.
+    """
+    if choice == 2:
+        return 0
+    if operand.is_accumulator:
+        summing = {axis.name for axis in space.option.axes if axis.is_reduction}
+        return next((depth for depth, loop in enumerate(blocks) if loop.axis in summing), hold)
+    followed = [depth + 1 for depth, loop in enumerate(blocks) if loop.axis in operand.axes]
+    return max(followed, default=0)

@@ -1,0 +1,72 @@
+"""Loop orders: between pairs of decisions ("order.n.k is 1: n outside k") and sequences of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+
+from isamap.plan.problem import TileAxis
+from isamap.scheduler.space import Assignment
+
+Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
+
+# Up to this many axes all orders are tried; beyond, those that differ by the place of one axis.
+MAX_PERMUTED = 4
+
+
+def axes_in_order(axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment) -> list[TileAxis]:
+    """The axes, outer to inner, as decided."""
+    around = dict.fromkeys((axis.name for axis in axes), 0)
+    for name, outer, inner in pairs:
+        around[(inner if assignment[name] else outer).name] += 1
+    return sorted(axes, key=lambda axis: around[axis.name])
+
+
+def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
+    """The pairs' values for an order."""
+    place = {axis.name: i for i, axis in enumerate(order)}
+    return {name: int(place[outer.name] < place[inner.name]) for name, outer, inner in pairs}
+
+
+def agrees(values: Assignment, fixed: Assignment) -> bool:
+    """Whether no value differs from what is fixed."""
+    return all(fixed.get(name, value) == value for name, value in values.items())
+
+
+def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
+    """The given order, changed only as far as fixed decisions demand; None when they go in circles."""
+    around: dict[str, set[str]] = {axis.name: set() for axis in axes}
+    for name, outer, inner in pairs:
+        if name in fixed:
+            first, second = (outer, inner) if fixed[name] else (inner, outer)
+            around[second.name].add(first.name)
+    left, order = list(axes), list[TileAxis]()
+    while left:
+        placed = {axis.name for axis in order}
+        free = [axis for axis in left if around[axis.name] <= placed]
+        if not free:
+            return None
+        order.append(free[0])
+        left.remove(free[0])
+    return decisions_of(order, pairs)
+
+
+def other_orders(
+    axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment, fixed: Assignment
+) -> Iterator[dict[str, int]]:
+    """Orders to try instead of the one decided: all of few axes, else those with one axis moved."""
+    current = axes_in_order(axes, pairs, assignment)
+    candidates: Iterable[Sequence[TileAxis]]
+    candidates = permutations(axes) if len(axes) <= MAX_PERMUTED else _moved(current)
+    for order in candidates:
+        values = decisions_of(order, pairs)
+        if agrees(values, fixed):
+            yield values
+
+
+def _moved(order: list[TileAxis]) -> Iterator[list[TileAxis]]:
+    for i, axis in enumerate(order):
+        rest = order[:i] + order[i + 1 :]
+        for j in range(len(order)):
+            if j != i:
+                yield [*rest[:j], axis, *rest[j:]]

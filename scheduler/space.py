@@ -1,0 +1,175 @@
+"""What may be decided about one option of a statement: register blocks, cache blocks, loop orders, stages.
+
+    register_blocks(option, {"zmm": 32})  ->  ({"m": 6, "n": 4}, {"m": 5, "n": 5}, ...)
+
+The first axes of a pair in `order` and `sweep` are those that the problem lists first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from math import prod
+
+from isamap.plan.decisions import block_of, order_of, stage_of, sweep_of, unroll_of
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
+
+Assignment = Mapping[str, int]
+RegisterBlock = Mapping[str, int]
+
+# More issues than this in one loop body exceed instruction caches and the patience of C compilers.
+MAX_UNROLLED = 64
+# Register blocks stretch along at most two axes: with more, the same operand reuse costs more registers.
+MAX_UNROLLED_AXES = 2
+# Into how many cache blocks an axis may be cut.
+BLOCK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
+# A summing loop inside a register block that runs less often than this spends its time on the block's ends.
+MIN_SUMMING_TRIPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """One option with what may be decided about it. `fixed` are decisions that a person has made."""
+
+    statement: int
+    option: NestOption
+    registers: Mapping[str, int]
+    fixed: Assignment
+
+    @property
+    def axes(self) -> tuple[TileAxis, ...]:
+        """The axes that have a loop worth deciding about."""
+        return tuple(axis for axis in self.option.axes if issues_along(axis) > 1)
+
+    @property
+    def register_axes(self) -> tuple[TileAxis, ...]:
+        return tuple(axis for axis in self.axes if not axis.is_reduction)
+
+    def unroll(self, axis: TileAxis) -> str:
+        return unroll_of(self.statement, axis.name)
+
+    def block(self, axis: TileAxis) -> str:
+        return block_of(self.statement, axis.name)
+
+    def stage(self, operand: TileOperand) -> str:
+        return stage_of(self.statement, operand.name)
+
+    def order_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
+        """The decisions about cache-block loops: name, the axis that is outside when it is 1, the other."""
+        pairs = combinations(self.axes, 2)
+        return tuple((order_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
+
+    def sweep_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
+        """The same about register-block loops."""
+        pairs = combinations(self.register_axes, 2)
+        return tuple((sweep_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
+
+    def stage_values(self, operand: TileOperand) -> tuple[int, ...]:
+        """How an operand may be staged: 0 in place, 1 per block, 2 as a whole."""
+        values: list[int] = [] if operand.direct_ns is None else [0]
+        if operand.staged_ns is not None:
+            values += [1] if operand.is_accumulator else [1, 2]
+        return self.allowed(self.stage(operand), values)
+
+    def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
+        """The values of a decision that agree with what is fixed."""
+        return tuple(value for value in values if self.fixed.get(name, value) == value)
+
+    def is_feasible(self, assignment: Assignment) -> bool:
+        """Whether partial sums never have to rest in a tensor that is too narrow for them."""
+        cut = any(assignment[self.block(x)] < x.extent for x in self.axes if x.is_reduction)
+        forced = [o for o in self.option.operands if o.is_accumulator and o.stage_whole]
+        return not cut or all(assignment[self.stage(o)] for o in forced)
+
+    def names(self) -> tuple[str, ...]:
+        """Every decision of this option."""
+        return (
+            *(unroll_of(self.statement, axis.name) for axis in self.option.axes if not axis.is_reduction),
+            *(block_of(self.statement, axis.name) for axis in self.option.axes),
+            *(name for name, _, _ in self.order_pairs()),
+            *(name for name, _, _ in self.sweep_pairs()),
+            *(self.stage(operand) for operand in self.option.operands),
+        )
+
+    def register_blocks(self) -> tuple[RegisterBlock, ...]:
+        """Unroll factors per register axis that fit into the registers, smallest first."""
+        found: set[tuple[int, ...]] = set()
+        axes = self.register_axes
+        for count in range(min(MAX_UNROLLED_AXES, len(axes)) + 1):
+            for chosen in combinations(range(len(axes)), count):
+                found |= set(self._blocks_along(chosen))
+        allowed = [b for b in sorted(found) if self._agrees(b)] or self._fixed_block()
+        return tuple({axis.name: factor for axis, factor in zip(axes, b, strict=True)} for b in allowed)
+
+    def _blocks_along(self, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Factors that are above 1 on the chosen axes only."""
+        factors = [1] * len(self.register_axes)
+        limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
+        first, second = (*chosen, -1, -1)[:2]
+        for i in range(2, limits[first] + 1) if chosen else (1,):
+            for j in range(2, limits[second] + 1) if len(chosen) > 1 else (1,):
+                for position, factor in zip(chosen, (i, j), strict=False):
+                    factors[position] = factor
+                if prod(factors) > MAX_UNROLLED or not self._fits(factors):
+                    break
+                yield tuple(factors)
+
+    def _agrees(self, factors: tuple[int, ...]) -> bool:
+        pairs = zip(self.register_axes, factors, strict=True)
+        return all(self.fixed.get(self.unroll(axis), factor) == factor for axis, factor in pairs)
+
+    def _fixed_block(self) -> list[tuple[int, ...]]:
+        """The block that a person has fixed, where it stretches along more axes than are searched."""
+        limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
+        block = tuple(self.fixed.get(self.unroll(axis), 1) for axis in self.register_axes)
+        inside = all(1 <= factor <= limit for factor, limit in zip(block, limits, strict=True))
+        return [block] if inside and prod(block) <= MAX_UNROLLED and self._fits(block) else []
+
+    def _fits(self, factors: tuple[int, ...] | list[int]) -> bool:
+        block = {axis.name: factor for axis, factor in zip(self.register_axes, factors, strict=True)}
+        return self._needs(block, self.unroll_order(block))[0] <= 0
+
+    def unroll_order(self, block: RegisterBlock) -> tuple[str, ...]:
+        """The unrolled axes, outer to inner, in the order that needs fewest registers."""
+        orders = list(permutations([name for name, factor in block.items() if factor > 1]))
+        return min(orders, key=lambda order: (self._needs(block, order), orders.index(order)))
+
+    def _needs(self, block: RegisterBlock, order: tuple[str, ...]) -> tuple[int, int]:
+        """Registers missing in the memory that lacks most, and registers needed in all."""
+        needed: dict[str, int] = {}
+        for operand in self.option.operands:
+            live = _live(operand, block, order) * operand.registers
+            needed[operand.memory] = needed.get(operand.memory, 0) + live
+        missing = [count - self.registers.get(memory, count) for memory, count in needed.items()]
+        return max(missing, default=0), sum(needed.values())
+
+    def blocks(self, axis: TileAxis, unroll: int) -> tuple[int, ...]:
+        """Cache-block sizes of an axis, largest first. Units: elements, the extent for no block at all."""
+        step = unroll * axis.tile
+        fixed = self.fixed.get(self.block(axis))
+        if fixed is not None and fixed < axis.extent:
+            return (fixed,) if fixed >= step and fixed % axis.tile == 0 else ()
+        if fixed is not None:
+            return (axis.extent,)
+        trips = -(-axis.extent // step)
+        least = MIN_SUMMING_TRIPS if axis.is_reduction else 1
+        sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) >= least}
+        return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))
+
+
+def issues_along(axis: TileAxis) -> int:
+    """How many issues an axis takes."""
+    return -(-axis.extent // axis.tile)
+
+
+def _live(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
+    """Tiles of an operand that wait in registers: all of an accumulator, else those that are used again."""
+    if operand.is_accumulator:
+        return prod(block[axis] for axis in order if axis in operand.axes)
+    live = 1
+    reused = False
+    for axis in order:
+        reused = reused or axis not in operand.axes
+        live *= block[axis] if reused and axis in operand.axes else 1
+    return live

@@ -1,0 +1,144 @@
+"""The loops of one option as cost expressions: how often each runs, and what its body touches.
+
+For an axis n of 1024 elements with 16 per issue, `steps` is ceil(1024 / (16 * unroll.n)) and `blocks` is
+ceil(1024 / block.n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, times, total
+from isamap.plan.problem import TileAxis, TileOperand
+from isamap.scheduler.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Per axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
+
+    `step` is what a register block covers, `blocks` how many cache blocks there are, `turns` the register
+    blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis.
+    """
+
+    space: Space
+    step: Mapping[str, Cost]
+    block: Mapping[str, Cost]
+    blocks: Mapping[str, Cost]
+    turns: Mapping[str, Cost]
+    steps: Mapping[str, Cost]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop outside `hold`: its axis, how often it runs, and the bytes that its body touches."""
+
+    axis: str
+    trips: Cost
+    body_bytes: Cost
+
+
+def tile(space: Space) -> Tiling:
+    """The tiling of an option."""
+    step: dict[str, Cost] = {}
+    block: dict[str, Cost] = {}
+    blocks: dict[str, Cost] = {}
+    turns: dict[str, Cost] = {}
+    steps: dict[str, Cost] = {}
+    for axis in space.axes:
+        name, extent = axis.name, Const(axis.extent)
+        step[name] = Const(axis.tile) if axis.is_reduction else times(axis.tile, Decision(space.unroll(axis)))
+        block[name] = Decision(space.block(axis))
+        blocks[name] = CeilDiv(extent, block[name])
+        turns[name] = CeilDiv(block[name], step[name])
+        steps[name] = CeilDiv(extent, step[name])
+    return Tiling(space, step, block, blocks, turns, steps)
+
+
+def loops(tiling: Tiling) -> tuple[Loop, ...]:
+    """All loops outside `hold`, each with what stands inside it under the decided orders."""
+    space = tiling.space
+    order = {(outer.name, inner.name): name for name, outer, inner in space.order_pairs()}
+    sweep = {(outer.name, inner.name): name for name, outer, inner in space.sweep_pairs()}
+    whole: dict[str, Cost] = {axis.name: Const(axis.extent) for axis in space.axes}
+    found: list[Loop] = []
+    for axis in space.axes:
+        inside = {
+            other.name: tiling.block[other.name]
+            if other == axis
+            else _chosen(order, axis, other, whole[other.name], tiling.block[other.name])
+            for other in space.axes
+        }
+        found.append(Loop(axis.name, tiling.blocks[axis.name], _touched(space, inside)))
+    for axis in space.register_axes:
+        inside = {
+            other.name: tiling.block[other.name]
+            if other.is_reduction
+            else tiling.step[other.name]
+            if other == axis
+            else _chosen(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
+            for other in space.axes
+        }
+        found.append(Loop(axis.name, tiling.turns[axis.name], _touched(space, inside)))
+    return tuple(found)
+
+
+def _chosen(
+    names: Mapping[tuple[str, str], str], outer: TileAxis, inner: TileAxis, within: Cost, beyond: Cost
+) -> Cost:
+    """`within` when the loop of `inner` stands inside that of `outer`, else `beyond`."""
+    name = names.get((outer.name, inner.name))
+    if name is not None:
+        return Cases(name, ((0, beyond), (1, within)))
+    return Cases(names[inner.name, outer.name], ((0, within), (1, beyond)))
+
+
+def _touched(space: Space, extents: Mapping[str, Cost]) -> Cost:
+    """Bytes of all operands that loops of these extents touch."""
+    return total(footprint_bytes(space, operand, extents) for operand in space.option.operands)
+
+
+def footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
+    """Bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
+    staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
+    direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, extents))
+    return by_stage(space, operand, direct, staged)
+
+
+def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:
+    """One of two costs, after where the operand is read from."""
+    values = space.stage_values(operand)
+    if all(value == 0 for value in values):
+        return direct
+    if 0 not in values:
+        return staged
+    return Cases(space.stage(operand), ((0, direct), *((value, staged) for value in values if value)))
+
+
+def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
+    """How far loops of these extents move along an axis; all of an axis that has no decisions."""
+    if axis in extents:
+        return extents[axis]
+    return Const(next(a.extent for a in space.option.axes if a.name == axis))
+
+
+def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
+    """The extents that loops cover along the axes of a tensor: windows overlap."""
+    if not operand.subscripts:
+        return tuple(extent_of(space, axis, extents) for axis in operand.axes)
+    found: list[Cost] = []
+    for subscript in operand.subscripts:
+        steps = [(axis, abs(coefficient)) for axis, coefficient in subscript]
+        parts = [times(coefficient, extent_of(space, axis, extents)) for axis, coefficient in steps]
+        found.append(total([*parts, Const(1 - sum(coefficient for _, coefficient in steps))]))
+    return tuple(found)
+
+
+def misses(operand: TileOperand, nest: tuple[Loop, ...], capacity_bytes: int) -> tuple[Cost, ...]:
+    """How often each loop that the operand does not follow makes a cache load it again."""
+    return tuple(
+        Threshold(loop.body_bytes, capacity_bytes, Const(1), loop.trips)
+        for loop in nest
+        if loop.axis not in operand.axes
+    )
