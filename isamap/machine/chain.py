@@ -72,8 +72,8 @@ def _read(path: Path, name: str) -> File:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        said = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
+        said = getattr(error, "strerror", None) or str(error)
         raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
     return File(decode(name, data), path.resolve())
 

@@ -41,16 +41,17 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
     """
     # Standard input can be read once only.
     if stamps is None or name_or_path == "-":
-        return _checked(name_or_path)
+        return load_summary(name_or_path)
     stamp = stamps / f"{_key(machine_digest(name_or_path))}.json"
     if (remembered := _read(stamp)) is not None:
         return remembered
-    summary = _checked(name_or_path)
+    summary = load_summary(name_or_path)
     _write(stamp, summary)
     return summary
 
 
-def _checked(name_or_path: str) -> MachineSummary:
+def load_summary(name_or_path: str) -> MachineSummary:
+    """The summary of a machine that is read and checked now. Raises: as `load_machine`."""
     from isamap.machine.load import load_machine  # brings the language and numpy
 
     m = load_machine(name_or_path)

@@ -25,6 +25,8 @@ from isamap.source import Diagnostic, MissingTool
 if TYPE_CHECKING:
     from isamap.machine.model import Machine
 
+CPUINFO = Path("/proc/cpuinfo")
+
 _PERMITTED_BY: dict[str, str] = {"amx_tile_data": "amx_tile"}
 """The feature without which there is no use in asking for a permission."""
 
@@ -38,7 +40,7 @@ _ASK_SECONDS = 10
 def detect_features() -> frozenset[str]:
     """Names of the features and granted permissions of this computer, as descriptions write them."""
     flags = _processor_flags()
-    granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and _is_granted(name))
+    granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
     return frozenset(flags & set(allowed.FEATURES)) | frozenset(granted)
 
 
@@ -78,7 +80,7 @@ def _needs(name: str) -> tuple[int, frozenset[str], str]:
 def _processor_flags() -> frozenset[str]:
     """The flags of the first processor; none where there is no /proc/cpuinfo."""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        text = CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
     for line in text.splitlines():
@@ -88,7 +90,7 @@ def _processor_flags() -> frozenset[str]:
     return frozenset()
 
 
-def _is_granted(permission: str) -> bool:
+def is_granted(permission: str) -> bool:
     """Whether the operating system grants a permission to a process that asks."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return False

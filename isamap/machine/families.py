@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import product
 
 from isamap.machine.fields import read_names, read_text
 from isamap.machine.findings import Findings
-from isamap.machine.tree import Mapping, Node, Sequence
+from isamap.machine.tree import Mapping, Node, Scalar, Sequence
+from isamap.source import Span
 
 MAX_MEMBERS = 256
 
@@ -46,6 +48,21 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
     return tuple(
         dict(zip(table, values, strict=True)) for table in tables for values in product(*table.values())
     )
+
+
+def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Findings) -> bool:
+    """Whether the texts use only variables that the rows give."""
+    from isamap.syntax import VARIABLE  # brings numpy, which detection does without
+
+    before = len(findings.diagnostics)
+    known = tuple(rows[0]) if rows else ()
+    for text in texts:
+        source = text.span.source
+        for match in VARIABLE.finditer(source.text, text.span.start, text.span.end):
+            if match[1] not in known:
+                span = Span(source, match.start(), match.end())
+                findings.unknown("unknown-variable", "variable", match[1], span, known)
+    return len(findings.diagnostics) == before
 
 
 def describe_row(row: Row) -> tuple[str, ...]:

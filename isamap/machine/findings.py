@@ -49,7 +49,9 @@ class Findings:
         if not self.diagnostics:
             return
         # Members of one family tend to fail alike: the first one speaks for them.
-        first = {(d.code, d.message, d.span.start if d.span else -1): d for d in reversed(self.diagnostics)}
+        first: dict[tuple[str, str, int], Diagnostic] = {}
+        for d in self.diagnostics:
+            first.setdefault((d.code, d.message, d.span.start if d.span else -1), d)
         ordered = sorted(first.values(), key=lambda d: d.span.start if d.span else -1)
         raise SpecProblem(*ordered[:MAX_FINDINGS])
 

@@ -6,7 +6,7 @@ from isamap.ir import F64, Const, ConstantDecl, Instruction, Module
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import CallTemplate, parse_emit
-from isamap.machine.families import Row, describe_row
+from isamap.machine.families import Row, check_variables, describe_row
 from isamap.machine.findings import Findings
 from isamap.machine.model import Cost, Emission, EmitNothing, EmitSemantics, MachineInstruction
 from isamap.machine.spec import InstructionSpec
@@ -15,6 +15,7 @@ from isamap.machine.tree import Scalar
 from isamap.machine.world import Entry, World, check_source
 from isamap.source import Diagnostic, SpecProblem
 from isamap.syntax import resolve_template, substitute_text
+from isamap.syntax.ast import RoutineSyntax
 
 MAX_INSTRUCTIONS = 4000
 
@@ -41,6 +42,8 @@ def extend_instructions(
         template = _template(spec, findings)
         if text is None or not _is_one_instruction(text, spec, findings):
             continue
+        if not check_variables(spec.rows, spec.texts, findings):
+            continue
         for row in spec.rows:
             with findings.collect(*describe_row(row)):
                 entry = _member(spec, row, text, template, module, world)
@@ -66,12 +69,12 @@ def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
 
 
 def _is_one_instruction(text: Declarations, spec: InstructionSpec, findings: Findings) -> bool:
-    kinds = [getattr(d, "kind", "declaration") for d in text]
-    if kinds == ["instruction"]:
+    found = [isinstance(d, RoutineSyntax) and d.kind == "instruction" for d in text]
+    if found == [True]:
         return True
-    held = f"{len(kinds)} declarations" if len(kinds) != 1 else f"a {kinds[0]}"
+    held = f"{len(found)} declarations" if len(found) != 1 else "another declaration"
     findings.report(
-        "semantics-not-one", f"`semantics` holds one instruction, not {held if kinds else 'nothing'}",
+        "semantics-not-one", f"`semantics` holds one instruction, not {held if found else 'nothing'}",
         text[1].span if len(text) > 1 else spec.semantics.span,
     )  # fmt: skip
     return False
@@ -90,8 +93,7 @@ def _member(
     assert isinstance(instruction, Instruction)
     emit: Emission = EmitNothing()
     if isinstance(template, CallTemplate):
-        images = {name: state for name, state in world.states.items() if state.bytes}
-        around = Surroundings(world.memories, images, world.target.headers)
+        around = Surroundings(world.memories, world.states, world.target.headers)
         emit = resolve_call(template, row, instruction, around)
     elif template is not None:
         emit = template

@@ -101,6 +101,12 @@ class InstructionSpec:
     source: Scalar
     span: Span
 
+    @property
+    def texts(self) -> tuple[Scalar, ...]:
+        """Everything in which a variable of the family may stand."""
+        cost = (self.cost.unit, self.cost.interval, self.cost.latency) if self.cost is not None else ()
+        return (self.semantics, *((self.emit,) if self.emit is not None else ()), *cost, self.source)
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -264,9 +270,10 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
     )
     shared = read_flag(keys.get("shared"), "`shared`", findings)
     source = read_text(keys.get("source"), "`source`", findings)
-    if source_memory is None or target_memory is None or bandwidth is None:
+    if source_memory is None or target_memory is None:
         return None
-    return LinkSpec(source_memory, target_memory, bandwidth, shared, source)
+    # A bandwidth that was refused is stood in for, so that the names are checked all the same.
+    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source)
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:

@@ -128,10 +128,7 @@ class _Reader:
             raise _problem("yaml-too-deep", f"this is nested more than {MAX_DEPTH} levels deep", span)
         kind = _kind(event)
         if kind == "Alias" or event.anchor is not None:
-            word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
-            self.refuse(
-                "yaml-alias", f"{word} are not read", event, "write the value out, or use a `for` family"
-            )
+            self.refuse_alias(kind, event)
         if kind == "Alias":
             return Scalar("", self.span(event))
         if event.ctag is not None and str(event.ctag) not in ("", "!"):
@@ -181,6 +178,14 @@ class _Reader:
     def span(self, event: Any) -> Span:
         return Span(self.source, event.start_mark.index, max(event.end_mark.index, event.start_mark.index))
 
+    def refuse_alias(self, kind: str, event: Any) -> None:
+        """Only the first one: a bomb has very many."""
+        if all(d.code != "yaml-alias" for d in self.refused):
+            word = "aliases (`*name`)" if kind == "Alias" else "anchors (`&name`)"
+            self.refuse(
+                "yaml-alias", f"{word} are not read", event, "write the value out, or use a `for` family"
+            )
+
     def refuse(self, code: str, message: str, event: Any, advice: str | None = None, *notes: str) -> None:
         self.refused.append(Diagnostic(code, message, self.span(event), notes=notes, help=advice))
         if len(self.refused) >= _MAX_REFUSALS:
@@ -198,7 +203,9 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
 def _translated(error: Any, source: Source) -> SpecProblem:
     """What the YAML parser says, at its place, without its own layout."""
     mark = error.problem_mark or error.context_mark
-    start = min(mark.index, len(source.text)) if mark is not None else 0
+    # At the end of the text there is nothing to underline: the last character stands in for it.
+    last = max(0, len(source.text.rstrip()) - 1)
+    start = min(mark.index, last) if mark is not None else 0
     message = _one_line(error.problem or str(error))
     advice = None
     if "could not find expected ':'" in message or "mapping values" in message:

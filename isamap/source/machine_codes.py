@@ -179,6 +179,9 @@ MACHINE_CODES: dict[str, Explanation] = {
     "unknown-unit-name": Explanation(
         "a cost on a unit that does not exist", "`units` declares what executes instructions, and how often."
     ),
+    "unknown-variable": Explanation(
+        "a variable without a value", "`$T` stands for the value that the rows of `for` give to `T`."
+    ),
     "wrong-kind": Explanation(
         "a list, mapping or text in the wrong place", "The message says what is expected there."
     ),

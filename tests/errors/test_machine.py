@@ -1,0 +1,66 @@
+"""Every wrong description in `machine/` with the findings that it gives, word for word.
+
+A file holds the description, a line `=== findings`, and what isamap says. Other files beside the description
+follow it, each after a line `=== file NAME`. `pytest --snapshot-update` writes the findings anew; review them
+like code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isamap.machine import load_machine
+from isamap.source import CODES, IsamapError
+from isamap.source.machine_codes import MACHINE_CODES
+
+FOLDER = Path(__file__).parent / "machine"
+FILES = sorted(FOLDER.glob("*.txt"))
+SEPARATOR = "=== findings\n"
+BESIDE = "=== file "
+
+ELSEWHERE = frozenset(
+    (
+        "file-unreadable",
+        "no-machine-fits",
+        "too-many-instructions",
+        "unknown-machine",
+        "yaml-not-utf",
+        "yaml-too-large",
+    )
+)
+"""Codes of inputs that are no short texts: tested in tests/unit/test_machine_*.py."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
+def test_a_wrong_description_is_refused_in_these_words(
+    path: Path, pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, _, expected = path.read_text(encoding="utf-8").partition(SEPARATOR)
+    monkeypatch.chdir(tmp_path)
+    found = findings(text)
+    if pytestconfig.getoption("update_snapshots"):
+        path.write_text(f"{text}{SEPARATOR}{found}", encoding="utf-8")
+        expected = found
+    assert found == expected
+
+
+def test_every_code_of_machines_is_pinned() -> None:
+    pinned = "".join(p.read_text(encoding="utf-8").partition(SEPARATOR)[2] for p in FILES)
+    assert [c for c in MACHINE_CODES if f"[{c}]" not in pinned and c not in ELSEWHERE] == []
+    assert MACHINE_CODES.keys() <= CODES.keys()
+
+
+def findings(text: str) -> str:
+    """What isamap says about a description in the current folder."""
+    body, *others = text.split(BESIDE)
+    Path("wrong.yaml").write_text(body, encoding="utf-8")
+    for other in others:
+        name, _, content = other.partition("\n")
+        Path(name).write_text(content, encoding="utf-8")
+    try:
+        load_machine("wrong.yaml")
+    except IsamapError as error:
+        return f"{type(error).__name__}, exit {error.exit_code}\n{error.render()}\n"
+    return "nothing\n"

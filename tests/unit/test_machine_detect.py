@@ -1,0 +1,120 @@
+"""Detection: what this computer has, which machine fits it, and that checking again is quick and honest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isamap.machine import check_machine, checks, detect, list_machines, load_machine
+from isamap.source import MissingTool, SpecProblem
+
+AVX2 = frozenset(("avx2", "fma", "f16c", "avx", "sse4_2"))
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    detect.detect_machine.cache_clear()
+    detect.detect_features.cache_clear()
+
+
+def fits(monkeypatch: pytest.MonkeyPatch, features: frozenset[str]) -> str:
+    monkeypatch.setattr(detect, "detect_features", lambda: features)
+    return detect.detect_machine()
+
+
+def test_the_detected_machine_misses_nothing() -> None:
+    assert detect.missing_features(load_machine(detect.detect_machine())) == ()
+
+
+def test_any_processor_has_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fits(monkeypatch, frozenset()) == "generic-c"
+
+
+def test_the_most_special_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("x86-amx")
+    needed = frozenset((*machine.target.features, *machine.target.permissions))
+    assert fits(monkeypatch, needed) == "x86-amx"
+    detect.detect_machine.cache_clear()
+    assert fits(monkeypatch, needed - {"amx_tile_data"}) == "x86-avx512-bf16"
+    detect.detect_machine.cache_clear()
+    assert fits(monkeypatch, frozenset(load_machine("x86-avx2").target.features)) == "x86-avx2"
+    missing = detect.missing_features(machine)
+    assert missing[-1] == "amx_tile_data"
+    assert "avx2" not in missing
+
+
+def test_nothing_fits_when_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "shipped_machines", tuple)
+    with pytest.raises(MissingTool) as found:
+        detect.detect_machine()
+    assert found.value.exit_code == 5
+
+
+@pytest.mark.parametrize("key", ["flags\t\t", "Features\t"])
+def test_flags_are_read_from_the_first_processor(
+    key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = f"processor : 0\n{key}: avx2 fma something_new amx_tile\n\nprocessor : 1\n{key}: sve\n"
+    info = tmp_path / "cpuinfo"
+    info.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(detect, "CPUINFO", info)
+
+    def is_granted(name: str) -> bool:
+        return name == "amx_tile_data"
+
+    monkeypatch.setattr(detect, "is_granted", is_granted)
+    assert detect.detect_features() == {"avx2", "fma", "amx_tile", "amx_tile_data"}
+    detect.detect_features.cache_clear()
+    monkeypatch.setattr(detect, "CPUINFO", tmp_path / "missing")
+    assert detect.detect_features() == frozenset()
+
+
+def test_a_check_is_remembered_until_a_text_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stamps = tmp_path / "stamps"
+    path = tmp_path / "mine.yaml"
+    text = "isamap: 1\nname: mine\nsummary: mine\nextends: generic-c\n"
+    path.write_text(text, encoding="utf-8")
+    first = check_machine(str(path), stamps)
+    assert first.chain == ("mine", "generic-c")
+
+    def refuse(name: str) -> None:
+        pytest.fail(f"{name} is checked again")
+
+    monkeypatch.setattr(checks, "load_summary", refuse)
+    assert check_machine(str(path), stamps) == first
+    path.write_text(text + "colour: red\n", encoding="utf-8")
+    monkeypatch.undo()
+    with pytest.raises(SpecProblem):
+        check_machine(str(path), stamps)
+    assert len(list(stamps.iterdir())) == 1
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[1]", '{"summary": {"name": "x"}, "sha256": "0"}', "\0"])
+def test_a_damaged_stamp_is_not_believed(damage: str, tmp_path: Path) -> None:
+    first = check_machine("generic-c", tmp_path)
+    (stamp,) = tmp_path.iterdir()
+    stamp.write_text(damage, encoding="utf-8")
+    assert check_machine("generic-c", tmp_path) == first
+    assert json.loads(stamp.read_text(encoding="utf-8"))["summary"]["name"] == "generic-c"
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert check_machine("generic-c", tmp_path / "file" / "stamps").name == "generic-c"
+
+
+def test_checking_again_and_detecting_load_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from isamap.machine import check_machine, detect_machine\n"
+        "for name in sys.argv[2:]: check_machine(name, Path(sys.argv[1]))\n"
+        "detect_machine()\n"
+        "print([m for m in ('numpy', 'lark', 'networkx', 'ortools') if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path), *list_machines()]
+    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert "numpy" in runs[0]
+    assert runs[1] == "[]\n"
