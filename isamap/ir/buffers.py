@@ -49,7 +49,8 @@ def take_arrays(
 ) -> dict[str, Array]:
     """A fresh array for every operand: those given, converted, and the fill of the others.
 
-    Floats are rounded to the operand's type, then widened to float64 when `exact`.
+    What an `out` operand held before counts only when it is to be kept. Floats are rounded to the operand's
+    type, then widened to float64 when `exact`.
     Raises: UsageProblem when an array is missing, unknown or of another shape, or an integer does not fit.
     """
     known = {o.name for o in routine.operands if o.role != "temp"}
@@ -94,8 +95,9 @@ def _take(
         if given.shape != shape:
             found = f"but the array is {list(given.shape)}"
             raise _refuse("wrong-shape", f"`{o.name}` of `{routine.name}` is {list(shape)}, {found}")
-        return storage(_admit(given, o), o.dtype, exact)
-    if o.role in ("in", "inout"):
+        if o.role != "out" or o.outside == "keep":
+            return storage(_admit(given, o), o.dtype, exact)
+    elif o.role in ("in", "inout"):
         raise _refuse("array-missing", f"`{routine.name}` needs an array for `{o.name}`")
     if o.outside == "zero":
         return storage(np.zeros(shape, o.dtype.numpy()), o.dtype, exact)

@@ -75,7 +75,9 @@ def interpret_magnitude(
     """
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
-    magnitudes = {name: np.abs(values.astype(np.float64)) for name, values in state.values.items()}
+    magnitudes = {
+        name: np.asarray(np.abs(values.astype(np.float64))) for name, values in state.values.items()
+    }
     state = replace(state, magnitudes=magnitudes)
     _run_all(bound, state)
     return {o.name: magnitudes[o.name] for o in bound.operands if o.role in ("out", "inout")}

@@ -59,14 +59,14 @@ def boxes(
     axes: tuple[tuple[str, int], ...],
     arrays: tuple[frozenset[str], ...],
     last: frozenset[str],
-    limit: int = ELEMENTS,
+    limit: int | None = None,
 ) -> Iterator[Box]:
-    """The iteration space in boxes, in order, each with at most `limit` elements in `arrays`.
+    """The iteration space in boxes, in order, each with at most `limit` (`ELEMENTS`) elements in `arrays`.
 
     `arrays` are the axes that each array of a box has; those in `last` are cut only where nothing else helps.
     """
     names = tuple(name for name, _ in axes)
-    yield from _cut(Box(names, (0,) * len(axes), tuple(n for _, n in axes)), arrays, last, limit)
+    yield from _cut(Box(names, (0,) * len(axes), tuple(n for _, n in axes)), arrays, last, limit or ELEMENTS)
 
 
 def _cut(box: Box, arrays: tuple[frozenset[str], ...], last: frozenset[str], limit: int) -> Iterator[Box]:

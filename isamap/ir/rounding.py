@@ -78,7 +78,7 @@ def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
         exact = total + tail
     else:
         exact = _add_to_odd(total, tail)
-    plain = x * y + z
+    plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, x * y + z)
     return round_to(np.where(np.isfinite(exact), exact, plain), dtype)
 
 

@@ -92,7 +92,7 @@ def flush(name: str, state: State) -> None:
     """Round what was accumulated into an operand and store it there."""
     operand = state.routine.operand(name)
     total = state.sums.pop(name)
-    state.values[name] = _stored(_stored(total, accumulator(operand)), operand.dtype)
+    state.values[name] = np.asarray(_stored(_stored(total, accumulator(operand)), operand.dtype))
 
 
 def accumulator(operand: Operand) -> DType:
@@ -105,7 +105,7 @@ def guard_values(guard: Expr, nest: Nest, state: State) -> Array:
     for name in state.reads(guard) & state.sums.keys():
         flush(name, state)
     box = Box(tuple(n for n, _ in nest.axes), (0,) * len(nest.axes), tuple(n for _, n in nest.axes))
-    found = evaluate_expr(guard, _environment(box, nest, state))
+    found = np.array(evaluate_expr(guard, _environment(box, nest, state)))  # a copy: the loop changes it
     return found.reshape((1,) * (len(nest.axes) - found.ndim) + found.shape)
 
 
