@@ -1,0 +1,130 @@
+"""Arrays, sizes and scalars as the arguments of a compiled program, checked against its interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.c_interface import Field, Interface
+from isamap.lower.program import Tensor
+from isamap.source import Diagnostic, UsageProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One tensor as it is passed. Units: `strides` in bytes; `span_bytes` from its first to its last byte."""
+
+    name: str
+    array: NDArray[Any]
+    strides: tuple[int, ...]
+    span_bytes: int
+    written: bool
+
+    def view(self, buffer: Any, offset: int) -> NDArray[Any]:
+        """The same tensor in other memory."""
+        return np.ndarray(self.array.shape, self.array.dtype, buffer, offset, self.strides)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The tensors, and the fields of the argument struct as (kind, C type, value)."""
+
+    tensors: tuple[Passed, ...]
+    fields: list[tuple[str, str, Any]]
+
+
+def make_call(
+    interface: Interface,
+    arrays: Mapping[str, NDArray[Any]],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+    in_place: bool = False,
+) -> Call:
+    """The arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
+    _check_names("size", sizes, [name for name, _, _ in interface.symbols], interface)
+    _check_names("scalar", scalars, [name for name, _ in interface.scalars], interface)
+    bound = {**dict(interface.sizes), **sizes}
+    needed = [t.name for t in interface.tensors if t.role != "out" or in_place]
+    _check_names("array", arrays, needed, interface, [t.name for t in interface.tensors])
+    tensors = tuple(_pass(t, arrays.get(t.name), bound, in_place) for t in interface.tensors)
+    numbers = {t.name: n for n, t in enumerate(tensors)}
+    fields = [_field(f, tensors, numbers, bound, scalars) for f in interface.fields]
+    return Call(tensors, fields)
+
+
+def _field(
+    f: Field,
+    tensors: tuple[Passed, ...],
+    numbers: Mapping[str, int],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+) -> tuple[str, str, Any]:
+    c_type = f.c_type.strip()
+    match f.kind:
+        case "pointer":
+            return f.kind, c_type, numbers[f.source]
+        case "stride":
+            return f.kind, c_type, tensors[numbers[f.source]].strides[f.axis]
+        case "size":
+            return f.kind, c_type, int(sizes[f.source])
+        case "scalar":
+            value = scalars[f.source]
+            return f.kind, c_type, float(value) if c_type in ("float", "double") else int(value)
+
+
+def _pass(t: Tensor, array: NDArray[Any] | None, sizes: Mapping[str, int], in_place: bool) -> Passed:
+    shape = tuple(extent.evaluate(sizes) for extent in t.shape)
+    dtype = t.dtype.numpy()
+    if array is None:
+        # Not zeros: an element that the program forgets to write should show.
+        array = np.frombuffer(b"\xa5" * (int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+    if array.shape != shape or array.dtype != dtype:
+        raise _mismatch(
+            f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"
+        )
+    dense = array.itemsize
+    regular = array.strides[-1:] in ((), (dense,)) and all(s >= 0 and s % dense == 0 for s in array.strides)
+    if not regular or not _is_apart(array):
+        if in_place:
+            raise _mismatch(f"the last axis of `{t.name}` is not dense, or its elements overlap")
+        array = np.ascontiguousarray(array).reshape(shape)
+    if in_place and t.role != "in" and not array.flags.writeable:
+        raise _mismatch(f"`{t.name}` is written, but the array given is read-only")
+    span = dense + sum((n - 1) * s for n, s in zip(shape, array.strides, strict=True)) if array.size else 0
+    return Passed(t.name, array, array.strides, span, t.role != "in")
+
+
+def _is_apart(array: NDArray[Any]) -> bool:
+    """Whether no two elements share bytes: each stride spans all that lies inside of it."""
+    inner = array.itemsize
+    for extent, stride in sorted(zip(array.shape, array.strides, strict=True), key=lambda p: p[1]):
+        if extent > 1 and stride < inner:
+            return False
+        inner = max(inner, extent * stride)
+    return True
+
+
+def _check_names(
+    what: str,
+    given: Mapping[str, Any],
+    needed: list[str],
+    interface: Interface,
+    known: list[str] | None = None,
+) -> None:
+    missing = [n for n in needed if n not in given]
+    extra = [n for n in given if n not in (needed if known is None else known)]
+    if not missing and not extra:
+        return
+    said = f"the {what} `{missing[0]}` is not given" if missing else f"it takes no {what} `{extra[0]}`"
+    listed = ", ".join(needed) or "none"
+    raise UsageProblem(
+        Diagnostic("argument-mismatch", f"`{interface.name}`: {said}", notes=(f"{what}s taken: {listed}",))
+    )
+
+
+def _mismatch(said: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("argument-mismatch", said))

@@ -1,0 +1,144 @@
+"""What was made once and need not be made again: files under the sha256 of all that their content depends on.
+
+    cache = Cache.open("libraries")
+    cache.find(key)  # the path of a verified file, or None
+
+Objects are named by the sha256 of their content, which is checked at every use; a key is a small file that
+names an object. Both are written beside their place and renamed into it, so that a process may be killed at
+any moment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from isamap.source import Diagnostic, UsageProblem
+
+SIZE_LIMIT_BYTES = 256 << 20
+_AFTER_EVICTION = 0.8
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def cache_root() -> Path:
+    """The user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
+
+    Raises: UsageProblem when others may write to it.
+    """
+    given = os.environ.get("ISAMAP_CACHE_DIR")
+    if given:
+        root = Path(given)
+    else:
+        from platformdirs import user_cache_path
+
+        root = user_cache_path("isamap", appauthor=False)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.stat()
+    except OSError as error:
+        raise _unusable(root, f"it cannot be used: {error.strerror}") from error
+    if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
+        raise _unusable(root, "others may write to it, and what it holds is run")
+    return root
+
+
+def digest(*parts: bytes | str) -> str:
+    """The sha256 of texts, each with its length in front so that no two lists look alike."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One kind of files in the cache."""
+
+    folder: Path
+    limit_bytes: int = SIZE_LIMIT_BYTES
+
+    @staticmethod
+    def open(kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
+        """The cache for a kind of files, in the user's cache folder."""
+        folder = cache_root() / kind
+        for part in ("keys", "objects"):
+            (folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Cache(folder, limit_bytes)
+
+    def find(self, key: str) -> Path | None:
+        """The file kept under a key, its content verified; None when there is none or it is damaged."""
+        try:
+            name = (self.folder / "keys" / key).read_text(encoding="ascii")
+            if not _DIGEST.fullmatch(name):
+                return None
+            path = self.folder / "objects" / name
+            if hashlib.sha256(path.read_bytes()).hexdigest() != name:
+                path.unlink(missing_ok=True)
+                return None
+            os.utime(path)  # the time of use, which eviction goes by
+        except (OSError, UnicodeDecodeError):
+            return None
+        return path
+
+    def keep(self, key: str, content: bytes) -> Path:
+        """Puts content under a key and returns its path."""
+        name = hashlib.sha256(content).hexdigest()
+        path = self.folder / "objects" / name
+        self._write(path, content)
+        self._write(self.folder / "keys" / key, name.encode())
+        self._evict(path)
+        return path
+
+    def _write(self, path: Path, content: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, 0o700)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def _evict(self, kept: Path) -> None:
+        """Deletes the objects that were not used for longest, when there is more than the limit."""
+        found: list[tuple[float, int, str]] = []
+        with os.scandir(self.folder / "objects") as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    status = entry.stat()
+                    found.append((status.st_mtime, status.st_size, entry.path))
+        total = sum(size for _, size, _ in found)
+        if total <= self.limit_bytes:
+            return
+        for _, size, path in sorted(found):
+            if total <= self.limit_bytes * _AFTER_EVICTION:
+                break
+            if path != str(kept):
+                with suppress(OSError):
+                    os.unlink(path)
+                total -= size
+        self._forget_lost_keys()
+
+    def _forget_lost_keys(self) -> None:
+        for key in (self.folder / "keys").iterdir():
+            with suppress(OSError, UnicodeDecodeError):
+                if not (self.folder / "objects" / key.read_text(encoding="ascii")).exists():
+                    key.unlink()
+
+
+def _unusable(root: Path, why: str) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(
+            "cache-not-private",
+            f"the cache folder {root} is refused: {why}",
+            help="name another with ISAMAP_CACHE_DIR, or make it your own (chmod 700)",
+        )
+    )

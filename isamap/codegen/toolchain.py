@@ -1,0 +1,206 @@
+"""C compilers: which one there is, and how it turns emitted C into a library.
+
+The user's choice comes first, then gcc or clang on PATH when it takes the machine's flags, then the compiler
+in the `ziglang` package. Compilers get argument lists, never a shell, and only files written for them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from isamap.codegen.c import EmittedC
+from isamap.codegen.c_interface import Interface
+from isamap.codegen.cache import Cache, cache_root, digest
+from isamap.machine import Machine
+from isamap.machine.allowed import PERMISSIONS
+from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem
+
+COMPILERS = ("gcc", "clang", "zig")
+ENVIRONMENT = "ISAMAP_CC"
+
+# -fno-math-errno: else sqrt and others stay calls that set errno. -fno-strict-aliasing: models look at one
+# register as elements of several types.
+_BUILD = ("-fno-math-errno", "-fno-strict-aliasing", "-shared", "-fPIC", "-nostdlib")
+_MODEL_FLAGS = ("-O2", "-std=c11")
+_SECONDS = 300
+
+
+class CompilerRefused(IsamapError):
+    """A compiler did not accept emitted C."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C compiler: its kind, the words that start it, and what it says its version is."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A library on disk, how its function is called, and the permissions to ask for before."""
+
+    library: Path
+    interface: Interface
+    permissions: tuple[int, ...]
+    compiler: Compiler
+    model: bool
+
+
+def compile_library(
+    emitted: EmittedC, machine: Machine, model: bool = False, compiler: str | None = None
+) -> Compiled:
+    """The library of emitted C, from the cache where it was made before.
+
+    `compiler` names one of COMPILERS. Raises: MissingTool when there is none; CompilerRefused.
+    """
+    model = model or emitted.model
+    flags = _MODEL_FLAGS if model else machine.target.flags
+    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
+    files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
+    library = build(found, flags, files, f"{emitted.name}.c")
+    permissions = () if model else tuple(PERMISSIONS[p] for p in machine.target.permissions)
+    return Compiled(library, emitted.interface, permissions, found, model)
+
+
+def build(compiler: Compiler, flags: Sequence[str], files: Mapping[str, str], main: str) -> Path:
+    """The shared library made of `main`, one of `files`. Raises: CompilerRefused."""
+    arguments = (*flags, *_BUILD)
+    cache = Cache.open("libraries")
+    texts = [part for name in sorted(files) for part in (name, files[name])]
+    key = digest("library 1", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
+    known = cache.find(key)
+    if known is not None:
+        return known
+    with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
+        if result.returncode != 0:
+            raise _refused(compiler, main, result.stderr)
+        return cache.keep(key, Path(folder, "library.so").read_bytes())
+
+
+def find_compiler(
+    flags: Sequence[str], allowed: Sequence[str] = COMPILERS, wanted: str | None = None
+) -> Compiler:
+    """The compiler to use for these flags. Raises: MissingTool, UsageProblem for a name that is none."""
+    chosen = wanted or os.environ.get(ENVIRONMENT) or None
+    if chosen is not None and chosen not in COMPILERS:
+        source = "the call" if wanted else ENVIRONMENT
+        raise UsageProblem(
+            Diagnostic(
+                "unknown-compiler",
+                f"{source} names the compiler `{chosen[:60]}`",
+                notes=(f"known are {', '.join(COMPILERS)}; a path or arguments are not taken",),
+            )
+        )
+    tried: list[str] = []
+    for name in (chosen,) if chosen else COMPILERS:
+        if name not in allowed:
+            tried.append(f"{name}: the machine's description does not allow it")
+            continue
+        compiler = _locate(name)
+        if compiler is None:
+            tried.append(f"{name}: not found")
+        elif not _accepts(compiler, tuple(flags)):
+            tried.append(f"{name} ({compiler.version}): refuses {' '.join(flags)}")
+        else:
+            return compiler
+    raise MissingTool(
+        Diagnostic(
+            "no-compiler",
+            "there is no C compiler for this machine here",
+            notes=tuple(tried),
+            help="install gcc or clang, or `pip install isamap[cc]`, which brings one",
+        )
+    )
+
+
+@lru_cache(maxsize=8)
+def _locate(name: str) -> Compiler | None:
+    """A compiler by its kind, where it is installed."""
+    if name == "zig":
+        if importlib.util.find_spec("ziglang") is None:
+            return None
+        from importlib.metadata import version
+
+        return Compiler(name, (sys.executable, "-m", "ziglang", "cc"), f"ziglang {version('ziglang')}")
+    path = shutil.which(name)
+    if path is None:
+        return None
+    says = _remembered("version", (path,), lambda: _first_line(_run([path, "--version"], None)))
+    return Compiler(name, (path,), says) if says else None
+
+
+@lru_cache(maxsize=64)
+def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
+    """Whether a compiler takes the flags."""
+    if compiler.name == "zig":
+        return True  # one pinned version, which takes every flag that descriptions may name
+    words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
+    answer = _remembered("flags", words, lambda: str(_run(list(words), None).returncode))
+    return answer == "0"
+
+
+def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
+    """The answer of a program, asked again only when the program has changed."""
+    status = os.stat(words[0])
+    cache = Cache.open("toolchain")
+    key = digest(what, str(status.st_mtime_ns), str(status.st_size), *words)
+    known = cache.find(key)
+    if known is not None:
+        return known.read_text(encoding="utf-8")
+    answer = ask()
+    cache.keep(key, answer.encode())
+    return answer
+
+
+def _first_line(result: subprocess.CompletedProcess[str]) -> str:
+    return result.stdout.splitlines()[0].strip() if result.returncode == 0 and result.stdout else ""
+
+
+def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
+    """One call of a compiler, with nothing of the user's environment but where to find programs."""
+    caches = str(cache_root() / "zig")
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
+    environment |= {"ZIG_GLOBAL_CACHE_DIR": caches, "ZIG_LOCAL_CACHE_DIR": caches}
+    for name in ("LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    if folder is not None:
+        environment["TMPDIR"] = folder
+    try:
+        return subprocess.run(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", f"error: gave up after {_SECONDS} s")
+    except OSError as error:
+        return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
+
+
+def _refused(compiler: Compiler, main: str, says: str) -> CompilerRefused:
+    lines = [line for line in says.splitlines() if "error" in line] or says.splitlines()
+    return CompilerRefused(
+        Diagnostic(
+            "compiler-refused",
+            f"{compiler.name} does not accept the emitted {main}",
+            notes=(*(line[:300] for line in lines[:6]), f"compiler: {compiler.version}"),
+            help="the `emit` or the `c_types` of the instruction named there may be wrong",
+        )
+    )

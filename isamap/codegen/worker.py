@@ -1,0 +1,142 @@
+"""The child process in which emitted code runs: limits first, then the library, then the calls.
+
+Reads a job as JSON from standard input, data from a shared file, and answers with JSON on standard output.
+Started as a script with nothing but the standard library, so that it is there in some 30 ms.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import sys
+import time
+from typing import Any
+
+PAGE = mmap.PAGESIZE
+_HUGE = 4 << 20
+_POISON = 0xFF
+_ARCH_PRCTL, _REQUEST_PERMISSION = 158, 0x1023
+
+_BITS = (8, 16, 32, 64)
+_SCALARS: dict[str, Any] = {
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+    "int": ctypes.c_int,
+    **{f"{sign}int{bits}_t": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in _BITS},
+}
+
+
+def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
+    """The argument struct; a field is (kind, C type, value), a pointer's value its position in `pointers`."""
+    layout: list[tuple[str, Any]] = []
+    values: list[Any] = []
+    for number, (kind, c_type, value) in enumerate(fields):
+        pointer = kind == "pointer"
+        layout.append((f"f{number}", ctypes.c_void_p if pointer else _SCALARS[c_type]))
+        values.append(pointers[value] if pointer else value)
+    struct = type("Arguments", (ctypes.Structure,), {"_fields_": layout})
+    return struct(*values)
+
+
+def load_function(library: str, name: str) -> tuple[Any, Any]:
+    """The function of a library and the one that tells its workspace."""
+    ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # libraries are linked against nothing
+    loaded = ctypes.CDLL(library)
+    function, size = loaded[name], loaded[f"{name}_workspace_bytes"]
+    function.restype, size.restype = ctypes.c_int, ctypes.c_size_t
+    function.argtypes = [ctypes.c_void_p] * 3
+    size.argtypes = [ctypes.c_void_p]
+    return function, size
+
+
+def ask_permission(component: int) -> bool:
+    """Whether the kernel lets this process use a part of the processor's state."""
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
+
+
+class Region:
+    """Memory for one tensor or workspace: on whole pages, or right beside a page that must not be touched."""
+
+    def __init__(self, size: int, place: str) -> None:
+        pages = -(-max(size, 1) // PAGE) * PAGE
+        self.map = mmap.mmap(-1, pages + 2 * PAGE)
+        if pages >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            self.map.madvise(mmap.MADV_HUGEPAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.size = size
+        self.address = start + PAGE + (pages - size if place == "at-end" else 0)
+        if place != "free":
+            libc = ctypes.CDLL(None, use_errno=True)
+            for edge in (start, start + PAGE + pages):
+                if libc.mprotect(ctypes.c_void_p(edge), ctypes.c_size_t(PAGE), 0) != 0:
+                    raise OSError(ctypes.get_errno(), "mprotect")
+        ctypes.memset(start + PAGE, _POISON, pages)
+
+    def write(self, data: Any) -> None:
+        ctypes.memmove(self.address, (ctypes.c_char * self.size).from_buffer(data), self.size)
+
+    def read(self) -> bytes:
+        return ctypes.string_at(self.address, self.size)
+
+
+def _limit(job: dict[str, Any]) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (job["cpu_seconds"], job["cpu_seconds"] + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
+
+
+def _perform(job: dict[str, Any], place: str, inputs: list[bytearray]) -> dict[str, Any]:
+    """One run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
+    function, workspace_bytes = load_function(job["library"], job["function"])
+    regions = [Region(len(data), place) for data in inputs]
+    for region, data in zip(regions, inputs, strict=True):
+        if region.size:
+            region.write(data)
+    arguments = make_arguments(job["fields"], [r.address for r in regions])
+    pointer = ctypes.addressof(arguments)
+    needed = workspace_bytes(pointer)
+    workspace = Region(needed, place)
+    status = function(pointer, workspace.address, None)
+    contents = [r.read() for r in regions]
+    times: list[int] = []
+    clock = time.perf_counter_ns
+    for _ in range(job["repeat"] if status == 0 else 0):
+        start = clock()
+        function(pointer, workspace.address, None)
+        times.append(clock() - start)
+    return {"status": status, "contents": contents, "times": times, "workspace_bytes": needed}
+
+
+def _main() -> dict[str, Any]:
+    job = json.loads(sys.stdin.buffer.read())
+    _limit(job)
+    for component in job["permissions"]:
+        if not ask_permission(component):
+            return {"error": "permission"}
+    shared = mmap.mmap(job["file"], job["size"]) if job["size"] else None
+    inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n in job["regions"]]
+    places = ["at-end", "at-start"] if job["guard"] else ["free"]
+    runs = [_perform(job, place, inputs) for place in places]
+    first = runs[0]
+    if any(run["contents"] != first["contents"] for run in runs[1:]):
+        return {"error": "unstable"}
+    if shared:
+        for (offset, size), content in zip(job["regions"], first["contents"], strict=True):
+            shared[offset : offset + size] = content
+    return {key: first[key] for key in ("status", "times", "workspace_bytes")}
+
+
+if __name__ == "__main__":
+    try:
+        answer = _main()
+    except MemoryError:
+        answer = {"error": "memory"}
+    except OSError as error:
+        answer = {"error": "memory" if error.errno == 12 else "system", "message": str(error)}
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)  # emitted code may have left anything behind: no destructor runs
