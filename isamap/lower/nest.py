@@ -12,7 +12,7 @@ from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import Copy, copy_loops
 from isamap.lower.names import Names
-from isamap.lower.place import Place, divides, partial_axes, start_of, unrolled_places
+from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, Declare, For, If, Issue, Node, RegisterRef, Value
 from isamap.lower.staging import OFFSET, Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
@@ -69,7 +69,7 @@ class _Nest:
         position = base + counter * step
         if not is_block or step == 1:
             trips = left.ceildiv(step)
-            inner = Index.of(step) if divides(left, step) else index_min(step, left - counter * step)
+            inner = left_inside(self.tile, self.schedule.loops, depth, place, position)
             return self._repeat(variable, trips, depth, axis, position, inner, place, held)
         whole, rest = left.floordiv(step), self._rest(axis, step, left)
         nodes: list[Node] = []

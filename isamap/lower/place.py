@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from isamap.ir import Index
+from isamap.ir import Index, index_min
 from isamap.match import LoopAxis, Tile
+from isamap.plan.schedule import LoopStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,20 @@ def start_of(tile: Tile) -> Place:
     return Place(
         {a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes}
     )
+
+
+def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index) -> Index:
+    """Elements left for one trip of loop `number` that stands at `position` of its axis.
+
+    Where all loops around it on its axis go in multiples of its step, only the end of the axis can cut it short.
+    """
+    loop = loops[number]
+    step, extent = loop.step, tile.axis(loop.axis).extent
+    nested = all(s.step % step == 0 for s in loops[:number] if s.axis == loop.axis)
+    if nested:
+        return Index.of(step) if divides(extent, step) else index_min(step, extent - position)
+    left = place.left[loop.axis] - (position - place.position[loop.axis])
+    return Index.of(step) if divides(left, step) else index_min(step, left)
 
 
 def divides(count: Index, step: int) -> bool:

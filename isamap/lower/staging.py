@@ -13,7 +13,7 @@ from isamap.ir import Cast, Expr, Index, Read, index_min, substitute_expr
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import Copy, copy_loops
 from isamap.lower.names import Names
-from isamap.lower.place import Place, at_least, divides
+from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, Fill, For, If, Node
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile
 from isamap.plan.schedule import LoopStep
@@ -104,11 +104,11 @@ def copy_tiles(
         left = here.left[loop.axis]
         variable = names.fresh(loop.axis)
         counter = Index.of(variable)
-        inner = Index.of(loop.step) if divides(left, loop.step) else index_min(loop.step, left - counter * loop.step)
         if left.ceildiv(loop.step).value == 1:
             inside = here.enter(number, loop.axis, here.position[loop.axis], index_min(loop.step, left), ZERO)
             return nest(rest, inside)
         position = here.position[loop.axis] + counter * loop.step
+        inner = left_inside(tile, loops, number, here, position)
         inside = here.enter(number, loop.axis, position, inner, counter)
         return (For(variable, left.ceildiv(loop.step), nest(rest, inside)),)
 
