@@ -46,7 +46,7 @@ def _contract(factors: list[Array], extents: tuple[int, ...], kept: frozenset[in
         needed = kept | {axis for axis in range(len(extents)) if any(f.shape[axis] > 1 for f in later)}
         result = _pair(result, factor, needed)
     summed = tuple(axis for axis in range(len(extents)) if axis not in kept)
-    result = result.sum(axis=summed, keepdims=True, dtype=result.dtype)
+    result = _sum(result, tuple(axis for axis in summed if result.shape[axis] > 1))
     missing = prod(extents[axis] for axis in summed if all(f.shape[axis] == 1 for f in factors))
     return result * result.dtype.type(missing)
 
@@ -63,8 +63,7 @@ class _Roles(NamedTuple):
 def _pair(a: Array, b: Array, kept: frozenset[int] | set[int]) -> Array:
     """The product of two, summed over what is not kept and occurs in both or in either."""
     rank = a.ndim
-    a = a.sum(axis=_only_in(a, b, kept), keepdims=True, dtype=a.dtype)
-    b = b.sum(axis=_only_in(b, a, kept), keepdims=True, dtype=b.dtype)
+    a, b = _sum(a, _only_in(a, b, kept)), _sum(b, _only_in(b, a, kept))
     both = [axis for axis in range(rank) if a.shape[axis] > 1 and b.shape[axis] > 1]
     roles = _Roles(
         batch=[axis for axis in both if axis in kept],
@@ -80,6 +79,10 @@ def _pair(a: Array, b: Array, kept: frozenset[int] | set[int]) -> Array:
     lengths = [max(a.shape[axis], b.shape[axis]) for axis in order]
     found = np.matmul(left, right).reshape(lengths).transpose(np.argsort(order).astype(int).tolist())
     return found.reshape([max(a.shape[x], b.shape[x]) if x in order else 1 for x in range(rank)])
+
+
+def _sum(a: Array, axes: tuple[int, ...]) -> Array:
+    return a.sum(axis=axes, keepdims=True, dtype=a.dtype) if axes else a
 
 
 def _only_in(a: Array, b: Array, kept: frozenset[int] | set[int]) -> tuple[int, ...]:
