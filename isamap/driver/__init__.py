@@ -1,1 +1,1 @@
-"""The pipeline as one function, with its plug-ins resolved and injected."""
+"""The whole way as functions: compile, run and verify; the output folder; the Python interface."""

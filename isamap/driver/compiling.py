@@ -1,0 +1,97 @@
+"""A compilation as files: from memory where an equal one was made before, else through the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from isamap.driver.kept import Outcome, Warned, recall, remember
+from isamap.driver.request import Request, ortools_version, sha256
+from isamap.source import Source
+
+if TYPE_CHECKING:
+    from isamap.driver.pipeline import Compilation, Watch
+
+
+def compile_files(request: Request, watch: Watch = lambda _: None) -> Outcome:
+    """The files of a compilation with all that is said about it. Raises: IsamapError of every kind."""
+    known = recall(request)
+    if known is not None:
+        return replace(known, stage_seconds={})
+    from isamap.driver.pipeline import compile_kernel
+
+    outcome = describe(request, compile_kernel(request, watch=watch))
+    remember(request, outcome)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compilation with everything that its stages made, and its outcome."""
+
+    compilation: Compilation
+    outcome: Outcome
+
+
+def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
+    """As `compile_files`, for those who go on with the program; a schedule found before is taken again."""
+    from isamap.driver.pipeline import compile_kernel
+
+    known = recall(request)
+    if known is None:
+        made = compile_kernel(request, watch=watch)
+        outcome = describe(request, made)
+        remember(request, outcome)
+        return Program(made, outcome)
+    name = next(name for name in known.files if name.endswith(".schedule"))
+    replayed = replace(request, schedule=Source(name, known.files[name]))
+    return Program(compile_kernel(replayed, watch=watch), known)
+
+
+def describe(request: Request, made: Compilation) -> Outcome:
+    """Files and summary of a compilation that went all the way."""
+    from isamap.plan.text import print_schedule
+    from isamap.report.compilation import compilation_report
+
+    assert made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted
+    name = made.emitted.name
+    files = {
+        f"{name}.c": made.emitted.source,
+        f"{name}.h": made.emitted.header,
+        f"{name}.schedule": print_schedule(made.schedule),
+        "report.txt": compilation_report(made.canonical, made.machine, made.problem, made.schedule, made.program),
+    }
+    summary: dict[str, Any] = {
+        "kernel": made.kernel.name,
+        "machine": made.machine.name,
+        "sizes": dict(made.schedule.sizes),
+        "mapping": [
+            {"statement": nest.statement, "mapping": nest.mapping, "choose": dict(nest.choose)}
+            for nest in made.schedule.nests
+        ],
+        "schedule": {
+            "cost": made.schedule.cost_ns,
+            "lower_bound": made.schedule.lower_bound_ns,
+            "unit": "ns",
+            "gap": made.schedule.gap,
+            "model": made.schedule.model,
+            "status": made.schedule.status,
+            "reproducible": made.schedule.reproducible,
+        },
+    }
+    depends: dict[str, Any] = {
+        "kernel_sha256": sha256(request.kernel.text),
+        "machine_sha256": made.machine.digest,
+        "options": request.options(),
+        "ortools": ortools_version(),
+    }
+    warnings = tuple(Warned.of(w) for w in made.warnings)
+    files["manifest.json"] = manifest(summary, depends, files)
+    return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
+
+
+def manifest(summary: dict[str, Any], depends: dict[str, Any], files: dict[str, str]) -> str:
+    """The manifest: what was compiled, everything that it depends on, and the digest of each file."""
+    from isamap.driver.artifacts import manifest_text
+
+    return manifest_text(summary | {"depends_on": depends}, files)

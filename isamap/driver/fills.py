@@ -1,0 +1,77 @@
+"""Data to verify and to time with: never zeros, repeatable, and made so that its results can be judged.
+
+`integers`: floats hold small integers, so that sums are exact in any order; integers their whole range.
+`random`: floats symmetric about 0, integers their whole range.
+`edges`: integers at the ends of their range, floats of very different sizes and signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import DType, Kernel, Operand
+
+Array = NDArray[Any]
+FILLS = ("integers", "random", "edges")
+
+
+def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
+    """An array for each input and output of a kernel whose sizes are bound."""
+    make = _MAKERS[fill]
+    arrays: dict[str, Array] = {}
+    for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
+        rng = np.random.default_rng((seed, number))
+        arrays[operand.name] = make(rng, shape_of(operand), operand.dtype)
+    return arrays
+
+
+def make_scalars(kernel: Kernel, seed: int = 0) -> dict[str, float]:
+    """A value for each typed scalar parameter: a small integer that is not 0."""
+    rng = np.random.default_rng((seed, 1 << 20))
+    return {p.name: float(rng.integers(1, 4)) for p in kernel.params if p.dtype is not None}
+
+
+def shape_of(operand: Operand) -> tuple[int, ...]:
+    """The extents of an operand whose sizes are bound."""
+    return tuple(extent.evaluate({}) for extent in operand.shape)
+
+
+def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_float:
+        return rng.integers(-4, 5, size=shape, dtype=np.int8).astype(dtype.numpy())
+    return _whole_range(rng, shape, dtype)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_float:
+        values = rng.random(size=shape, dtype=np.float64 if dtype.bits == 64 else np.float32)
+        return (2 * values - 1).astype(dtype.numpy())
+    return _whole_range(rng, shape, dtype)
+
+
+def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.is_float:
+        values = np.array([1, -1, 0.5, -0.0, 3, -1024, 2.0**-20, -(2.0**-20), 0.3125, 96])
+        return rng.choice(values, size=shape).astype(dtype.numpy())
+    if dtype.kind == "bool":
+        return rng.integers(0, 2, size=shape).astype(np.bool_)
+    values = np.array([dtype.low, dtype.high, 0, 1, dtype.high - 1], dtype.numpy())
+    return rng.choice(values, size=shape)
+
+
+def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    if dtype.kind == "bool":
+        return rng.integers(0, 2, size=shape).astype(np.bool_)
+    stored: Any = np.int64 if dtype.kind == "int" else np.uint64
+    return rng.integers(dtype.low, dtype.high, size=shape, dtype=stored, endpoint=True).astype(dtype.numpy())
+
+
+_MAKERS: dict[str, Callable[[np.random.Generator, tuple[int, ...], DType], Array]] = {
+    "integers": _integers,
+    "random": _random,
+    "edges": _edges,
+}

@@ -1,0 +1,156 @@
+"""The pipeline on one screen: text in, emitted C out, each stage timed.
+
+    text → parse → match → schedule → lower → emit
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from isamap.codegen.c import EmittedC, emit_c
+from isamap.driver.request import Request, Size
+from isamap.ir import Kernel, Range, bind
+from isamap.lower.lower import lower
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine, load_machine
+from isamap.match import statement_text
+from isamap.plan.build import build_problem
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+from isamap.source import Diagnostic, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit, statements
+
+STAGES = ("parse", "match", "schedule", "lower", "emit")
+
+Watch = Callable[[str], None]
+"""Told the name of each stage when it begins."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long each stage took. Units: `seconds`."""
+
+    watch: Watch = lambda _: None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @contextmanager
+    def __call__(self, stage: str) -> Generator[None]:
+        """Times what runs inside."""
+        self.watch(stage)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What the stages made; those behind the last stage that ran are None.
+
+    `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
+    """
+
+    kernel: Kernel
+    machine: Machine | None = None
+    canonical: Kernel | None = None
+    problem: Problem | None = None
+    schedule: Schedule | None = None
+    program: LoweredProgram | None = None
+    emitted: EmittedC | None = None
+    warnings: tuple[Diagnostic, ...] = ()
+    stage_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
+    """The way from a kernel's text to C, or to the stage named. Raises: IsamapError of every kind."""
+    clock = Clock(watch)
+    with clock("parse"):
+        parsed = parse_kernel(request.kernel)
+        sizes = complete_sizes(parsed, request.sizes)
+        kernel = bind(parsed, sizes)
+    if stop_after == "parse":
+        return Compilation(kernel, stage_seconds=clock.seconds)
+    with clock("match"):
+        machine = load_machine(request.machine)
+        canonical = make_guards_explicit(kernel)
+        problem = build_problem(canonical, machine, sizes)
+    if stop_after == "match":
+        return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds)
+    with clock("schedule"):
+        schedule = find_schedule(request, problem)
+        warnings = scalar_warnings(canonical, machine, problem, schedule)
+    if stop_after == "schedule":
+        made = (kernel, machine, canonical, problem, schedule, None, None)
+        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
+    with clock("lower"):
+        program = lower(canonical, machine, schedule, sizes)
+    if stop_after == "lower":
+        made = (kernel, machine, canonical, problem, schedule, program, None)
+        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
+    with clock("emit"):
+        emitted = emit_c(program, machine, model=request.model)
+    return Compilation(
+        kernel, machine, canonical, problem, schedule, program, emitted, warnings, clock.seconds
+    )
+
+
+def find_schedule(request: Request, problem: Problem) -> Schedule:
+    """The schedule that is replayed or found, checked. Raises: UsageProblem, Infeasible."""
+    if request.schedule is not None:
+        schedule = parse_schedule(request.schedule)
+    else:
+        from isamap.scheduler.answer import schedule as solve  # brings OR-Tools
+
+        schedule = solve(
+            problem, heuristic=request.heuristic, limit_s=request.limit_s, fixed=dict(request.fixed)
+        )
+    findings = check_schedule(schedule, problem)
+    if findings:
+        assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
+        raise UsageProblem(*findings)
+    return schedule
+
+
+def read_size(value: Size) -> int | Range:
+    """The size that a number or the text of a range stands for."""
+    if isinstance(value, int):
+        return value
+    low, _, rest = value.partition("..")
+    high, _, profile = rest.partition("@")
+    return Range(int(low), int(high), int(profile) if profile else None)
+
+
+def complete_sizes(kernel: Kernel, sizes: Mapping[str, Size]) -> dict[str, int | Range]:
+    """The sizes given, and the defaults of the others."""
+    defaults = {p.name: p.default for p in kernel.params if p.default is not None and p.dtype is None}
+    return {**defaults, **{name: read_size(value) for name, value in sizes.items()}}
+
+
+def scalar_warnings(
+    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
+) -> tuple[Diagnostic, ...]:
+    """A warning for each statement that only scalar instructions perform on a machine that has others."""
+    if len(machine.chain) == 1:
+        return ()
+    found: list[Diagnostic] = []
+    for statement, nest in zip(statements(kernel), problem.nests, strict=True):
+        if all(axis.tile == 1 for option in nest.options for axis in option.axes) and statement.axes:
+            chosen = next(n for n in schedule.nests if n.statement == nest.statement)
+            found.append(
+                Diagnostic(
+                    "scalar-only",
+                    f"{machine.name} performs `{statement_text(statement)}` one element at a time",
+                    statement.assign.span,
+                    severity="warning",
+                    notes=(f"with {chosen.mapping}",),
+                    help="`isamap match --explain` says what its other instructions lack",
+                )
+            )
+    return tuple(found)

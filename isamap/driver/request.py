@@ -1,0 +1,85 @@
+"""What a compilation is asked to do, and what the answer depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import isamap
+from isamap.machine import machine_digest
+from isamap.source import Source
+from isamap.version import __version__
+
+Size = int | str
+"""A number, or the range `1..8192@512`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
+
+    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take. Units: `limit_s`
+    in seconds of wall clock.
+    """
+
+    kernel: Source
+    machine: str
+    sizes: Mapping[str, Size]
+    schedule: Source | None = None
+    heuristic: str = "cpsat"
+    limit_s: float = 10.0
+    fixed: Mapping[str, int] = field(default_factory=dict[str, int])
+    model: bool = False
+
+    def options(self) -> dict[str, object]:
+        """All of it that is neither kernel, machine nor sizes, as JSON."""
+        return {
+            "heuristic": self.heuristic,
+            "limit_s": self.limit_s,
+            "fixed": dict(sorted(self.fixed.items())),
+            "schedule_sha256": sha256(self.schedule.text) if self.schedule else None,
+            "model": self.model,
+        }
+
+
+def request_key(request: Request) -> str:
+    """The sha256 of everything that the answer depends on. Raises: as `machine_digest`."""
+    name = request.kernel.name
+    sizes = dict(sorted(request.sizes.items()))
+    parts = [program_state(), ortools_version(), machine_digest(request.machine), request.machine, name]
+    parts += [request.kernel.text, json.dumps(sizes), json.dumps(request.options())]
+    return sha256(json.dumps(parts))
+
+
+def sha256(text: str) -> str:
+    """The digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def ortools_version() -> str:
+    """The installed version of OR-Tools, which is not imported for that."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ortools")
+    except PackageNotFoundError:
+        return "none"
+
+
+@lru_cache(maxsize=1)
+def program_state() -> str:
+    """A digest that changes when any file of this program does."""
+    root = Path(isamap.__file__).resolve().parent
+    state = hashlib.sha256(f"{__version__} {sys.version}".encode())
+    for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".py", ".lark", ".json"):
+                status = path.stat()
+                line = f"{folder.name}/{path.name} {status.st_size} {status.st_mtime_ns}\n"
+                state.update(line.encode())
+    return state.hexdigest()

@@ -1,0 +1,207 @@
+"""A program's results held against the oracle: on several fills, with memory around its data that must not be touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.runner import RunProblem, RunResult, run_program
+from isamap.driver.fills import make_arrays, make_scalars
+from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
+from isamap.driver.pipeline import complete_sizes
+from isamap.driver.prepare import Prepared, RanOn
+from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
+from isamap.ir import Kernel, Range, bind
+from isamap.source import Diagnostic
+from isamap.syntax import parse_kernel
+
+Array = NDArray[Any]
+GUARDED_BYTES = 1 << 30
+"""Larger data is not laid beside guard pages: it would be there twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run that was compared. `max_error` and `bound` are those of the element that came closest to its bound."""
+
+    sizes: Mapping[str, int]
+    fill: str
+    max_error: float
+    bound: float
+    ran_on: RanOn
+    checked: str
+    guarded: bool
+    problems: tuple[Diagnostic, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
+    """The sizes to run with: those given; of ranges the lowest, the profile and the highest values."""
+    parsed = parse_kernel(prepared.request.kernel)
+    sizes = complete_sizes(parsed, prepared.request.sizes)
+    choices: list[dict[str, int]] = []
+    for pick in ("low", "profile", "high"):
+        chosen = {n: v if isinstance(v, int) else _pick(v, pick) for n, v in sizes.items()}
+        if chosen not in choices:
+            choices.append(chosen)
+    return tuple(choices)
+
+
+def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:
+    """The comparison for one set of sizes and one fill."""
+    kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
+    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
+    guard = guard and sum(a.nbytes for a in arrays.values()) <= GUARDED_BYTES
+    try:
+        result = run_program(
+            prepared.compiled, arrays, symbols_of(prepared, sizes), scalars=scalars, guard=guard
+        )
+    except RunProblem as problem:
+        return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, problem.diagnostics)
+    return compare(kernel, arrays, scalars, result, prepared, sizes, fill, guard)
+
+
+def symbols_of(prepared: Prepared, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that the program is given when it is called."""
+    return {name: sizes[name] for name, _, _ in prepared.compiled.interface.symbols}
+
+
+def compare(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, float],
+    result: RunResult,
+    prepared: Prepared,
+    sizes: Mapping[str, int],
+    fill: str,
+    guard: bool,
+) -> Case:
+    """A result held against the oracle."""
+    if result.status != 0:
+        said = f"the program refused its arguments: {result.meaning}"
+        refused = (Diagnostic("program-refused", said),)
+        return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, refused)
+    expected = expect(kernel, arrays, scalars, fill)
+    problems: list[Diagnostic] = []
+    worst, error, bound, checked = -1.0, 0.0, 0.0, "all elements"
+    for name, wanted in expected.items():
+        found = result.arrays[name]
+        closest = _closest(found, wanted)
+        if closest.ratio > worst:
+            worst, error, bound = closest.ratio, closest.error, closest.bound
+        if closest.ratio > 1:
+            problems.append(_wrong(name, found, wanted, closest, sizes, fill, prepared.ran_on))
+        if wanted.at is not None:
+            checked = f"{len(wanted.values)} sampled elements"
+            checked += _check_product(kernel, arrays, found, name, problems)
+    return Case(sizes, fill, error, bound, prepared.ran_on, checked, guard, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Closest:
+    """The element nearest to its bound, or furthest beyond, by its position in what was compared."""
+
+    position: int
+    error: float
+    bound: float
+    ratio: float
+    wrong: int
+
+
+def _closest(found: Array, wanted: Expected) -> _Closest:
+    values = found[wanted.at] if wanted.at is not None else found
+    errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
+    with np.errstate(all="ignore"):
+        ratios = np.where(errors == 0, 0.0, errors / bounds)
+    ratios = np.where(np.isnan(ratios), np.inf, ratios)
+    position = int(np.argmax(ratios))
+    return _Closest(
+        position,
+        float(errors[position]),
+        float(bounds[position]),
+        float(ratios[position]),
+        int(np.count_nonzero(ratios > 1)),
+    )
+
+
+def _errors(values: Array, wanted: Expected) -> Array:
+    """Absolute errors, float64; infinite where one of the two is not a number or they are different infinities."""
+    if values.dtype.kind in "iub":
+        return np.abs(values.astype(np.float64) - wanted.values.astype(np.float64)) + (values != wanted.values)
+    with np.errstate(all="ignore"):
+        wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
+        same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
+        errors = np.where(same, 0.0, np.abs(wide - exact))
+    return np.where(np.isnan(errors), np.inf, errors)
+
+
+def _wrong(
+    name: str,
+    found: Array,
+    wanted: Expected,
+    closest: _Closest,
+    sizes: Mapping[str, int],
+    fill: str,
+    ran_on: RanOn,
+) -> Diagnostic:
+    if wanted.at is not None:
+        index = tuple(int(a[closest.position]) for a in wanted.at)
+        is_value = wanted.values[closest.position]
+    else:
+        index = tuple(int(i) for i in np.unravel_index(closest.position, found.shape))
+        is_value = wanted.values[index]
+    allowed = "bit-exact" if wanted.is_exact else f"within {closest.bound:.3g}"
+    where = f"{name}[{', '.join(map(str, index))}]" if index else name
+    return Diagnostic(
+        "result-wrong",
+        f"{where} is {found[index]!s} and should be {is_value!s}, {allowed}",
+        notes=(
+            f"{closest.wrong} of {wanted.values.size} elements compared are wrong",
+            f"with {', '.join(f'{n}={v}' for n, v in sizes.items())}, filled with {fill}, run on {ran_on}",
+        ),
+        help="`isamap hw check --run` tells whether an instruction's description is wrong",
+    )
+
+
+def _check_product(
+    kernel: Kernel, arrays: Mapping[str, Array], found: Array, name: str, problems: list[Diagnostic]
+) -> str:
+    """Checks a sampled product as a whole, and returns how, for people."""
+    contraction = contraction_of(kernel)
+    dtype = kernel.operand(name).dtype
+    if contraction is None or contraction.target.buffer != name:
+        return ""
+    unit = 0.0
+    if dtype.is_float:
+        unit = ORDER_FACTOR * 2.0 ** (1 - sum_type(kernel, dtype).mantissa_bits) + 2.0 ** (
+            1 - dtype.mantissa_bits
+        )
+    wrong, error, bound = wrong_vectors(contraction, arrays, found, unit)
+    if wrong:
+        said = f"`{name}` times a random vector is off by {error:.3g}, allowed are {bound:.3g}"
+        problems.append(Diagnostic("result-wrong", said, notes=(f"for {wrong} of {VECTORS} vectors",)))
+    return f" and the product with {VECTORS} random vectors"
+
+
+def _pick(value: Range, which: str) -> int:
+    match which:
+        case "low":
+            return value.low
+        case "high":
+            return value.high
+        case _:
+            return value.profile if value.profile is not None else value.high
+
+
+def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
+    """The comparisons of one program: all its sizes with all fills."""
+    for sizes in concrete_sizes(prepared):
+        for fill in fills:
+            yield verify_case(prepared, sizes, fill, guard=guard)

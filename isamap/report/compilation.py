@@ -1,0 +1,91 @@
+"""What a compilation decided, for people: one block per statement.
+
+gemm_f32 on x86-avx512: M = 64, N = 64, K = 64
+
+statement 0: C[m, n] += A[m, k] * B[k, n];
+  fma_zmm_f32 { i: n } (a = A[m, k], b = B[k, n])
+  block  n by 64, k by 256
+  tile   m by 6, n by 64, k by 1; 24 issues unrolled
+  staged b around k
+  holds  24 of 32 zmm for c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from isamap.ir import Kernel
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.match import statement_text
+from isamap.plan.check import live_registers
+from isamap.plan.problem import NestOption, Problem
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.transform import statements
+
+
+def compilation_report(
+    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule, program: LoweredProgram
+) -> str:
+    """The report as text, with a newline at its end."""
+    sizes = ", ".join(f"{name} = {value}" for name, value in schedule.sizes)
+    lines = [f"{kernel.name} on {machine.name}{': ' if sizes else ''}{sizes}"]
+    nests = zip(statements(kernel), schedule.nests, problem.nests, strict=True)
+    for statement, nest, question in nests:
+        option = next(o for o in question.options if o.mapping == nest.mapping)
+        lines += ["", f"statement {nest.statement}: {statement_text(statement)}"]
+        lines += _nest_lines(nest, option, dict(problem.registers))
+    lines += ["", *_buffer_lines(program), "instructions: " + ", ".join(program.instructions())]
+    return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
+
+
+def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int]) -> Iterator[str]:
+    chosen = ", ".join(f"{name} = {value}" for name, value in nest.choose)
+    yield f"  {nest.mapping}{'; ' if chosen else ''}{chosen}"
+    register_axes = {axis for axis, _ in _innermost(nest)}
+    loops = [step for step in nest.loops if step.kind == "for"]
+    last = {step.axis: i for i, step in enumerate(loops)}
+    blocks = [step for i, step in enumerate(loops) if i != last[step.axis]]
+    tiles = [step for i, step in enumerate(loops) if i == last[step.axis]]
+    if blocks:
+        yield f"  block  {_steps(blocks)}"
+    unrolled = prod(factor for _, factor in _innermost(nest)) if register_axes else 1
+    yield f"  tile   {_steps(tiles)}" + (f"; {unrolled} issues unrolled" if unrolled > 1 else "")
+    for stage in nest.stages:
+        around = nest.loops[stage.depth].axis if stage.depth < len(nest.loops) else "the issue"
+        yield f"  staged {stage.operand} around {around}"
+    for memory, count in sorted(live_registers(nest, option).items()):
+        if memory in registers:
+            yield f"  holds  {count} of {registers[memory]} {memory}"
+
+
+def _innermost(nest: NestSchedule) -> list[tuple[str, int]]:
+    """The unrolled axes with how many issues each unrolls."""
+    found: list[tuple[str, int]] = []
+    for i, step in enumerate(nest.loops):
+        if step.kind == "unroll":
+            outer = [s.step for s in nest.loops[:i] if s.axis == step.axis]
+            found.append((step.axis, outer[-1] // step.step if outer else 1))
+    return found
+
+
+def _steps(steps: list[LoopStep]) -> str:
+    return ", ".join(f"{step.axis} by {step.step}" for step in steps)
+
+
+def _buffer_lines(program: LoweredProgram) -> Iterator[str]:
+    for buffer in program.buffers:
+        size = buffer.elements.value
+        shown = f"{size * buffer.dtype.size_bytes} bytes" if size is not None else f"{buffer.elements} elements"
+        yield f"workspace {buffer.name}: {buffer.dtype}, {shown}" + (f", {buffer.why}" if buffer.why else "")
+
+
+def _cost_lines(schedule: Schedule) -> Iterator[str]:
+    if schedule.cost_ns is None:
+        yield f"schedule: {schedule.status}"
+        return
+    gap = f", at most {100 * schedule.gap:.1f} % above the optimum" if schedule.gap is not None else ""
+    yield f"schedule: {schedule.status}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
+    if not schedule.reproducible:
+        yield "the clock stopped the solver: a second run may give another schedule"
