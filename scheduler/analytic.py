@@ -14,13 +14,14 @@ cheap); caches hold three quarters of their size and have no sets (either way).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, footprint_bytes, loops, misses, tile
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, misses, tile, whole_bytes
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
 LEAK = 0.1
@@ -148,15 +149,25 @@ def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
         problem.caches, [*sources, problem.memory_bandwidth_bytes_per_ns], strict=False
     ):
         missed = [
-            times(
-                (2 if operand.is_accumulator else 1) / bandwidth,
-                footprint_bytes(space, operand, {}),
-                *misses(operand, nest, usable_bytes(cache)),
-            )
+            _missed(space, operand, misses(operand, nest, usable_bytes(cache)), bandwidth)
             for operand in space.option.operands
         ]
         times_ns.append(total(missed))
     return times_ns
+
+
+def _missed(space: Space, operand: TileOperand, loads: Sequence[Cost], bandwidth: float) -> Cost:
+    """The time to load an operand so many times, and to store an accumulator as often."""
+    ways = 2 if operand.is_accumulator else 1
+    direct, staged = whole_bytes(space, operand)
+    if direct == staged:
+        return times(ways * direct / bandwidth, *loads)
+    return by_stage(
+        space,
+        operand,
+        times(ways * direct / bandwidth, *loads),
+        times(ways * staged / bandwidth, *loads),
+    )
 
 
 def usable_bytes(cache: Cache) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, times, total
+from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.space import Space
 
@@ -96,14 +96,23 @@ def _chosen(
 
 def _touched(space: Space, extents: Mapping[str, Cost]) -> Cost:
     """Bytes of all operands that loops of these extents touch."""
-    return total(footprint_bytes(space, operand, extents) for operand in space.option.operands)
+    return total(_footprint_bytes(space, operand, extents) for operand in space.option.operands)
 
 
-def footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
+def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
     """Bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
     staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
+    if operand.tensor_bytes == operand.staged_bytes and not operand.subscripts:
+        return staged
     direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, extents))
     return by_stage(space, operand, direct, staged)
+
+
+def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
+    """Bytes of an operand where it lies, and in its staging buffers together."""
+    staged = times(operand.staged_bytes, *(extent_of(space, axis, {}) for axis in operand.axes))
+    direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, {}))
+    return int(evaluate(direct, {})), int(evaluate(staged, {}))
 
 
 def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:

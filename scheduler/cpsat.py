@@ -1,0 +1,121 @@
+"""CP-SAT decides a statement: mapping, register block, cache blocks, loop orders, staging, all at once.
+
+It starts from what greedy found: options and register blocks whose floor lies above that cost are proven
+useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
+from isamap.scheduler.greedy import SAME, greedy_candidate
+from isamap.scheduler.model import Contender, NestModel, build_model, read_assignment
+from isamap.scheduler.terms import TooLarge
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+SEED = 0
+# How many integer steps the cost of the best known schedule has: finest first, as far as 64 bits allow.
+RESOLUTIONS = (1 << 36, 1 << 30, 1 << 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop. Units: seconds of wall clock, and the solver's own measure of effort."""
+
+    wall_s: float
+    effort: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The answer for one statement. Units: `bound_ns` in nanoseconds, proven; `status` as in Schedule."""
+
+    candidate: Candidate
+    bound_ns: float
+    status: str
+    reproducible: bool
+
+
+def solve_nest(options: Sequence[OpenOption], first: Candidate, limits: Limits) -> Solved:
+    """The best schedule of a statement within the limits, with what is proven about it."""
+    contenders, floor = _contenders(options, first)
+    if floor >= first.cost_ns * (1 - SAME):
+        return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
+    for resolution in RESOLUTIONS:
+        try:
+            nest_model = build_model(contenders, first.cost_ns, resolution)
+        except TooLarge:
+            continue
+        solver, status = _solve(nest_model, limits)
+        # The first schedule is feasible: a solver that denies it has run out of bits.
+        if status != "INFEASIBLE":
+            return _best_of(first, floor, nest_model, solver, status, limits)
+    return Solved(first, floor, "FEASIBLE", reproducible=True)
+
+
+def _best_of(
+    first: Candidate,
+    floor: float,
+    nest_model: NestModel,
+    solver: cp_model.CpSolver,
+    status: str,
+    limits: Limits,
+) -> Solved:
+    """What the solver found, or the first schedule where that is as good."""
+    best, bound = first, floor
+    if status in ("OPTIMAL", "FEASIBLE"):
+        option = next(o for o in nest_model.options if solver.boolean_value(o.selected))
+        found = decided(option.contender.start.option, read_assignment(option, solver))
+        best = found if found.cost_ns < first.cost_ns * (1 - SAME) else first
+        bound = max(floor, solver.best_objective_bound / nest_model.scale)
+    stopped = status != "OPTIMAL" and solver.wall_time >= limits.wall_s
+    word = "OPTIMAL" if status == "OPTIMAL" else "FEASIBLE"
+    return Solved(best, min(bound, best.cost_ns), word, reproducible=not stopped)
+
+
+def _contenders(options: Sequence[OpenOption], first: Candidate) -> tuple[list[Contender], float]:
+    """What may still beat the first schedule, its own option foremost, and what nothing undercuts."""
+    found: list[Contender] = []
+    floors = [first.cost_ns]
+    for option in sorted(options, key=lambda o: o is not first.option):
+        if option.floor_ns >= first.cost_ns:
+            continue
+        below = [(floor_of(option, block), block) for block in option.register_blocks]
+        below = [(floor, block) for floor, block in below if floor < first.cost_ns]
+        start = first if option is first.option else greedy_candidate([option])
+        if below and start is not None:
+            own = {
+                axis.name: start.assignment[option.space.unroll(axis)] for axis in option.space.register_axes
+            }
+            blocks = [block for _, block in below]
+            found.append(Contender(start, tuple(blocks if own in blocks else [*blocks, own])))
+            floors.append(min(floor for floor, _ in below))
+    return found, min(floors)
+
+
+def _solve(nest_model: NestModel, limits: Limits) -> tuple[cp_model.CpSolver, str]:
+    """A solver that has run; again in another configuration where it says that nothing is feasible."""
+    solver, status = _run(nest_model, limits, presolve=True)
+    if status == "INFEASIBLE":
+        return _run(nest_model, limits, presolve=False)
+    return solver, status
+
+
+def _run(nest_model: NestModel, limits: Limits, *, presolve: bool) -> tuple[cp_model.CpSolver, str]:
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    # One worker: several under a wall clock gave a different schedule each time, and were no faster here.
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = SEED
+    solver.parameters.max_deterministic_time = limits.effort
+    solver.parameters.max_time_in_seconds = limits.wall_s
+    solver.parameters.cp_model_presolve = presolve
+    status = solver.status_name(solver.solve(nest_model.model))
+    assert status != "MODEL_INVALID", nest_model.model.validate()
+    return solver, status

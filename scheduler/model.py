@@ -1,0 +1,182 @@
+"""The CP-SAT model of one statement: its decisions as literals, its costs as terms, one option selected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from isamap.plan.problem import TileAxis
+from isamap.scheduler.candidates import Candidate
+from isamap.scheduler.orders import Pairs
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.terms import imply
+from isamap.scheduler.translate import Literals, Translator
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.terms import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """An option that may still win: a schedule of it, and the register blocks not proven useless."""
+
+    start: Candidate
+    blocks: tuple[RegisterBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionModel:
+    """One option in a model: whether it is selected, and its decisions."""
+
+    contender: Contender
+    selected: cp_model.IntVar
+    literals: Literals
+
+
+@dataclass(frozen=True, slots=True)
+class NestModel:
+    """The whole model. Costs in it are nanoseconds times `scale`, rounded down."""
+
+    model: cp_model.CpModel
+    options: tuple[OptionModel, ...]
+    scale: float
+
+
+def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int) -> NestModel:
+    """A model that finds what costs at most `best_ns`, hinted with the first contender's schedule.
+
+    Raises: TooLarge when `resolution` steps for `best_ns` make terms too large.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    scale = resolution / best_ns
+    objective = model.new_int_var(0, resolution, "cost")
+    options: list[OptionModel] = []
+    for number, contender in enumerate(contenders):
+        selected = model.new_bool_var(f"option{number}")
+        literals = _decision_literals(model, contender)
+        cap_ns = max(best_ns, contender.start.cost_ns)
+        cost = Translator(model, literals, scale, cap_ns).translate(contender.start.option.cost)
+        imply(model, selected, objective >= cost.expr)
+        _hint(model, literals, selected, contender, is_best=number == 0)
+        options.append(OptionModel(contender, selected, literals))
+    model.add_exactly_one([option.selected for option in options])
+    model.minimize(objective)
+    return NestModel(model, tuple(options), scale)
+
+
+# --- decisions --------------------------------------------------------------------------------------------
+
+
+def _decision_literals(model: cp_model.CpModel, contender: Contender) -> Literals:
+    """Literals for every decision of an option, with the constraints between them."""
+    space = contender.start.option.space
+    blocks = contender.blocks
+    picked = [model.new_bool_var("") for _ in blocks]
+    model.add_exactly_one(picked)
+    joint: dict[str, list[tuple[Literal, Assignment]]] = {}
+    axis_of: dict[str, str] = {}
+    for axis in space.axes:
+        joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
+        axis_of |= dict.fromkeys(joint[axis.name][0][1], axis.name)
+    single: dict[str, Mapping[int, Literal]] = {}
+    single |= _order_literals(model, space, space.order_pairs(), space.axes)
+    single |= _order_literals(model, space, space.sweep_pairs(), space.register_axes)
+    for operand in space.option.operands:
+        single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
+    literals = Literals(joint, axis_of, single)
+    _forbid_narrow_sums(model, space, literals)
+    return literals
+
+
+def _axis_literals(
+    model: cp_model.CpModel,
+    space: Space,
+    axis: TileAxis,
+    blocks: Sequence[RegisterBlock],
+    picked: Sequence[cp_model.IntVar],
+) -> list[tuple[Literal, Assignment]]:
+    """One literal per pair of unroll factor and cache block; the factor is the picked register block's."""
+    found: list[tuple[Literal, Assignment]] = []
+    for factor in sorted({block.get(axis.name, 1) for block in blocks}):
+        chosen: list[Literal] = []
+        for size in space.blocks(axis, factor):
+            literal = model.new_bool_var("")
+            made = {space.block(axis): size}
+            found.append((literal, made if axis.is_reduction else {**made, space.unroll(axis): factor}))
+            chosen.append(literal)
+        wanted = [p for p, block in zip(picked, blocks, strict=True) if block.get(axis.name, 1) == factor]
+        model.add(sum(chosen) == sum(wanted))
+    return found
+
+
+def _value_literals(model: cp_model.CpModel, values: Sequence[int]) -> Mapping[int, Literal]:
+    literals = {value: model.new_bool_var("") for value in values}
+    model.add_exactly_one(literals.values())
+    return literals
+
+
+def _order_literals(
+    model: cp_model.CpModel, space: Space, pairs: Pairs, axes: Sequence[TileAxis]
+) -> Mapping[str, Mapping[int, Literal]]:
+    """A literal per pair of loops, and no circles."""
+    around = {(outer.name, inner.name): model.new_bool_var("") for _, outer, inner in pairs}
+    for first, second, third in combinations([axis.name for axis in axes], 3):
+        ab, bc, ac = around[first, second], around[second, third], around[first, third]
+        model.add_bool_or([ab.negated(), bc.negated(), ac])
+        model.add_bool_or([ab, bc, ac.negated()])
+    for name, outer, inner in pairs:
+        if name in space.fixed:
+            model.add(around[outer.name, inner.name] == space.fixed[name])
+    return {name: {1: around[a.name, b.name], 0: around[a.name, b.name].negated()} for name, a, b in pairs}
+
+
+def _forbid_narrow_sums(model: cp_model.CpModel, space: Space, literals: Literals) -> None:
+    """An accumulator wider than its tensor is staged when a summing axis is cut into blocks."""
+    for operand in space.option.operands:
+        direct = literals.single[space.stage(operand)].get(0)
+        if not (operand.is_accumulator and operand.stage_whole) or direct is None:
+            continue
+        for axis in space.axes:
+            for literal, made in literals.joint[axis.name]:
+                if axis.is_reduction and made[space.block(axis)] < axis.extent:
+                    model.add_bool_or([literal.negated(), direct.negated()])
+
+
+# --- hints and answers ------------------------------------------------------------------------------------
+
+
+def _hint(
+    model: cp_model.CpModel,
+    literals: Literals,
+    selected: cp_model.IntVar,
+    contender: Contender,
+    *,
+    is_best: bool,
+) -> None:
+    model.add_hint(selected, is_best)
+    wanted = contender.start.assignment
+    for choices in literals.joint.values():
+        for literal, made in choices:
+            model.add_hint(literal, all(wanted[name] == value for name, value in made.items()))
+    for name, values in literals.single.items():
+        for value, literal in values.items():
+            if literal.index >= 0:  # the negation of a literal that is hinted itself
+                model.add_hint(literal, wanted[name] == value)
+
+
+def read_assignment(option: OptionModel, solver: cp_model.CpSolver) -> dict[str, int]:
+    """The decisions that a solution makes for an option."""
+    found: dict[str, int] = {}
+    for choices in option.literals.joint.values():
+        for literal, made in choices:
+            if solver.boolean_value(literal):
+                found |= made
+    for name, values in option.literals.single.items():
+        found[name] = next(value for value, literal in values.items() if solver.boolean_value(literal))
+    return found

@@ -1,0 +1,145 @@
+"""Linear terms of a CP-SAT model with the interval in which each lies, and how terms are combined.
+
+Terms made by `at_least` and `switched` may be larger than what they stand for: they are only for costs, which
+are minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Linear = cp_model.LinearExpr | int
+    Literal = cp_model.BoolVarT
+
+# The solver adds and multiplies terms in 64 bits, and calls a model infeasible where that might overflow: seen
+# with terms of 2**58.
+MAX_TERM = 1 << 53
+
+
+class TooLarge(Exception):
+    """A term is too large for the solver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A linear expression of a model. `low` and `high` enclose its value."""
+
+    expr: Linear
+    low: int
+    high: int
+
+
+Branches = Sequence[tuple["Literal", Term]]
+
+
+def constant(value: int) -> Term:
+    """A number."""
+    _check(value)
+    return Term(value, value, value)
+
+
+def added(terms: Sequence[Term]) -> Term:
+    """The sum."""
+    low, high = sum(term.low for term in terms), sum(term.high for term in terms)
+    _check(high)
+    return Term(sum(term.expr for term in terms), low, high)
+
+
+def weighted(factor: int, term: Term) -> Term:
+    """A multiple."""
+    _check(factor * term.high)
+    return Term(factor * term.expr, factor * term.low, factor * term.high)
+
+
+def chosen(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Term:
+    """The value of the one literal that holds."""
+    from ortools.sat.python import cp_model
+
+    found = sorted({value for _, value in values})
+    _check(found[-1])
+    if len(found) == 1:
+        return constant(found[0])
+    variable = model.new_int_var_from_domain(cp_model.Domain.from_values(found), "")
+    model.add(variable == sum(value * literal for literal, value in values))
+    return Term(variable, found[0], found[-1])
+
+
+def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | None) -> Term:
+    """The product; values above `limit` are excluded."""
+    if left.low == left.high:
+        return weighted(left.low, right)
+    if right.low == right.high:
+        return weighted(right.low, left)
+    low, high = left.low * right.low, left.high * right.high
+    if limit is not None:
+        high = max(low, min(high, limit))
+    _check(high)
+    variable = model.new_int_var(low, high, "")
+    model.add_multiplication_equality(variable, [left.expr, right.expr])
+    return Term(variable, low, high)
+
+
+def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
+    """The quotient, rounded up."""
+    low, high = -(-dividend.low // divisor.high), -(-dividend.high // divisor.low)
+    variable = model.new_int_var(low, high, "")
+    above: Any = dividend.expr
+    below: Any = divisor.expr
+    model.add_division_equality(variable, above + below - 1, below)
+    return Term(variable, low, high)
+
+
+def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
+    """A term that none of these exceeds."""
+    low, high = max(term.low for term in terms), max(term.high for term in terms)
+    if low == high:
+        return constant(low)
+    variable = model.new_int_var(low, high, "")
+    for term in terms:
+        if term.high > low:
+            model.add(variable >= term.expr)
+    return Term(variable, low, high)
+
+
+def switched(model: cp_model.CpModel, branches: Branches) -> Term:
+    """A term that is at least the one whose literal holds."""
+    if len(branches) == 1:
+        return branches[0][1]
+    low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
+    if low == high:
+        return constant(low)
+    variable = model.new_int_var(low, high, "")
+    for literal, term in branches:
+        if term.high > low:
+            imply(model, literal, variable >= term.expr)
+    return Term(variable, low, high)
+
+
+def equal(model: cp_model.CpModel, branches: Branches) -> Term:
+    """The term whose literal holds."""
+    if len(branches) == 1:
+        return branches[0][1]
+    low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
+    if low == high:
+        return constant(low)
+    variable = model.new_int_var(low, high, "")
+    for literal, term in branches:
+        imply(model, literal, variable == term.expr)
+    return Term(variable, low, high)
+
+
+def imply(model: cp_model.CpModel, literal: Literal, condition: object) -> None:
+    """The condition holds where the literal does."""
+    stated: Any = condition  # the operators of linear expressions are typed as bool, and more
+    constraint: Any = model.add(stated)
+    constraint.only_enforce_if(literal)
+
+
+def _check(value: int) -> None:
+    if abs(value) >= MAX_TERM:
+        raise TooLarge

@@ -1,0 +1,283 @@
+"""Cost expressions as CP-SAT sees them.
+
+Two readings of an expression. `_exact` gives a term that equals a whole-numbered expression. `_scaled` gives
+a term that is a factor times any expression, rounded down, so that the solver's bound bounds the true cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor, prod
+from typing import TYPE_CHECKING, assert_never
+
+from isamap.plan.cost import (
+    Add,
+    Cases,
+    CeilDiv,
+    Const,
+    Cost,
+    Decision,
+    Max,
+    Mul,
+    Threshold,
+    evaluate,
+    times,
+)
+from isamap.scheduler.space import Assignment
+from isamap.scheduler.terms import (
+    Term,
+    added,
+    at_least,
+    chosen,
+    constant,
+    equal,
+    imply,
+    multiplied,
+    quotient,
+    switched,
+    weighted,
+)
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.terms import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """Decisions as literals.
+
+    `joint` lists, per axis, what may be decided about it at once: exactly one literal holds, and makes these
+    decisions. `axis_of` names the axis of each such decision. `single` has the literals of every other
+    decision, per value.
+    """
+
+    joint: Mapping[str, Sequence[tuple[Literal, Assignment]]]
+    axis_of: Mapping[str, str]
+    single: Mapping[str, Mapping[int, Literal]]
+
+
+@dataclass(slots=True)
+class Translator:
+    """One cost in one model. `cap_ns` is a cost that the solution need not exceed.
+
+    Memos go by identity; `kept` keeps expressions alive that were made on the way.
+    """
+
+    model: cp_model.CpModel
+    literals: Literals
+    scale: float
+    cap_ns: float
+    terms: dict[int, Term] = field(default_factory=dict[int, Term])
+    excesses: dict[tuple[int, int], cp_model.IntVar] = field(
+        default_factory=dict[tuple[int, int], "cp_model.IntVar"]
+    )
+    axes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    kept: list[Cost] = field(default_factory=list[Cost])
+
+    def translate(self, cost: Cost) -> Term:
+        """The cost times `scale`."""
+        return self._scaled(cost, self.scale, paid=True)
+
+    # --- any expression, times a factor -------------------------------------------------------------------
+
+    def _scaled(self, cost: Cost, factor: float, *, paid: bool) -> Term:
+        """`paid` says that this part of the cost counts in any case, so that the cap limits it."""
+        if _is_whole(cost):
+            most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
+            return weighted(floor(factor), self._exact(cost, most))
+        match cost:
+            case Const(value):
+                return constant(floor(factor * value))
+            case Add(parts):
+                return added([self._scaled(part, factor, paid=paid) for part in parts])
+            case Max(parts):
+                return at_least(self.model, [self._scaled(part, factor, paid=paid) for part in parts])
+            case Mul(parts):
+                return self._scaled_product(parts, factor, paid=paid)
+            case Cases(decision, branches):
+                literals = self.literals.single[decision]
+                taken = [(literals[key], part) for key, part in branches if key in literals]
+                only = paid and len(taken) == 1
+                return switched(
+                    self.model, [(at, self._scaled(part, factor, paid=only)) for at, part in taken]
+                )
+            case Threshold(load, limit, below, above):
+                literal = self._exceeds(load, limit)
+                under = self._scaled(below, factor, paid=paid)
+                over = self._scaled(above, factor, paid=False)
+                return switched(self.model, [(literal.negated(), under), (literal, over)])
+            case Decision() | CeilDiv():
+                raise AssertionError("decisions and quotients are whole")
+            case _:
+                assert_never(cost)
+
+    def _scaled_product(self, parts: Sequence[Cost], factor: float, *, paid: bool) -> Term:
+        """Constants go into the factor; a part that is not whole is multiplied out."""
+        flat = _flattened(parts)
+        factor *= prod(part.value for part in flat if isinstance(part, Const))
+        rest = tuple(part for part in flat if not isinstance(part, Const))
+        broken = next((part for part in rest if not _is_whole(part)), None)
+        if broken is None:
+            return self._scaled(self._keep(times(*rest)), factor, paid=paid)
+        others = tuple(part for part in rest if part is not broken)
+        return self._scaled(self._spread(broken, others), factor, paid=paid)
+
+    def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
+        """The product of both, with the multiplication moved inside the part."""
+
+        def product(inner: Cost) -> Cost:
+            return self._keep(times(inner, *others))
+
+        match part:
+            case Add(parts):
+                return self._keep(Add(tuple(product(inner) for inner in parts)))
+            case Max(parts):
+                return self._keep(Max(tuple(product(inner) for inner in parts)))
+            case Cases(decision, branches):
+                return self._keep(Cases(decision, tuple((key, product(inner)) for key, inner in branches)))
+            case Threshold(load, limit, below, above):
+                return self._keep(Threshold(load, limit, product(below), product(above)))
+            case Const() | Decision() | CeilDiv() | Mul():
+                raise AssertionError("products are flat, and these are whole")
+            case _:
+                assert_never(part)
+
+    def _keep(self, cost: Cost) -> Cost:
+        self.kept.append(cost)
+        return cost
+
+    # --- whole-numbered expressions -----------------------------------------------------------------------
+
+    def _exact(self, cost: Cost, most: int | None = None) -> Term:
+        """The value of a whole expression; values above `most` are excluded."""
+        if id(cost) not in self.terms:
+            axes = self._axes(cost)
+            if not axes:
+                found = constant(int(evaluate(cost, {})))
+            elif len(axes) == 1 and min(axes):
+                found = self._tabulated(cost, min(axes))
+            else:
+                found = self._composed(cost, most)
+            if most is not None:
+                return found
+            self.terms[id(cost)] = found
+        return self.terms[id(cost)]
+
+    def _composed(self, cost: Cost, most: int | None) -> Term:
+        match cost:
+            case Const(value):
+                return constant(int(value))
+            case Decision(name):
+                return chosen(self.model, [(at, value) for value, at in self.literals.single[name].items()])
+            case Add(parts):
+                return added([self._exact(part) for part in parts])
+            case Max(parts):
+                return at_least(self.model, [self._exact(part) for part in parts])
+            case Mul(parts):
+                return self._product(parts, most)
+            case CeilDiv(dividend, divisor):
+                return quotient(self.model, self._exact(dividend), self._exact(divisor))
+            case Cases(decision, branches):
+                literals = self.literals.single[decision]
+                taken = [(literals[key], part) for key, part in branches if key in literals]
+                return equal(self.model, [(at, self._exact(part)) for at, part in taken])
+            case Threshold(load, limit, below, above):
+                literal = self._exceeds(load, limit)
+                under, over = self._exact(below), self._exact(above)
+                return equal(self.model, [(literal.negated(), under), (literal, over)])
+            case _:
+                assert_never(cost)
+
+    def _tabulated(self, cost: Cost, axis: str) -> Term:
+        """An expression over one axis: a value per choice."""
+        joint = self.literals.joint[axis]
+        return chosen(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
+
+    def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
+        """Factors over one axis are tabulated together, the others multiplied one by one."""
+        flat = _flattened(parts)
+        number = int(prod(part.value for part in flat if isinstance(part, Const)))
+        by_axis: dict[str, list[Cost]] = {}
+        factors: list[Term] = []
+        for part in flat:
+            axes = self._axes(part)
+            if len(axes) == 1 and min(axes):
+                by_axis.setdefault(min(axes), []).append(part)
+            elif not isinstance(part, Const):
+                factors.append(self._exact(part))
+        joined = [own[0] if len(own) == 1 else self._keep(times(*own)) for own in by_axis.values()]
+        factors += [self._exact(part) for part in joined]
+        factors.sort(key=lambda term: term.high)
+        capped = most is not None and number >= 1 and all(term.low >= 1 for term in factors)
+        product = constant(1)
+        for term in factors:
+            product = multiplied(self.model, product, term, most // number if capped and most else None)
+        return weighted(number, product)
+
+    def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
+        """A literal that has to hold when the load exceeds the limit."""
+        key = id(load), limit
+        if key not in self.excesses:
+            term = self._exact(load)
+            literal = self.model.new_bool_var("")
+            if term.low > limit:
+                self.model.add(literal == 1)
+            elif term.high > limit:
+                imply(self.model, literal.negated(), term.expr <= limit)
+            else:
+                self.model.add(literal == 0)
+            self.excesses[key] = literal
+        return self.excesses[key]
+
+    def _axes(self, cost: Cost) -> frozenset[str]:
+        """The axes whose joint decisions an expression depends on, and "" for any other decision."""
+        if id(cost) not in self.axes:
+            own = {self.literals.axis_of.get(name, "") for name in _own_decisions(cost)}
+            self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in _parts(cost)))
+        return self.axes[id(cost)]
+
+
+def _flattened(parts: Iterable[Cost]) -> list[Cost]:
+    """The factors of a product, those of products inside it too."""
+    flat: list[Cost] = []
+    for part in parts:
+        flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
+    return flat
+
+
+def _parts(cost: Cost) -> tuple[Cost, ...]:
+    match cost:
+        case Const() | Decision():
+            return ()
+        case Add(parts) | Mul(parts) | Max(parts):
+            return parts
+        case CeilDiv(dividend, divisor):
+            return dividend, divisor
+        case Cases(_, branches):
+            return tuple(part for _, part in branches)
+        case Threshold(load, _, below, above):
+            return load, below, above
+        case _:
+            assert_never(cost)
+
+
+def _own_decisions(cost: Cost) -> tuple[str, ...]:
+    match cost:
+        case Decision(name) | Cases(name, _):
+            return (name,)
+        case _:
+            return ()
+
+
+def _is_whole(cost: Cost) -> bool:
+    """Whether an expression has whole values only."""
+    match cost:
+        case Const(value):
+            return isinstance(value, int)
+        case Threshold(_, _, below, above):
+            return _is_whole(below) and _is_whole(above)
+        case _:
+            return all(_is_whole(part) for part in _parts(cost))
