@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isamap.codegen.c_body import BodyWriter
-from isamap.codegen.c_helpers import helper_texts
+from isamap.codegen.c_helpers import HELPERS, helper_texts
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.codegen.c_issue import Issuer
 from isamap.codegen.names import Names
@@ -34,7 +34,7 @@ class EmittedC:
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
     """The C of a program; `model` replaces every instruction by its plain-C model."""
-    names = Names()
+    names = Names(taken=HELPERS)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
         names.take(f"{name}_{suffix}")
@@ -46,7 +46,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     title = _title(program, model)
     parts = [[f"/* {title}", f"   Emitted by isamap {__version__}. */"], _includes(machine, issuer, name)]
     parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
-    parts += [image_text(image_name, image) for image, image_name in writer.images.items()]
+    parts += [image_text(image_name, image) for image, image_name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     parts += [body, entry]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"

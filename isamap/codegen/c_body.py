@@ -8,8 +8,7 @@ from typing import assert_never
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, clean
 from isamap.codegen.c_issue import Here, Issuer
-from isamap.codegen.c_text import SHIFT, Text, call, cast, infix
-from isamap.codegen.state_image import state_image
+from isamap.codegen.c_text import SHIFT, Text, cast, infix
 from isamap.ir import DType, Index, product
 from isamap.lower.program import (
     Block,
@@ -30,7 +29,7 @@ BARRIER = '__asm__ volatile("" ::: "memory");'
 
 
 class BodyWriter:
-    """Writes the body, line by line; `images` are the configurations that it loads, by their C names."""
+    """Writes the body, line by line."""
 
     def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
         self.program, self.issuer = program, issuer
@@ -39,7 +38,6 @@ class BodyWriter:
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
         self.values: Mapping[str, Value] = {}
-        self.images: dict[bytes, str] = {}
         self.lines: list[str] = []
 
     def function(self, name: str) -> list[str]:
@@ -117,16 +115,7 @@ class BodyWriter:
         if self.issuer.model or not isinstance(emit, EmitCall):
             self.add(depth, f"/* {what} */")
             return
-        args: list[Text] = []
-        for arg in emit.args:
-            assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
-            text = Text(arg.name)
-            if arg.kind == "state":
-                image = state_image(machine.states[arg.name], node.fields)
-                default = self.issuer.names.take(arg.name) if image not in self.images else ""
-                text = Text(self.images.setdefault(image, default))
-            args.append(cast(arg.cast, text) if arg.cast else text)
-        self.fenced([f"{call(emit.function, *args)}; /* {what} */"], node.instruction, depth)
+        self.fenced([f"{self.issuer.configuration(node)} /* {what} */"], node.instruction, depth)
 
     def fill(self, node: Fill, depth: int) -> None:
         self.issuer.used.add("string.h")

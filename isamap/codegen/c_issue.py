@@ -16,8 +16,9 @@ from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, infix,
 from isamap.codegen.c_types import literal, storage_type
 from isamap.codegen.cmodel import Model, ModelOperand, build_model
 from isamap.codegen.names import Names
+from isamap.codegen.state_image import state_image
 from isamap.ir import Const, DType, Index, Operand, Read, product
-from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
+from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitArg, EmitCall, Machine, MachineInstruction
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
@@ -34,13 +35,14 @@ class Here:
 
 @dataclass
 class Issuer:
-    """Renders the issues of one file and collects the models and helpers that they need."""
+    """Renders the issues of one file and collects the models, helpers and images of states that they need."""
 
     machine: Machine
     model: bool
     names: Names
     models: dict[str, Model] = field(default_factory=dict[str, Model])
     used: set[str] = field(default_factory=set[str])
+    images: dict[bytes, str] = field(default_factory=dict[bytes, str])
 
     def value_type(self, value: Value) -> str | None:
         """The C type of a value; None for one that lives in a register named by number."""
@@ -71,6 +73,22 @@ class Issuer:
         if own != held and _width(own) == _width(held):
             return [f"{place} = {cast(str(held), found)};"]
         return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
+
+    def configuration(self, node: Configure) -> str:
+        """The statement that loads or releases a state; its image becomes a constant of the file."""
+        emit = self.machine.instructions[node.instruction].emit
+        assert isinstance(emit, EmitCall), "a state is loaded by a call"
+        args: list[Text] = []
+        for arg in emit.args:
+            assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
+            text = Text(arg.name)
+            if arg.kind == "state":
+                image = state_image(self.machine.states[arg.name], node.fields)
+                if image not in self.images:
+                    self.images[image] = self.names.take(arg.name)
+                text = Text(self.images[image])
+            args.append(cast(arg.cast, text) if arg.cast else text)
+        return f"{call(emit.function, *args)};"
 
     # --- calls as the description writes them
 

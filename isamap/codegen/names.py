@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -22,12 +23,12 @@ RESERVED = frozenset(_WORDS.split()) | frozenset(f"{w}f" for w in _WORDS.split()
 
 
 class Names:
-    """Hands out identifiers of one scope; a scope inside another avoids the outer one's as well."""
+    """Hands out identifiers of one scope, which avoids those of the scope outside of it, avoids `taken`."""
 
-    def __init__(self, outer: Names | None = None) -> None:
+    def __init__(self, outer: Names | None = None, taken: Iterable[str] = ()) -> None:
         self._outer = outer
         self._given: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._taken: set[str] = set(taken)
 
     def take(self, wanted: str) -> str:
         """A new identifier like `wanted`, now standing for it in this scope."""

@@ -111,6 +111,40 @@ def _perform(job: dict[str, Any], place: str, inputs: list[bytearray]) -> dict[s
     return {"status": status, "contents": contents, "times": times, "workspace_bytes": needed}
 
 
+class Slot:
+    """Memory for operands of up to `capacity` bytes, each ending right before an inaccessible page."""
+
+    def __init__(self, capacity: int) -> None:
+        self.region = Region(-(-capacity // PAGE) * PAGE, "at-end")
+        self.end = self.region.address + self.region.size
+
+    def place(self, data: bytes) -> int:
+        """The address of a copy of data, with what no program should rely on before it."""
+        ctypes.memset(self.region.address, _POISON, self.region.size)
+        address = self.end - len(data)
+        ctypes.memmove(address, data, len(data))
+        return address
+
+
+def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
+    """Calls functions one after the other on small data; the shared file starts with how many are done."""
+    ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(job["library"])
+    calls = job["calls"]
+    most = max((len(places) for _, places, _ in calls), default=0)
+    largest = max((size for _, places, _ in calls for _, size in places), default=1)
+    slots = [Slot(largest) for _ in range(most)]
+    for done, (name, places, numbers) in enumerate(calls):
+        shared[0:8] = done.to_bytes(8, "little")
+        addresses = [slot.place(shared[o : o + n]) for slot, (o, n) in zip(slots, places, strict=False)]
+        data = (ctypes.c_void_p * (len(places) + 1))(*addresses, None)
+        library[name](data, (ctypes.c_int64 * (len(numbers) + 1))(*numbers, 0))
+        for address, (offset, size) in zip(addresses, places, strict=True):
+            shared[offset : offset + size] = ctypes.string_at(address, size)
+    shared[0:8] = len(calls).to_bytes(8, "little")
+    return {"done": len(calls)}
+
+
 def _main() -> dict[str, Any]:
     job = json.loads(sys.stdin.buffer.read())
     _limit(job)
@@ -118,6 +152,14 @@ def _main() -> dict[str, Any]:
         if not ask_permission(component):
             return {"error": "permission"}
     shared = mmap.mmap(job["file"], job["size"]) if job["size"] else None
+    if "calls" in job:
+        assert shared is not None
+        return _perform_calls(job, shared)
+    return _perform_program(job, shared)
+
+
+def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:
+    """Runs a program once or, beside guard pages, twice, and leaves the results in the shared file."""
     inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
     runs = [_perform(job, place, inputs) for place in places]

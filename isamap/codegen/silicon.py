@@ -1,0 +1,254 @@
+"""Instructions tried on the processor, or as plain-C models, and held against their semantics.
+
+Every instruction of a machine is compiled as its description says and run on random numbers and edge values,
+each operand in memory right before a page that must not be touched. What comes out is compared with the
+reference interpreter, so that a wrong description is found on its own line.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.c_types import compute_type
+from isamap.codegen.child import Limits, RunProblem, Subject, run_child, shared_file
+from isamap.codegen.silicon_cases import Case, encodings, make_cases
+from isamap.codegen.silicon_compare import difference, is_tame
+from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
+from isamap.codegen.toolchain import COMPILERS, build, find_compiler
+from isamap.ir import Operand
+from isamap.machine import Machine
+from isamap.machine.allowed import PERMISSIONS
+from isamap.source import Diagnostic
+
+Verdict = Literal["ok", "wrong", "crashed", "skipped"]
+
+_REGISTER_BYTES = 64
+_COUNT_BYTES = 8
+_MODEL_FLAGS = ("-O1", "-std=c11")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found about one instruction, after so many trials."""
+
+    instruction: str
+    verdict: Verdict
+    message: str = ""
+    trials: int = 0
+
+    def diagnostic(self, machine: Machine) -> Diagnostic:
+        """The finding as users read it, at the instruction's place in the description."""
+        span = machine.instructions[self.instruction].span
+        code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
+        said = f"`{self.instruction}` does not do what its semantics say"
+        return Diagnostic(code, said, span, notes=(self.message,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A case of a form, and where its operands lie in the shared file: (offset, bytes) by slot."""
+
+    form: Form
+    case: Case
+    places: tuple[tuple[int, int], ...]
+
+
+def check_machine(
+    machine: Machine,
+    names: Collection[str] | None = None,
+    *,
+    model: bool = False,
+    compiler: str | None = None,
+    seed: int = 1,
+) -> tuple[Check, ...]:
+    """A check of every instruction, or of those named; `model` tries the plain-C models instead.
+
+    Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
+    """
+    wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
+    skipped = {e.name: reason for e in wanted if (reason := why_not(machine, e, model)) is not None}
+    rng = np.random.default_rng(seed)
+    forms: list[Form] = []
+    for entry in wanted:
+        if entry.name not in skipped:
+            for encoded in encodings(entry.instruction, rng):
+                forms.append(Form(len(forms), entry, tuple(encoded.items())))
+    library, subject = _compile(machine, tuple(forms), model, compiler)
+    found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
+    for check in _try_all(machine, tuple(forms), library, subject, model, seed):
+        known = found.get(check.instruction)
+        if known is None or known.verdict == "ok":
+            trials = check.trials + (known.trials if known else 0)
+            found[check.instruction] = replace(check, trials=trials)
+    return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in wanted)
+
+
+def _compile(
+    machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None
+) -> tuple[Path, Subject]:
+    flags = _MODEL_FLAGS if model else machine.target.flags
+    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
+    source = check_source(machine, forms, model)
+    # The semantics round every product: what a compiler fuses is not the description's fault.
+    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c")
+    return library, Subject(f"the check of {machine.name}", library, found.version)
+
+
+def _try_all(
+    machine: Machine, forms: tuple[Form, ...], library: Path, subject: Subject, model: bool, seed: int
+) -> list[Check]:
+    trials, images = _prepare(machine, forms, seed)
+    checks: list[Check] = []
+    with shared_file() as file:
+        total = trials[-1].places[-1][0] + trials[-1].places[-1][1] + _COUNT_BYTES if trials else _COUNT_BYTES
+        os.ftruncate(file.fileno(), total)
+        with mmap.mmap(file.fileno(), total) as shared:
+            for trial, image in zip(trials, images, strict=True):
+                for (offset, size), data in zip(trial.places, image, strict=True):
+                    shared[offset : offset + size] = data
+            crashed = _run(machine, trials, library, subject, model, shared, file.fileno(), total)
+            for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
+                name = trial.form.entry.name
+                if number in crashed:
+                    checks.append(Check(name, "crashed", crashed[number], 1))
+                else:
+                    message = _compare(machine, trial, image, shared)
+                    checks.append(Check(name, "ok" if message is None else "wrong", message or "", 1))
+    return checks
+
+
+def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list[_Trial], list[list[bytes]]]:
+    """All trials with the initial contents of their operands."""
+    trials: list[_Trial] = []
+    images: list[list[bytes]] = []
+    rng = np.random.default_rng(seed)
+    offset = _COUNT_BYTES
+    for form in forms:
+        instruction = form.entry.instruction
+        in_memory = frozenset(o.name for o in form.passed if not _is_register(machine, o))
+        encoded = dict(form.encoded)
+        for case in make_cases(instruction, encoded, in_memory, is_tame(instruction), seed + form.number):
+            image = [_image(machine, o, case, rng) for o in form.passed]
+            image += [
+                _scalar_bytes(p.dtype, value)
+                for p, (_, value) in zip(form.typed_scalars, case.scalars, strict=True)
+            ]
+            places: list[tuple[int, int]] = []
+            for data in image:
+                places.append((offset, len(data)))
+                offset += len(data)
+            trials.append(_Trial(form, case, tuple(places)))
+            images.append(image)
+    return trials, images
+
+
+def _run(
+    machine: Machine,
+    trials: list[_Trial],
+    library: Path,
+    subject: Subject,
+    model: bool,
+    shared: mmap.mmap,
+    file: int,
+    total: int,
+) -> dict[int, str]:
+    """Runs all trials; those that ended their process, with how. The others of such a form are left out."""
+    crashed: dict[int, str] = {}
+    permissions = [] if model else [PERMISSIONS[p] for p in machine.target.permissions]
+    pending = list(range(len(trials)))
+    while pending:
+        job: dict[str, Any] = {
+            "library": str(library),
+            "calls": [_call(trials[n]) for n in pending],
+            "file": file,
+            "size": total,
+            "permissions": permissions,
+            "cpu_seconds": 120,
+            "memory_bytes": 2 << 30,
+        }
+        try:
+            run_child(job, Limits(), subject)
+            return crashed
+        except RunProblem as problem:
+            done = int.from_bytes(shared[0:_COUNT_BYTES], "little")
+            failed = pending[min(done, len(pending) - 1)]
+            form = trials[failed].form
+            message = problem.diagnostics[0].message.removeprefix(subject.name).strip()
+            same = [n for n in pending[done:] if trials[n].form == form]
+            crashed |= dict.fromkeys(same, f"its trial {message}")
+            pending = [n for n in pending[done:] if n not in same]
+    return crashed
+
+
+def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int], ...], list[int]]:
+    counts = dict(trial.case.counts)
+    numbers = [counts[name] for name in trial.form.counts]
+    for o in trial.form.passed:
+        if o.name in trial.case.strides:
+            numbers += [trial.case.strides[o.name][axis] for axis in free_axes(o)]
+    return f"check_{trial.form.number}", trial.places, numbers
+
+
+# --- operands as bytes ------------------------------------------------------------------------------------
+
+
+def _is_register(machine: Machine, o: Operand) -> bool:
+    return machine.memories[o.memory or ""].kind == "registers"
+
+
+def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -> bytes:
+    """The bytes of an operand: its elements where they lie, and anything between and behind them."""
+    array = case.arrays[o.name]
+    if _is_register(machine, o):
+        size = max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0, array.nbytes)
+        return array.tobytes() + rng.bytes(size - array.nbytes)
+    strides = case.strides[o.name]
+    room = bytearray(rng.bytes(_span(array.shape, strides) * array.itemsize))
+    _elements(room, array, strides)[...] = array
+    return bytes(room)
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last, in memory."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def _elements(room: bytearray | bytes, array: NDArray[Any], strides: tuple[int, ...]) -> NDArray[Any]:
+    in_bytes = tuple(s * array.itemsize for s in strides)
+    return np.ndarray(array.shape, array.dtype, room or bytearray(array.itemsize), 0, in_bytes)
+
+
+def _scalar_bytes(dtype: Any, value: Any) -> bytes:
+    """A scalar parameter as its compute type."""
+    c_type = compute_type(dtype)
+    stored = {"float": np.float32, "double": np.float64, "int": np.int32}.get(c_type)
+    return np.asarray(value).astype(stored if stored is not None else dtype.numpy()).tobytes()
+
+
+def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
+    """What is wrong with the results of a trial, or None."""
+    found: dict[str, NDArray[Any]] = {}
+    for o, before, (offset, size) in zip(trial.form.passed, image, trial.places, strict=False):
+        after = shared[offset : offset + size]
+        array = trial.case.arrays[o.name]
+        if _is_register(machine, o):
+            found[o.name] = np.frombuffer(after[: array.nbytes], array.dtype).reshape(array.shape)
+        else:
+            strides = trial.case.strides[o.name]
+            found[o.name] = _elements(after, array, strides).copy()
+            if o.role == "in" and after != before:
+                return f"it writes to its input `{o.name}`"
+            restored = bytearray(after)
+            _elements(restored, array, strides)[...] = array
+            if bytes(restored) != before:
+                return f"it writes between the rows of `{o.name}`"
+    outputs = {o.name: found[o.name] for o in trial.form.passed if o.role != "in"}
+    return difference(trial.form.entry.instruction, dict(trial.form.encoded), trial.case, outputs)

@@ -1,0 +1,191 @@
+"""What instructions are tried on: parameters at their limits and inside, random and awkward numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Constraint, DType, Index, Instruction, Operand, Param
+
+_MOST_FORMS = 6
+_MOST_COUNTS = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One trial. Shapes: `arrays` has those of the operands; `strides` are in elements, by operand."""
+
+    counts: tuple[tuple[str, int], ...]
+    scalars: tuple[tuple[str, Any], ...]
+    arrays: Mapping[str, NDArray[Any]]
+    strides: Mapping[str, tuple[int, ...]]
+
+
+def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[str, int]]:
+    """Values of the parameters that are part of the code: all lowest, all highest, and some between."""
+    encoded = [p for p in instruction.params if p.kind in ("choose", "imm", "machine")]
+    ranges = [_range(p) for p in encoded]
+    if all(len(r) <= _MOST_FORMS for r in ranges) and len(encoded) == 1:
+        candidates = [list(choice) for choice in product(*ranges)]
+    else:
+        candidates = [[r[0] for r in ranges], [r[-1] for r in ranges]]
+        candidates += [[int(rng.choice(r)) for r in ranges] for _ in range(2 * _MOST_FORMS)]
+    found: list[dict[str, int]] = []
+    for values in candidates:
+        binding = {p.name: v for p, v in zip(encoded, values, strict=True)}
+        if binding not in found and meets(instruction.where, binding):
+            found.append(binding)
+    return found[:_MOST_FORMS]
+
+
+def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
+    """Whether constraints hold, as far as the binding decides them."""
+    for c in where:
+        left, right = c.left.substitute(binding).value, c.right.substitute(binding).value
+        if left is None or right is None:
+            continue
+        truth = {
+            "==": left == right, "!=": left != right, "<=": left <= right,
+            "<": left < right, ">=": left >= right, ">": left > right,
+        }  # fmt: skip
+        if not truth[c.comparison]:
+            return False
+    return True
+
+
+def make_cases(
+    instruction: Instruction, encoded: Mapping[str, int], in_memory: frozenset[str], tame: bool, seed: int
+) -> Iterator[Case]:
+    """Trials of one encoding; `tame` leaves out what makes sums depend on their order beyond bounds."""
+    rng = np.random.default_rng(seed)
+    counted = [p for p in instruction.params if p.kind == "scalar" and p.dtype is None]
+    kinds = ["whole", "random", "random"] + ([] if tame else ["awkward"] * 4 + ["mixed"] * 2)
+    if counted:
+        kinds = ["random"] + ([] if tame else ["awkward"])
+    for counts in _counts(counted, rng):
+        if not meets(instruction.where, {**encoded, **counts}):
+            continue
+        for kind in kinds:
+            yield _make_case(instruction, {**encoded, **counts}, tuple(counts.items()), in_memory, kind, rng)
+
+
+def _counts(counted: list[Param], rng: np.random.Generator) -> Iterator[dict[str, int]]:
+    ranges = [_range(p) for p in counted]
+    total = int(np.prod([len(r) for r in ranges]))
+    if total <= _MOST_COUNTS:
+        choices = [list(c) for c in product(*ranges)]
+    else:
+        choices = [[r[0] for r in ranges], [r[-1] for r in ranges]]
+        choices += [[int(rng.choice(r)) for r in ranges] for _ in range(_MOST_COUNTS)]
+    for values in choices:
+        yield {p.name: v for p, v in zip(counted, values, strict=True)}
+
+
+def _range(p: Param) -> list[int]:
+    low = p.low.value if p.low is not None else None
+    high = p.high.value if p.high is not None else None
+    if p.default is not None and (low is None or high is None):
+        return [p.default]
+    first = 1 if low is None else low
+    return list(range(first, (first + 64 if high is None else high) + 1))
+
+
+def _make_case(
+    instruction: Instruction,
+    sizes: Mapping[str, int],
+    counts: tuple[tuple[str, int], ...],
+    in_memory: frozenset[str],
+    kind: str,
+    rng: np.random.Generator,
+) -> Case:
+    arrays: dict[str, NDArray[Any]] = {}
+    strides: dict[str, tuple[int, ...]] = {}
+    for o in instruction.operands:
+        if o.role == "temp":
+            continue
+        shape = tuple(extent.evaluate(sizes) for extent in o.shape)
+        arrays[o.name] = draw(o.dtype, shape, kind, rng)
+        if o.name in in_memory:
+            strides[o.name] = _strides(o, shape, sizes, rng)
+    scalars = tuple(
+        (p.name, draw(p.dtype, (), kind, rng)[()]) for p in instruction.params if p.dtype is not None
+    )
+    return Case(counts, scalars, arrays, strides)
+
+
+def _strides(
+    o: Operand, shape: tuple[int, ...], sizes: Mapping[str, int], rng: np.random.Generator
+) -> tuple[int, ...]:
+    """Strides in elements: those declared, and for others what their elements need, sometimes more."""
+    found: list[int] = []
+    inner = 1
+    declared: tuple[Index | None, ...] = o.strides if o.strides is not None else ()
+    for axis in reversed(range(len(shape))):
+        given = declared[axis] if declared else Index.of(inner)
+        if given is not None:
+            stride = given.substitute(sizes).value
+            assert stride is not None, "a stride is a number or any"
+        else:
+            stride = inner + int(rng.integers(0, 4))
+        found.append(stride)
+        inner = max(inner, stride * max(shape[axis], 1))
+    return tuple(reversed(found))
+
+
+# --- numbers ----------------------------------------------------------------------------------------------
+
+_AWKWARD = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.5, 1e-3, 255.5, 256.0, 65504.0, -65536.0,
+            2.0**31, -(2.0**31), 2.0**32, 2.0**62, 2.0**63, -(2.0**63), 2.0**64,
+            np.inf, -np.inf, np.nan)  # fmt: skip
+
+
+def draw(dtype: DType, shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Numbers of a type: `whole` ones of both signs, `random`, `awkward`, or half of each."""
+    stored = dtype.numpy()
+    if dtype.kind == "bool":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if kind == "mixed":
+        awkward, usual = draw(dtype, shape, "awkward", rng), draw(dtype, shape, "random", rng)
+        return np.where(rng.integers(0, 2, shape) == 1, awkward, usual).astype(stored)
+    if kind == "whole":
+        small = rng.integers(max(dtype.low, -7) if dtype.is_integer else -7, 8, shape)
+        return np.asarray(small).astype(stored)
+    if kind == "awkward":
+        return np.asarray(rng.choice(_awkward(dtype), shape)).astype(stored)
+    if dtype.is_integer:
+        return np.asarray(rng.integers(dtype.low, dtype.high, shape, _integer(dtype), endpoint=True)).astype(
+            stored
+        )
+    return _rounded(rng.standard_normal(shape), dtype)
+
+
+def _integer(dtype: DType) -> Any:
+    return np.uint64 if dtype.name == "u64" else np.int64
+
+
+def _awkward(dtype: DType) -> NDArray[Any]:
+    if dtype.is_integer:
+        edges = {dtype.low, dtype.low + 1, dtype.high, dtype.high - 1}
+        edges |= {0, 1, 2, 3, 7, 31, 32, 63, 64, 127, 128, 255, 256, 32767, 32768, 65535, 65536}
+        edges |= {-1, -2, -127, -128, -129, -32768, -32769}
+        return np.array(sorted(e for e in edges if dtype.low <= e <= dtype.high), _integer(dtype))
+    bias = (1 << (dtype.exponent_bits - 1)) - 1
+    smallest = 2.0 ** (1 - bias)
+    largest = (
+        float(2.0 ** (bias - 1) * (2 - 2.0 ** (1 - dtype.mantissa_bits)) * 2) if dtype.bits > 8 else 57344.0
+    )
+    edges_f = [smallest, -smallest, smallest * (1 - 2.0 ** (1 - dtype.mantissa_bits)), largest, -largest]
+    edges_f += [smallest * 2.0 ** (1 - dtype.mantissa_bits), 1 + 2.0 ** (1 - dtype.mantissa_bits)]
+    return _rounded(np.array([*_AWKWARD, *edges_f]), dtype)
+
+
+def _rounded(values: Any, dtype: DType) -> NDArray[Any]:
+    from isamap.ir.rounding import round_to
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        return round_to(np.asarray(values, np.float64), dtype)

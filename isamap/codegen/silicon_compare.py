@@ -1,0 +1,138 @@
+"""Whether what an instruction gave is what its semantics say: bit by bit, or within what its words allow.
+
+Not-a-numbers are equal whatever their payload. `numerics` words of an instruction, and functions that are
+only accurate to some units in the last place, widen what is accepted; nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.silicon_cases import Case
+from isamap.ir import OPS, Assign, Call, Cast, DType, Expr, Instruction, Loop, Operand, Stmt
+from isamap.ir.interpret import bind_all, execute_bound, interpret_magnitude
+
+Array = NDArray[Any]
+
+# Section 7 of the design: 4 units of f32's last place, of the sum of the absolute values of all terms.
+_SUM_FACTOR = 4.0
+_REORDERING = frozenset(("reordered", "unrounded", "round_to_odd", "truncated"))
+_FLUSHING = frozenset(("flush_inputs", "flush_results"))
+
+
+def is_tame(instruction: Instruction) -> bool:
+    """Whether only numbers of moderate size make sense: sums rounded differently overflow elsewhere."""
+    return bool(_REORDERING.intersection(instruction.numerics))
+
+
+def difference(
+    instruction: Instruction, encoded: Mapping[str, int], case: Case, found: Mapping[str, Array]
+) -> str | None:
+    """The first wrong element, in words; None when all outputs are what the semantics say."""
+    sizes = {**encoded, **dict(case.counts)}
+    scalars = dict(case.scalars)
+    bound = bind_all(instruction, sizes)
+    with np.errstate(all="ignore"):
+        wanted = execute_bound(bound, case.arrays, scalars, rng=np.random.default_rng(1))
+        for name, expected in wanted.items():
+            operand = instruction.operand(name)
+            wrong = ~_equal(found[name], expected, operand.dtype)
+            if not wrong.any():
+                continue
+            # What the semantics leave undefined comes out differently when drawn again.
+            again = execute_bound(bound, case.arrays, scalars, rng=np.random.default_rng(2))[name]
+            wrong &= _equal(expected, again, operand.dtype)
+            if wrong.any() and operand.dtype.is_float:
+                bound_by = _tolerance(instruction, operand, sizes, case, scalars, expected)
+                gap = np.abs(found[name].astype(np.float64) - expected.astype(np.float64))
+                wrong &= ~(gap <= bound_by)
+            if wrong.any():
+                return _describe(name, wrong, found[name], expected, case)
+    return None
+
+
+def _equal(a: Array, b: Array, dtype: DType) -> Array:
+    if not dtype.is_float:
+        return np.asarray(a == b)
+    bits = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize]
+    same: Array = np.ascontiguousarray(a).view(bits) == np.ascontiguousarray(b).view(bits)
+    both: Array = np.isnan(a) & np.isnan(b)
+    return np.asarray(same | both).reshape(a.shape)
+
+
+def _tolerance(
+    instruction: Instruction,
+    operand: Operand,
+    sizes: Mapping[str, int],
+    case: Case,
+    scalars: Mapping[str, Any],
+    expected: Array,
+) -> Array:
+    """How far from the expected value each element may lie, float64."""
+    dtype = operand.dtype
+    unit = 2.0 ** (1 - dtype.mantissa_bits)
+    bias = (1 << (dtype.exponent_bits - 1)) - 1
+    smallest = 2.0 ** (1 - bias)
+    size = np.abs(expected.astype(np.float64))
+    allowed = np.zeros(expected.shape)
+    words = frozenset(instruction.numerics)
+    operations = {name for stmt in instruction.body for name in _operations(stmt)}
+    ulp = max((OPS[name].ulp for name in operations), default=0.0)
+    if not words and not ulp and not operations & {"min", "max"}:
+        return np.full(expected.shape, -1.0)  # not even zeros of different signs
+    if words & _REORDERING:
+        magnitude = interpret_magnitude(instruction, case.arrays, sizes, scalars)[operand.name]
+        wide = operand.accumulate or dtype
+        allowed = allowed + _SUM_FACTOR * 2.0 ** (1 - min(wide.mantissa_bits, 53)) * magnitude
+        allowed = allowed + (unit * size if operand.accumulate is not None else 0.0)
+    if words & _FLUSHING:
+        allowed = allowed + smallest * _flush_factor(case)
+    return allowed + ulp * np.maximum(unit * size, smallest * unit)
+
+
+def _flush_factor(case: Case) -> float:
+    """How much a flushed input may have been multiplied by."""
+    largest = 1.0
+    for values in case.arrays.values():
+        if values.dtype.kind == "f" or values.dtype.name == "bfloat16":
+            wide = np.abs(values.astype(np.float64))
+            finite = wide[np.isfinite(wide)]
+            largest = max(largest, float(finite.max())) if finite.size else largest
+    return 64.0 * largest
+
+
+def _operations(stmt: Stmt) -> Iterator[str]:
+    match stmt:
+        case Assign(_, op, value, _, _):
+            yield from (op,) if op is not None else ()
+            yield from _inside(value)
+        case Loop(_, body, _, _, _):
+            for inner in body:
+                yield from _operations(inner)
+
+
+def _inside(e: Expr) -> Iterator[str]:
+    match e:
+        case Call(op, args, _, _, _):
+            yield op
+            for a in args:
+                yield from _inside(a)
+        case Cast(value, _, _, _):
+            yield from _inside(value)
+        case _:
+            return
+
+
+def _describe(name: str, wrong: Array, found: Array, expected: Array, case: Case) -> str:
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.ndim else ()
+    place = f"{name}[{', '.join(map(str, at))}]" if at else name
+    counts = ", ".join(f"{n} = {v}" for n, v in case.counts)
+    given = "; ".join(
+        f"{n} = {a.reshape(-1)[:8].tolist()}" for n, a in case.arrays.items() if n != name or a.size
+    )
+    with_counts = f" with {counts}" if counts else ""
+    return f"{place} is {found[at]}, its semantics say {expected[at]}{with_counts}; {given}"[:600]
