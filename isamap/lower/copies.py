@@ -16,14 +16,16 @@ from isamap.source import Diagnostic, NoMapping
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """`target = value` for every point of `counters`, symbols that run from 0. No two points write one element."""
+    """`target = value` for every point of `counters`, symbols from 0 on; no two points write one element."""
 
     target: Read
     value: Expr
     counters: tuple[str, ...]
 
 
-def copy_loops(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
+def copy_loops(
+    copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
     """The loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
     lane, width, delivery = _widest(copy, counts, suppliers)
     bindings: dict[str, Index] = {}
@@ -45,9 +47,7 @@ def copy_loops(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, na
     return body
 
 
-def _widest(
-    copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers
-) -> tuple[str | None, int, Supply]:
+def _widest(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> tuple[str | None, int, Supply]:
     """The counter to run lanes over, how many lanes, and the delivery of one such group."""
     best: tuple[float, str | None, int, Supply] | None = None
     for counter in copy.counters:
@@ -60,14 +60,17 @@ def _widest(
                 best = (found.cost_ns / width, counter, width, found)
     if best is not None:
         return best[1], best[2], best[3]
-    single = find_delivery(suppliers, copy.target, copy.value, "", None, Want(copy.value, "", copy.value.dtype, (), ()))
+    single = find_delivery(
+        suppliers, copy.target, copy.value, "", None, Want(copy.value, "", copy.value.dtype, (), ())
+    )
     if single is None:
         raise NoMapping(
             Diagnostic(
                 "no-move",
-                f"{suppliers.machine.name} cannot move `{print_expr(copy.value)}` to `{print_expr(copy.target)}`",
-                help=f"give the machine instructions that compute {copy.value.dtype} values one at a time and "
-                "store them, as generic-c does",
+                f"{suppliers.machine.name} cannot move `{print_expr(copy.value)}` "
+                f"to `{print_expr(copy.target)}`",
+                help=f"give the machine instructions that compute {copy.value.dtype} values one at a time "
+                "and store them, as generic-c does",
             )
         )
     return None, 1, single

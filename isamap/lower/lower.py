@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from isamap.ir import Index, Kernel, Operand, Param, Range, product
+from isamap.ir import Index, Kernel, Operand, Range, product
 from isamap.lower.names import Names
 from isamap.lower.nest import lower_nest
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor
 from isamap.lower.registers import assign_registers
 from isamap.machine import Machine
 from isamap.match import Suppliers, statement_text
-from isamap.plan.build import chosen_tile, find_tiles, layouts
-from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.transform import Statement, statements
+from isamap.plan.build import chosen_tile, find_tiles, layouts, tensor_strides
+from isamap.plan.schedule import Schedule
+from isamap.transform import Statement, in_ordered_loops, statements
 
 
-def lower(kernel: Kernel, machine: Machine, schedule: Schedule, sizes: dict[str, int | Range]) -> LoweredProgram:
+def lower(
+    kernel: Kernel, machine: Machine, schedule: Schedule, sizes: dict[str, int | Range]
+) -> LoweredProgram:
     """The program that performs a canonical kernel as its schedule says.
 
     `kernel` has its sizes bound and its guards made explicit; `sizes` are those it was bound with.
     Raises: UsageProblem when the schedule names a mapping that the kernel does not have.
     """
-    reserved = {p.name for p in kernel.params} | {o.name for o in kernel.operands}
+    ordered = {a.name for s in statements(kernel) for a in s.sequence}
+    reserved = {p.name for p in kernel.params} | {o.name for o in kernel.operands} | ordered
     names = Names(set(reserved))
     suppliers = Suppliers(machine, layouts(kernel))
-    nodes: list[Node] = []
+    nests: list[tuple[Statement, Node]] = []
     for statement, nest in zip(statements(kernel), schedule.nests, strict=True):
-        nodes.append(Block(statement_text(statement), _lower_statement(statement, nest, suppliers, names)))
-    body = assign_registers(tuple(nodes), machine)
+        tile = chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
+        nests.append((statement, Block(statement_text(statement), lower_nest(tile, nest, suppliers, names))))
+    nodes = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
+    body = assign_registers(nodes, machine)
     temps = tuple(
-        Buffer(o.name, o.dtype, product(o.shape), "of the kernel") for o in kernel.operands if o.role == "temp"
+        Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
+        for o in kernel.operands
+        if o.role == "temp"
     )
     return LoweredProgram(
         kernel.name,
@@ -42,26 +49,10 @@ def lower(kernel: Kernel, machine: Machine, schedule: Schedule, sizes: dict[str,
     )
 
 
-def _lower_statement(
-    statement: Statement, nest: NestSchedule, suppliers: Suppliers, names: Names
-) -> tuple[Node, ...]:
-    tiles = find_tiles(statement, nest.statement, suppliers)
-    tile = chosen_tile(tiles, nest)
-    body = lower_nest(tile, nest, suppliers, names)
-    for axis in reversed(statement.sequence):
-        raise AssertionError(f"ordered axis {axis.name} reached lowering")
-    return body
-
-
 def _bound(value: Index | None, otherwise: int) -> int:
     return value.value if value is not None and value.value is not None else otherwise
 
 
 def _tensor(operand: Operand) -> Tensor:
-    from isamap.plan.build import tensor_strides
-
     assert operand.role != "temp"
     return Tensor(operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand))
-
-
-__all__ = ["For", "Param", "lower"]

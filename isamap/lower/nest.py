@@ -1,19 +1,21 @@
 """One statement as loops: blocks and their tails, register blocks, staging, and what is issued inside.
 
-Every loop over blocks of more than one element is followed by a copy of itself for the rest of the axis, so that
-the block's own code knows how many elements it covers; a rest that is known only at run time goes tile by tile.
+Every loop over blocks of more than one element is followed by a copy of itself for the rest of the axis, so
+that the block's own code knows how many elements it covers; a rest that is known only at run time goes tile
+by tile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from isamap.ir import Index, Read, index_min
+from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import Copy, copy_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
-from isamap.lower.program import Block, Declare, For, If, Issue, Node, RegisterRef, Value
+from isamap.lower.program import Block, For, If, Issue, Node, RegisterRef, Value
 from isamap.lower.staging import OFFSET, Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
 from isamap.match import (
@@ -30,6 +32,7 @@ from isamap.match import (
 from isamap.plan.schedule import LoopStep, NestSchedule
 
 Held = dict[tuple[Index, ...], Value]
+Build = Callable[[Place], tuple[Node, ...]]
 
 
 def lower_nest(tile: Tile, schedule: NestSchedule, suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
@@ -47,7 +50,7 @@ class _Nest:
     names: Names
     staged: dict[str, Staged] = field(default_factory=dict[str, Staged])
 
-    # --- loops ------------------------------------------------------------------------------------------------
+    # --- loops --------------------------------------------------------------------------------------------
 
     def loops(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         """Everything from loop number `depth` inward."""
@@ -83,7 +86,15 @@ class _Nest:
         return tuple(nodes)
 
     def _repeat(
-        self, variable: str, trips: Index, depth: int, axis: str, position: Index, left: Index, place: Place, held: Held
+        self,
+        variable: str,
+        trips: Index,
+        depth: int,
+        axis: str,
+        position: Index,
+        left: Index,
+        place: Place,
+        held: Held,
     ) -> tuple[Node, ...]:
         """A loop, or its body alone when it runs once."""
         if trips.value == 1:
@@ -108,10 +119,12 @@ class _Nest:
         later = self.schedule.loops[depth:]
         counted = {s.axis for s in later if s.kind == "for"}
         return tuple(
-            (depth + i, s.axis, s.step) for i, s in enumerate(later) if s.kind == "unroll" and s.axis not in counted
+            (depth + i, s.axis, s.step)
+            for i, s in enumerate(later)
+            if s.kind == "unroll" and s.axis not in counted
         )
 
-    def _by_single_tiles(self, depth: int, place: Place, build) -> tuple[Node, ...]:  # type: ignore[no-untyped-def]
+    def _by_single_tiles(self, depth: int, place: Place, build: Build) -> tuple[Node, ...]:
         """Loops over single tiles around code that unrolls an axis whose length here is not a number."""
         for number, axis, step in self._unrolled(depth):
             left = place.left[axis]
@@ -123,7 +136,7 @@ class _Nest:
                 return (For(variable, left.ceildiv(step), self._by_single_tiles(depth, inside, build)),)
         return build(place)
 
-    # --- staging ----------------------------------------------------------------------------------------------
+    # --- staging ------------------------------------------------------------------------------------------
 
     def _stage(self, name: str, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         operand = self._operand(name)
@@ -141,9 +154,13 @@ class _Nest:
 
     def _operand(self, name: str) -> OperandTile:
         acc = self.tile.accumulator
-        return acc if acc is not None and acc.name == name else next(o for o in self.tile.inputs if o.name == name)
+        return (
+            acc
+            if acc is not None and acc.name == name
+            else next(o for o in self.tile.inputs if o.name == name)
+        )
 
-    # --- register blocks --------------------------------------------------------------------------------------
+    # --- register blocks ----------------------------------------------------------------------------------
 
     def _hold(self, depth: int, place: Place) -> tuple[Node, ...]:
         """Accumulators of the register block: brought in, summed into by the loops below, written back."""
@@ -208,7 +225,7 @@ class _Nest:
         assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
         emitter.deliver(found, {OFFSET: offset}, value)
 
-    # --- operands ---------------------------------------------------------------------------------------------
+    # --- operands -----------------------------------------------------------------------------------------
 
     def _supply(
         self, operand: OperandTile, place: Place, emitter: Emitter
@@ -236,7 +253,7 @@ class _Nest:
         assert found is not None, "planning has checked that tiles can be loaded"
         return found, {OFFSET: ZERO}, buffer
 
-    # --- issues -----------------------------------------------------------------------------------------------
+    # --- issues -------------------------------------------------------------------------------------------
 
     def _issue_all(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         """The innermost block: one issue per tile, operands shared between them loaded once."""
@@ -256,7 +273,11 @@ class _Nest:
         assert acc is not None
         operands: list[tuple[str, RegisterRef]] = []
         for operand in self.tile.inputs:
-            key = (operand.name, self._key(operand, place), tuple(partial_axes(self.tile.axes, place).items()))
+            key = (
+                operand.name,
+                self._key(operand, place),
+                tuple(partial_axes(self.tile.axes, place).items()),
+            )
             if key not in brought:
                 found, bindings, _ = self._supply(operand, place, emitter)
                 brought[key] = emitter.value(found, bindings)
@@ -269,7 +290,8 @@ class _Nest:
     def _assign(self, result: OperandTile, place: Place, emitter: Emitter) -> None:
         """A statement without accumulation: the value delivered to its target, element by element at edges."""
         partial = partial_axes(self.tile.axes, place)
-        target = self._target_over(result)
+        target = self.tile.target_elements
+        assert target is not None, "a statement that only assigns has a target"
         if not partial.keys() & result.scattered:
             want = result.want(_symbols(partial))
             value = result.elements
@@ -281,24 +303,10 @@ class _Nest:
         moved = {f"@{n}": p for n, p in place.position.items()}
         moved |= {f"@{a.name}": place.position[a.name] + Index.of(f"~{a.name}") for a in axes}
         counts = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in axes}
-        copy = Copy(self._positions_target(moved), self._positions_value(result, moved), tuple(counts))
+        assert self.tile.target_positions is not None, "a statement that only assigns has a target"
+        written = substitute_read(self.tile.target_positions, moved)
+        copy = Copy(written, substitute_expr(result.subject, moved), tuple(counts))
         emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
-
-    def _target_over(self, result: OperandTile) -> Read:
-        target = self.tile.target_elements
-        assert target is not None
-        return target
-
-    def _positions_target(self, moved: dict[str, Index]) -> Read:
-        from isamap.ir import substitute_read
-
-        assert self.tile.target_positions is not None
-        return substitute_read(self.tile.target_positions, moved)
-
-    def _positions_value(self, result: OperandTile, moved: dict[str, Index]):  # type: ignore[no-untyped-def]
-        from isamap.ir import substitute_expr
-
-        return substitute_expr(result.subject, moved)
 
 
 def _symbols(partial: dict[str, Index]) -> dict[str, Index]:

@@ -20,16 +20,12 @@ class Place:
 
     def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
         """The place inside loop number `loop`."""
-        return Place(
-            {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
-        )
+        return Place({**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip})
 
 
 def start_of(tile: Tile) -> Place:
     """The place before any loop."""
-    return Place(
-        {a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes}
-    )
+    return Place({a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes})
 
 
 def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index) -> Index:

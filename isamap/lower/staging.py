@@ -41,9 +41,7 @@ class Staged:
         return Read(self.buffer, (Index.of(OFFSET), *self.operand.cells), self.operand.dtype)
 
 
-def claim_buffer(
-    operand: OperandTile, elements: Index, suppliers: Suppliers, names: Names, why: str
-) -> str:
+def claim_buffer(operand: OperandTile, elements: Index, suppliers: Suppliers, names: Names, why: str) -> str:
     """The name of a new workspace buffer of whole tiles of an operand."""
     name = names.fresh(f"{operand.name}_tiles")
     names.buffers.append(Buffer(name, operand.dtype, elements, why))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
@@ -85,16 +84,6 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
     suppliers = Suppliers(machine, layouts(kernel))
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
-        if statement.sequence:
-            raise NoMapping(
-                Diagnostic(
-                    "sequence",
-                    f"`{statement_text(statement)}` runs in order over `{statement.sequence[0].name}`; "
-                    "code for `seq` loops is not emitted yet",
-                    statement.sequence[0].span,
-                    help="`isamap verify --interpret` runs the kernel in the interpreter",
-                )
-            )
         options = tuple(
             option
             for tile in find_tiles(statement, number, suppliers)

@@ -30,21 +30,26 @@ from isamap.ir import (
 )
 from isamap.ir.index import ZERO
 from isamap.source import Diagnostic, NoMapping
-from isamap.transform.statements import Statement, statements
+from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
     """The kernel as a list of single statements without guards and fills."""
     builder = _Builder({o.name for o in kernel.operands})
-    body: list[Stmt] = []
+    found: list[tuple[Statement, Stmt]] = []
+    around: tuple[int, ...] = ()
     for statement in statements(kernel):
+        if statement.ordered_loops != around:  # what was padded before the loop may be written inside it
+            builder.known.clear()
+            around = statement.ordered_loops
         extents = {a.name: a.extent for a in (*statement.sequence, *statement.axes)}
         value = builder.plain(_guarded_value(kernel, statement), kernel, extents)
-        body += builder.take_pending()
+        found += [(statement, pad) for pad in builder.take_pending()]
         assign = replace(statement.assign, value=value, guard=None)
-        inner: Stmt = Loop(statement.axes, (assign,)) if statement.axes else assign
-        body.append(Loop(statement.sequence, (inner,), ordered=True) if statement.sequence else inner)
-    return replace(kernel, operands=(*kernel.operands, *builder.temps), body=tuple(body))
+        found.append((statement, Loop(statement.axes, (assign,)) if statement.axes else assign))
+        builder.forget(assign.target.buffer)
+    body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
+    return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
 
 
 def _guarded_value(kernel: Kernel, statement: Statement) -> Expr:
@@ -87,6 +92,10 @@ class _Builder:
         found, self.pending = self.pending, []
         return found
 
+    def forget(self, buffer: str) -> None:
+        """Padded copies of an array that has been written are out of date."""
+        self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
+
     def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
         """The expression with every read that has a fill replaced by one of a padded array."""
         match expr:
@@ -110,7 +119,11 @@ class _Builder:
         return Read(name, tuple(i - low for i, low in zip(read.index, lows, strict=True)), read.dtype)
 
     def _pad(
-        self, read: Read, shape: tuple[Index, ...], ranges: list[tuple[Index, Index]], sizes: tuple[Index, ...]
+        self,
+        read: Read,
+        shape: tuple[Index, ...],
+        ranges: list[tuple[Index, Index]],
+        sizes: tuple[Index, ...],
     ) -> str:
         """The padded array: filled whole, then the part that exists copied in."""
         key = (replace(read, index=sizes), tuple(("low", low) for low, _ in ranges))
@@ -148,7 +161,11 @@ def _range(index: Index, extents: dict[str, Index], read: Read) -> tuple[Index, 
     low = high = ZERO
     for monomial, coefficient in index.terms:
         axes = [a for a in monomial if isinstance(a, str) and a in extents]
-        if any(not isinstance(a, str) and a_symbols & extents.keys() for a in monomial if (a_symbols := Index.of(a).symbols)):
+        if any(
+            not isinstance(a, str) and a_symbols & extents.keys()
+            for a in monomial
+            if (a_symbols := Index.of(a).symbols)
+        ):
             return _numeric_range(index, extents, read)
         rest = Index(((tuple(a for a in monomial if a not in axes), coefficient),))
         if not axes:

@@ -8,10 +8,25 @@ always legal: the verifier has shown that its iterations are independent of each
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, groupby
+from typing import TypeVar
 
-from isamap.ir import Assign, Axis, Call, DType, Expr, Loop, Read, Routine, Stmt, substitute_stmt
+from isamap.ir import (
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    DType,
+    Expr,
+    IndexValue,
+    Loop,
+    Read,
+    Routine,
+    Stmt,
+    substitute_stmt,
+)
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import Index
 
@@ -20,14 +35,16 @@ from isamap.ir.index import Index
 class Statement:
     """One assignment under its loops.
 
-    `sequence` are the ordered loops (`seq`) around it, outermost first; `axes` the unordered ones.
-    `accumulator` is the type that the sum runs in.
+    `sequence` are the axes of the ordered loops (`seq`) around it, outermost first; `axes` the unordered
+    ones. `accumulator` is the type that the sum runs in. `ordered_loops` numbers the ordered loops around it
+    within the routine: statements that share a number run together in each of that loop's iterations.
     """
 
     axes: tuple[Axis, ...]
     assign: Assign
     accumulator: DType
     sequence: tuple[Axis, ...] = ()
+    ordered_loops: tuple[int, ...] = ()
 
     @property
     def is_reduction(self) -> bool:
@@ -46,26 +63,47 @@ class Statement:
 
 def statements(routine: Routine) -> tuple[Statement, ...]:
     """All statements of a routine in order, axis names made unique within each."""
-    return tuple(_flatten(routine, routine.body, (), (), None))
+    return tuple(_flatten(routine, routine.body, Statement((), _NOTHING, BOOL), None, count()))
+
+
+_NOTHING = Assign(Read("", (), BOOL), None, Read("", (), BOOL))
 
 
 def _flatten(
-    routine: Routine,
-    body: tuple[Stmt, ...],
-    axes: tuple[Axis, ...],
-    sequence: tuple[Axis, ...],
-    guard: Expr | None,
+    routine: Routine, body: tuple[Stmt, ...], around: Statement, guard: Expr | None, numbers: Iterator[int]
 ) -> Iterator[Statement]:
+    """Statements of a body inside the loops of `around`."""
     for stmt in body:
         match stmt:
             case Assign():
-                both = _both(guard, stmt.guard)
                 operand = routine.operand(stmt.target.buffer)
-                yield Statement(axes, replace(stmt, guard=both), operand.accumulate or operand.dtype, sequence)
+                assign = replace(stmt, guard=_both(guard, stmt.guard))
+                yield replace(around, assign=assign, accumulator=operand.accumulate or operand.dtype)
             case Loop():
-                fresh, renamed = _without_shadowing(stmt, {a.name for a in axes + sequence})
-                inner = (axes, (*sequence, *fresh)) if stmt.ordered else ((*axes, *fresh), sequence)
-                yield from _flatten(routine, renamed.body, *inner, _both(guard, renamed.guard))
+                fresh, loop = _without_shadowing(stmt, {a.name for a in around.axes + around.sequence})
+                if loop.ordered:
+                    loops = (*around.ordered_loops, *(next(numbers) for _ in fresh))
+                    inner = replace(around, sequence=(*around.sequence, *fresh), ordered_loops=loops)
+                else:
+                    inner = replace(around, axes=(*around.axes, *fresh))
+                yield from _flatten(routine, loop.body, inner, _both(guard, loop.guard), numbers)
+
+
+T = TypeVar("T")
+
+
+def in_ordered_loops(
+    items: Sequence[tuple[Statement, T]], build: Callable[[Axis, tuple[T, ...]], T], depth: int = 0
+) -> tuple[T, ...]:
+    """What belongs to statements, put back into the ordered loops that they share: `build` makes one loop."""
+    found: list[T] = []
+    for number, group in groupby(items, lambda i: (i[0].ordered_loops[depth:] or (None,))[0]):
+        members = list(group)
+        if number is None:
+            found += [item for _, item in members]
+        else:
+            found.append(build(members[0][0].sequence[depth], in_ordered_loops(members, build, depth + 1)))
+    return tuple(found)
 
 
 def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], Loop]:
@@ -98,15 +136,14 @@ def reads(expr: Expr) -> tuple[Read, ...]:
             return (expr,)
         case Call(_, args):
             return tuple(r for a in args for r in reads(a))
+        case Cast(value):
+            return reads(value)
         case _:
-            value = getattr(expr, "value", None)
-            return reads(value) if hasattr(value, "dtype") else ()
+            return ()
 
 
 def symbols(expr: Expr) -> frozenset[str]:
     """Names of axes and sizes that an expression depends on."""
-    from isamap.ir import Cast, IndexValue
-
     match expr:
         case Read():
             return frozenset(s for i in expr.index for s in i.symbols)
