@@ -230,7 +230,7 @@ class _Nest:
     def _supply(
         self, operand: OperandTile, place: Place, emitter: Emitter
     ) -> tuple[Supply | Leaf, dict[str, Index], str | None]:
-        """How an operand gets its elements here: from its staging buffer, in place, or through a tile of its own."""
+        """How an operand gets its elements here: from its buffer, in place, or through a tile of its own."""
         staged = self.staged.get(operand.name)
         if staged is not None:
             found = find_supply(self.suppliers, operand.want({}, expr=staged.elements()))
@@ -288,7 +288,7 @@ class _Nest:
         )
 
     def _assign(self, result: OperandTile, place: Place, emitter: Emitter) -> None:
-        """A statement without accumulation: the value delivered to its target, element by element at edges."""
+        """A statement without accumulation: its value goes to its target, element by element at edges."""
         partial = partial_axes(self.tile.axes, place)
         target = self.tile.target_elements
         assert target is not None, "a statement that only assigns has a target"

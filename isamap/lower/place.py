@@ -1,4 +1,4 @@
-"""Where a piece of a nest stands: per axis how far its loops have come and what is left, and every loop's counter."""
+"""Where a piece of a nest stands: how far each axis has come, what is left, and every loop's counter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start_of(tile: Tile) -> Place:
 def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index) -> Index:
     """Elements left for one trip of loop `number` that stands at `position` of its axis.
 
-    Where all loops around it on its axis go in multiples of its step, only the end of the axis can cut it short.
+    Where all loops around it on its axis go in multiples of its step, only the axis's end can cut it short.
     """
     loop = loops[number]
     step, extent = loop.step, tile.axis(loop.axis).extent
@@ -62,7 +62,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
 def unrolled_places(
     place: Place, loops: tuple[tuple[int, str, int], ...]
 ) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Places of all tiles under unrolled loops (number, axis, step), the last running fastest, with their counters.
+    """Places of all tiles under unrolled loops (number, axis, step), the last fastest, with their counters.
 
     An axis whose rest is not a number has one tile here: a loop over tiles stands around it.
     """

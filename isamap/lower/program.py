@@ -1,4 +1,4 @@
-"""What the middle of the compiler hands to code generation: loops, buffers, and instruction issues, nothing else.
+"""What the middle of the compiler hands to code generation: loops, buffers, and instruction issues.
 
 A program for one kernel, one machine and one schedule. `C[m, n] += …` on a machine with a vector unit becomes
 
@@ -15,7 +15,7 @@ of the kernel's tensors where those are not constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel
 
@@ -24,8 +24,8 @@ from isamap.ir import Const, DType, Expr, Index, Kernel
 class Tensor:
     """A kernel operand as the caller passes it.
 
-    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that the
-    caller's byte stride is turned into (the last axis is always dense).
+    Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that
+    the caller's byte stride is turned into (the last axis is always dense).
     """
 
     name: str
@@ -49,7 +49,7 @@ class Buffer:
 class Value:
     """A register-resident array: one register of `memory`, holding `shape` elements of `dtype`.
 
-    `register` is its number where the machine's registers are named by us, else None (the C compiler's choice).
+    `register` is its number where registers are named by us, else None (the C compiler's choice).
     """
 
     name: str
@@ -78,8 +78,8 @@ class MemoryRef:
     strides: tuple[Index, ...] = ()
 
 
-OperandRef = Union[RegisterRef, MemoryRef]
-Argument = Union[int, Index, Const, Expr]
+OperandRef = RegisterRef | MemoryRef
+Argument = int | Index | Const | Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +155,15 @@ class Block:
     body: tuple[Node, ...]
 
 
-Node = Union[Issue, Configure, Fill, Declare, For, If, Block]
+Node = Issue | Configure | Fill | Declare | For | If | Block
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredProgram:
     """A kernel performed on a machine.
 
-    `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at run
-    time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
+    `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at
+    run time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Register numbers for values whose registers are named by us, and the configuration that they need.
 
-A value lives from its declaration to the last issue that names it in its block (or inside a block within). Two
-values may share a register when their lives do not meet and they need the same configuration.
+A value lives from its declaration to the last issue that names it in its block (or inside a block within).
+Two values may share a register when their lives do not meet and they need the same configuration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register
 
 
 def assign_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The nodes with registers numbered and configuration around them; unchanged where nothing is named by us.
+    """The nodes with registers numbered and configuration around them; unchanged where none is named by us.
 
     Raises: Infeasible when the values alive at one point are more than the registers.
     """
@@ -54,7 +54,8 @@ class _Allocator:
             match node:
                 case Declare(values):
                     fresh: list[Value] = []
-                    for value in values:
+                    for declared in values:
+                        value = declared
                         if value.memory in named:
                             number = self._pick(value, taken)
                             taken |= {(value.memory, number)}

@@ -23,7 +23,7 @@ OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staging buffer. `loops` are the numbers of loops that count its tiles, with the elements per count."""
+    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count."""
 
     buffer: str
     operand: OperandTile

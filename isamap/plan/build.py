@@ -1,4 +1,4 @@
-"""Kernel × machine → Problem: the mappings that can be carried out, with what each operand costs to supply."""
+"""Kernel × machine → Problem: the mappings that can be carried out, with what operands cost to supply."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
 
 
 def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Strides of an array in elements: the caller's for its own arrays (the last axis dense), row-major for temps."""
+    """Strides in elements: the caller's for its arrays (the last axis dense), row-major for temporaries."""
     rank = len(operand.shape)
     if operand.role == "temp":
         return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
@@ -121,10 +121,10 @@ def _no_mapping(statement: Statement, machine: Machine) -> NoMapping:
 
 
 def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
-    """Caches from the nearest, each with the bandwidth towards the one before, and that of what lies beyond."""
+    """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond."""
     caches = {m.name: m for m in machine.memories.values() if m.kind == "cache"}
-    outward = {l.target_memory: l for l in machine.links}
-    inward = {l.source_memory: l for l in machine.links}
+    outward = {link.target_memory: link for link in machine.links}
+    inward = {link.source_memory: link for link in machine.links}
     ordered: list[Cache] = []
     name = next((c for c in caches if inward.get(c) is None or inward[c].target_memory not in caches), None)
     last = 10.0
@@ -151,7 +151,7 @@ def _sums_can_be_padded(tile: Tile) -> bool:
 def _option(
     tile: Tile, suppliers: Suppliers, kernel: Kernel, profile: Mapping[str, int]
 ) -> NestOption | None:
-    """The mapping with its costs, or None when some operand can be supplied neither in place nor from a buffer."""
+    """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer."""
     machine = suppliers.machine
     operands: list[TileOperand] = []
     for operand in tile.inputs:
@@ -239,7 +239,7 @@ def _described(
 
 
 def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
-    """The accumulator, or the register that is written: brought in and taken back in place, or through a buffer."""
+    """The accumulator, or the register that is written: in and out in place, or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
         assert tile.target_elements is not None
@@ -249,8 +249,7 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
         )
         if found is None or found.instruction != tile.mapping.instruction:
             return None
-        written = _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
-        return written
+        return _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
     acc = tile.accumulator
     held = tuple(Index.of(d) for d in dims(len(acc.shape)))
     value = Read(f"$value:{acc.memory}", held, acc.dtype)

@@ -1,4 +1,4 @@
-"""Guards made explicit: reads beyond an array become reads of a padded copy, guarded statements become selects.
+"""Guards made explicit: reads beyond an array read a padded copy, guarded statements become selects.
 
     Y[p] += X[p + r - 1] else 0        becomes        X_padded[i] = 0;  X_padded[i + 1] = X[i];
                                                       Y[p] += X_padded[p + r]
@@ -53,7 +53,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
 
 
 def _guarded_value(kernel: Kernel, statement: Statement) -> Expr:
-    """The value with the statement's guard inside it: what is not assigned keeps, what is not summed adds nothing."""
+    """The value with the guard inside: what is not assigned keeps, what is not summed adds nothing."""
     assign = statement.assign
     if assign.guard is None:
         return assign.value
@@ -73,7 +73,7 @@ def identity_of(op: str, dtype: DType) -> Const:
         case "all_ones":
             return Const(-1 if dtype.kind == "int" else dtype.high, dtype)
         case number:
-            assert number is not None and not isinstance(number, str)
+            assert isinstance(number, (int, float)), "an operation that reduces has an identity"
             return Const(float(number) if dtype.is_float else int(number), dtype)
 
 

@@ -2,8 +2,8 @@
 
     for m in M, n in N { T[m, n] = 0;  for k in K { T[m, n] += A[m, k] * B[k, n]; } }
 
-becomes `T[m, n] = 0` over (m, n) and `T[m, n] += …` over (m, n, k). Splitting a `for` between its statements is
-always legal: the verifier has shown that its iterations are independent of each other.
+becomes `T[m, n] = 0` over (m, n) and `T[m, n] += …` over (m, n, k). Splitting a `for` between its statements
+is always legal: the verifier has shown that its iterations are independent of each other.
 """
 
 from __future__ import annotations
