@@ -68,10 +68,16 @@ def make_cases(
     if counted:
         kinds = ["random"] + ([] if tame else ["awkward"])
     for counts in _counts(counted, rng):
-        if not meets(instruction.where, {**encoded, **counts}):
+        sizes = {**encoded, **counts}
+        if not meets(instruction.where, sizes) or _is_empty(instruction, sizes):
             continue
         for kind in kinds:
-            yield _make_case(instruction, {**encoded, **counts}, tuple(counts.items()), in_memory, kind, rng)
+            yield _make_case(instruction, sizes, tuple(counts.items()), in_memory, kind, rng)
+
+
+def _is_empty(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
+    """Whether an operand has no elements: the language knows no arrays without any."""
+    return any(extent.evaluate(sizes) < 1 for o in instruction.operands for extent in o.shape)
 
 
 def _counts(counted: list[Param], rng: np.random.Generator) -> Iterator[dict[str, int]]:

@@ -88,7 +88,13 @@ def _round(x: Any, mode: str) -> Any:
 
 
 def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
-    """x / 2**n of integers, rounded by `mode`: the scaling of requantisation."""
+    """x / 2**n of integers, rounded by `mode`: the scaling of requantisation. An n below 0 counts as 0."""
+    # Shifts by 63 and more do not exist: what lies below is folded into the last bit, which no rounding mode
+    # tells from the bits themselves.
+    n = np.clip(n, 0, 125)
+    far = np.maximum(n - 62, 0)
+    whole = _shift_right(x, far)
+    x, n = whole | (np.left_shift(whole, far) != x), n - far
     half = np.where(n > 0, np.left_shift(1, np.maximum(n - 1, 0)), 0)
     floor: Any = _shift_right(x, n)
     rest = x - np.left_shift(floor, n)
