@@ -54,7 +54,7 @@ class AnalyticModel:
                 times(LEAK, total(hidden)),
                 times(LOOP_NS, *_turns(tiling)),
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
-                *(_packing(tiling, operand) for operand in option.operands),
+                *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand) for operand in _inputs(option)),
             ]
         )
@@ -114,16 +114,28 @@ def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
     return total([moved, times(space.option.latency_ns, *_entries(tiling)) if again else Const(0)])
 
 
-def _packing(tiling: Tiling, operand: TileOperand) -> Cost:
-    """The copy into the staging buffer; of an accumulator both ways."""
+def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """The copy into the staging buffer; of an accumulator both ways.
+
+    A block is used while it is near; a whole copy goes out to where it fits, and comes back.
+    """
     space = tiling.space
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
-    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: Const(once)}
+    out_and_back = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
+    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: Const(once + out_and_back)}
     if operand.is_accumulator:
         costs[1] = Const(once)
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
+
+
+def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
+    """Bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    for cache in problem.caches:
+        if size_bytes <= usable_bytes(cache):
+            return cache.bandwidth_bytes_per_ns
+    return problem.memory_bandwidth_bytes_per_ns
 
 
 def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:

@@ -24,7 +24,7 @@ from isamap.source import Diagnostic, Infeasible, UsageProblem
 
 HEURISTICS = ("cpsat", "greedy")
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
-DETERMINISTIC_SHARE = 0.15
+DETERMINISTIC_SHARE = 0.2
 
 
 def schedule(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate
-from isamap.scheduler.orders import Pairs
+from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.terms import imply
 from isamap.scheduler.translate import Literals, Translator
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """An option that may still win: a schedule of it, and the register blocks not proven useless."""
+    """An option that may still win: a schedule of it, and the register blocks not proven useless.
+
+    Units: `floors_ns`, one per block, in nanoseconds.
+    """
 
     start: Candidate
     blocks: tuple[RegisterBlock, ...]
+    floors_ns: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,15 @@ def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int
     options: list[OptionModel] = []
     for number, contender in enumerate(contenders):
         selected = model.new_bool_var(f"option{number}")
-        literals = _decision_literals(model, contender)
+        picked = [model.new_bool_var("") for _ in contender.blocks]
+        literals = _decision_literals(model, contender, picked)
         cap_ns = max(best_ns, contender.start.cost_ns)
         cost = Translator(model, literals, scale, cap_ns).translate(contender.start.option.cost)
         imply(model, selected, objective >= cost.expr)
+        floors = [int(min(floor, best_ns) * scale) for floor in contender.floors_ns]
+        imply(
+            model, selected, objective >= sum(f * literal for f, literal in zip(floors, picked, strict=True))
+        )
         _hint(model, literals, selected, contender, is_best=number == 0)
         options.append(OptionModel(contender, selected, literals))
     model.add_exactly_one([option.selected for option in options])
@@ -73,11 +82,12 @@ def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int
 # --- decisions --------------------------------------------------------------------------------------------
 
 
-def _decision_literals(model: cp_model.CpModel, contender: Contender) -> Literals:
-    """Literals for every decision of an option, with the constraints between them."""
+def _decision_literals(
+    model: cp_model.CpModel, contender: Contender, picked: Sequence[cp_model.IntVar]
+) -> Literals:
+    """Literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
     space = contender.start.option.space
     blocks = contender.blocks
-    picked = [model.new_bool_var("") for _ in blocks]
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}
     axis_of: dict[str, str] = {}
@@ -85,8 +95,14 @@ def _decision_literals(model: cp_model.CpModel, contender: Contender) -> Literal
         joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
         axis_of |= dict.fromkeys(joint[axis.name][0][1], axis.name)
     single: dict[str, Mapping[int, Literal]] = {}
-    single |= _order_literals(model, space, space.order_pairs(), space.axes)
-    single |= _order_literals(model, space, space.sweep_pairs(), space.register_axes)
+    for sweep, pairs, axes in (
+        (False, space.order_pairs(), space.axes),
+        (True, space.sweep_pairs(), space.register_axes),
+    ):
+        single |= _order_literals(model, space, pairs, axes)
+        if not any(name in space.fixed for name, _, _ in pairs):
+            runs_once = {axis.name: _single_literal(model, space, axis, joint, sweep=sweep) for axis in axes}
+            _order_singles(model, pairs, single, runs_once)
     for operand in space.option.operands:
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
     literals = Literals(joint, axis_of, single)
@@ -136,6 +152,33 @@ def _order_literals(
     return {name: {1: around[a.name, b.name], 0: around[a.name, b.name].negated()} for name, a, b in pairs}
 
 
+def _single_literal(
+    model: cp_model.CpModel,
+    space: Space,
+    axis: TileAxis,
+    joint: Mapping[str, Sequence[tuple[Literal, Assignment]]],
+    *,
+    sweep: bool,
+) -> Literal:
+    """Holds when the loop of an axis runs once."""
+    literal = model.new_bool_var("")
+    model.add(literal == sum(at for at, made in joint[axis.name] if space.is_single(axis, made, sweep=sweep)))
+    return literal
+
+
+def _order_singles(
+    model: cp_model.CpModel,
+    pairs: Pairs,
+    orders: Mapping[str, Mapping[int, Literal]],
+    single: Mapping[str, Literal],
+) -> None:
+    """Loops that run once stand innermost, in their order: elsewhere they are the same schedule."""
+    for name, first, second in pairs:
+        outside = orders[name][1]
+        model.add_bool_or([single[first.name].negated(), single[second.name], outside.negated()])
+        model.add_bool_or([single[second.name].negated(), outside])
+
+
 def _forbid_narrow_sums(model: cp_model.CpModel, space: Space, literals: Literals) -> None:
     """An accumulator wider than its tensor is staged when a summing axis is cut into blocks."""
     for operand in space.option.operands:
@@ -160,7 +203,7 @@ def _hint(
     is_best: bool,
 ) -> None:
     model.add_hint(selected, is_best)
-    wanted = contender.start.assignment
+    wanted = canonical(contender.start.option.space, contender.start.assignment)
     for choices in literals.joint.values():
         for literal, made in choices:
             model.add_hint(literal, all(wanted[name] == value for name, value in made.items()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.space import Assignment
+from isamap.scheduler.space import Assignment, Space
 
 Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
 
@@ -26,6 +26,20 @@ def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
     """The pairs' values for an order."""
     place = {axis.name: i for i, axis in enumerate(order)}
     return {name: int(place[outer.name] < place[inner.name]) for name, outer, inner in pairs}
+
+
+def canonical(space: Space, assignment: Assignment) -> dict[str, int]:
+    """The same assignment with loops that run once innermost, in their order, unless orders are fixed."""
+    found = dict(assignment)
+    for axes, pairs, sweep in (
+        (space.axes, space.order_pairs(), False),
+        (space.register_axes, space.sweep_pairs(), True),
+    ):
+        if not any(name in space.fixed for name, _, _ in pairs):
+            single = [axis for axis in axes if space.is_single(axis, assignment, sweep=sweep)]
+            running = [a for a in axes_in_order(axes, pairs, assignment) if a not in single]
+            found |= decisions_of([*running, *single], pairs)
+    return found
 
 
 def agrees(values: Assignment, fixed: Assignment) -> bool:

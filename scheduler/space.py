@@ -76,6 +76,12 @@ class Space:
         """The values of a decision that agree with what is fixed."""
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
+    def is_single(self, axis: TileAxis, made: Assignment, *, sweep: bool) -> bool:
+        """Whether a loop of an axis runs once, so that its place does not matter."""
+        if sweep:
+            return made[self.block(axis)] <= made[self.unroll(axis)] * axis.tile
+        return made[self.block(axis)] >= axis.extent
+
     def is_feasible(self, assignment: Assignment) -> bool:
         """Whether partial sums never have to rest in a tensor that is too narrow for them."""
         cut = any(assignment[self.block(x)] < x.extent for x in self.axes if x.is_reduction)

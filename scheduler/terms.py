@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     Linear = cp_model.LinearExpr | int
     Literal = cp_model.BoolVarT
 
-# The solver adds and multiplies terms in 64 bits, and calls a model infeasible where that might overflow: seen
-# with terms of 2**58.
+# The solver computes with 64 bits, and calls a model infeasible where that might overflow: seen with terms of
+# 2**58.
 MAX_TERM = 1 << 53
 
 
