@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.runner import RunProblem, RunResult, run_program
+from isamap.codegen.child import RunProblem
+from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.fills import make_arrays, make_scalars
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
 from isamap.driver.pipeline import complete_sizes

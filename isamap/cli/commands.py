@@ -1,0 +1,143 @@
+"""The commands and where they live; typer sees only the one that was asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from isamap.cli.answer import Answer
+from isamap.cli.words import GROUPS, did_you_mean
+from isamap.source import Diagnostic, UsageProblem
+
+_HOMES: dict[str, str] = {
+    "compile": "compiling",
+    "match": "matching",
+    "run": "executing",
+    "verify": "executing",
+    "fmt": "texts",
+    "explain": "texts",
+    "doctor": "doctor",
+    "hw.list": "machines",
+    "hw.show": "machines",
+    "hw.check": "machines",
+    "hw.detect": "machines",
+}
+"""Each command's module in this package; its function there is called `NAME_command`."""
+
+
+def invoke(command: str, words: Sequence[str]) -> Answer:
+    """The answer of a command line. Raises: IsamapError of every kind."""
+    if command in ("", *GROUPS) or command not in _HOMES:
+        return _help_or_refusal(command, words)
+    import typer
+
+    app = _empty_app()
+    target = app
+    *group, name = command.split(".")
+    for word in group:
+        target = _empty_app()
+        app.add_typer(target, name=word)
+    target.command(name)(_function(command))
+    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    try:
+        result: Any = typer.main.get_command(app).main(
+            args=list(words), prog_name="isamap", standalone_mode=False
+        )
+    except usage_error as error:
+        raise _usage(command, error) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return result if isinstance(result, Answer) else Answer(exit=int(result or 0))
+
+
+def _empty_app() -> Any:
+    import typer
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    def group() -> None:
+        """Keeps typer from taking a single command for the whole."""
+
+    app.callback()(group)
+    return app
+
+
+def _function(command: str) -> Callable[..., Answer]:
+    module = import_module(f"isamap.cli.{_HOMES[command]}")
+    function: Callable[..., Answer] = getattr(module, f"{command.split('.')[-1]}_command")
+    return function
+
+
+# --- what is not a command --------------------------------------------------------------------------------
+
+
+def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
+    group = command if command in GROUPS else ""
+    rest = list(words[1:] if group else words)
+    if not rest or rest[0] in ("--help", "-h"):
+        return Answer(text=_overview(group))
+    given = rest[0]
+    if command.split(".")[0] in GROUPS:
+        group = command.split(".")[0]
+        given = command.partition(".")[2] or given
+    known = [c for c in _HOMES if c.startswith(f"{group}.")] if group else [*_HOMES]
+    names = list(dict.fromkeys(c.split(".")[1] if group else c.split(".")[0] for c in known))
+    what = "option" if given.startswith("-") else "command"
+    raise UsageProblem(
+        Diagnostic(
+            f"unknown-{what}",
+            f"`isamap{' ' + group if group else ''}` has no {what} `{given[:80]}`",
+            notes=(f"commands: {', '.join(names)}",),
+            help=did_you_mean(given, names),
+        )
+    )
+
+
+def _overview(group: str) -> str:
+    """The commands with what they do, in one line each."""
+    lines = [f"usage: isamap {group + ' ' if group else ''}COMMAND …", ""]
+    for command in _HOMES:
+        if command.startswith(f"{group}.") or not group:
+            summary = (inspect.getdoc(_function(command)) or "").splitlines()[0]
+            lines.append(f"  {command.replace('.', ' '):<10} {summary}")
+    options = "`isamap COMMAND --help` lists a command's options; `--json` gives any answer as JSON."
+    return "\n".join([*lines, "", options, "`isamap --version` says which version this is."])
+
+
+def _usage(command: str, error: Any) -> UsageProblem:
+    """What typer did not like, in our words; those of typer differ between its versions."""
+    name = f"isamap {command.replace('.', ' ')}"
+    see = f"see `{name} --help`"
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        known = _options(command)
+        return _refusal(
+            "unknown-option",
+            f"`{name}` has no option `{error.option_name}`",
+            did_you_mean(error.option_name, known) or see,
+        )
+    if kind == "MissingParameter" and error.param is not None:
+        option = error.param.param_type_name == "option"
+        what = f"the option {error.param.opts[0]}" if option else f"a {error.param.human_readable_name}"
+        return _refusal("missing-argument", f"`{name}` needs {what.lower() if not option else what}", see)
+    if kind == "BadOptionUsage":
+        return _refusal("option-value", f"{error.option_name} needs a value", see)
+    message: str = error.format_message()
+    return _refusal("usage", f"`{name}`: {message[:1].lower()}{message[1:].rstrip('.')}", see)
+
+
+def _options(command: str) -> list[str]:
+    """All options of a command as they are written."""
+    found: list[str] = []
+    for parameter in inspect.signature(_function(command), eval_str=True).parameters.values():
+        for fact in getattr(parameter.annotation, "__metadata__", ()):
+            # typer keeps the first declaration where the default would stand
+            spelled = (getattr(fact, "default", None), *(getattr(fact, "param_decls", None) or ()))
+            found += [d for word in spelled if isinstance(word, str) for d in word.split("/") if d[:1] == "-"]
+    return found
+
+
+def _refusal(code: str, message: str, advice: str) -> UsageProblem:
+    return UsageProblem(Diagnostic(code, message, help=advice))

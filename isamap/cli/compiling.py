@@ -1,0 +1,111 @@
+"""`isamap compile`: code, schedule, report and manifest in a folder; no compiler is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding
+from isamap.cli.options import (
+    AsJson,
+    AsModel,
+    FixWords,
+    HeuristicName,
+    KernelName,
+    LimitSeconds,
+    MachineName,
+    ScheduleFile,
+    SizeWords,
+)
+from isamap.cli.progress import Progress
+from isamap.cli.requests import Choices, make_request
+from isamap.cli.words import read_choice, read_sizes
+from isamap.driver.request import Request
+from isamap.source import Diagnostic
+
+STAGES = ("parse", "match", "schedule", "lower", "emit")
+
+
+def compile_command(
+    kernel: KernelName,
+    hw: MachineName,
+    sizes: SizeWords = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Where to; KERNEL-MACHINE by default.", show_default=False),
+    ] = None,
+    stop_after: Annotated[
+        str, typer.Option("--stop-after", metavar="STAGE", help=f"Print one of {', '.join(STAGES)} instead.")
+    ] = "",
+    schedule: ScheduleFile = None,
+    heuristic: HeuristicName = "cpsat",
+    limit: LimitSeconds = "10",
+    fix: FixWords = None,
+    model: AsModel = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Write the code of a kernel on a machine."""
+    choices = Choices(schedule, heuristic, limit, fix, model)
+    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    if stop_after:
+        return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))
+    from isamap.driver.artifacts import check_replaceable, write_folder
+    from isamap.driver.compiling import compile_files
+
+    if output is not None:
+        check_replaceable(Path(output))
+    with Progress() as progress:
+        outcome = compile_files(request, progress)
+    folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
+    paths = [str(path) for path in write_folder(folder, outcome.files)]
+    findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
+    if outcome.is_cut_short:
+        findings += (_cut_short(request),)
+    payload = {**outcome.summary, "files": paths, "stage_seconds": dict(outcome.stage_seconds)}
+    text = "\n".join([outcome.files["report.txt"], *(f"wrote {path}" for path in paths)])
+    return Answer(payload, text, findings, 4 if outcome.is_cut_short else 0)
+
+
+def _cut_short(request: Request) -> Finding:
+    return Finding.of(
+        Diagnostic(
+            "solver-stopped",
+            f"the solver was stopped after {request.limit_s:g} s; the best schedule so far was written",
+            severity="warning",
+            help="give it more time with --limit",
+        )
+    )
+
+
+def _stopped(request: Request, stage: str) -> Answer:
+    """What the pipeline has after a stage, as text."""
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.ir import print_routine
+    from isamap.plan.text import print_schedule
+    from isamap.report.program import print_program
+
+    with Progress() as progress:
+        made = compile_kernel(request, stage, progress)
+    match stage:
+        case "parse":
+            text = print_routine(made.kernel)
+        case "match":
+            assert made.problem is not None
+            lines = [
+                f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options
+            ]
+            text = "\n".join(lines)
+        case "schedule":
+            assert made.schedule is not None
+            text = print_schedule(made.schedule)
+        case "lower":
+            assert made.program is not None
+            text = print_program(made.program)
+        case _:
+            assert made.emitted is not None
+            text = made.emitted.source
+    findings = tuple(Finding.of(w) for w in made.warnings)
+    payload = {"kernel": made.kernel.name, "stage": stage, "text": text, "files": [], "stage_seconds": dict(made.stage_seconds)}
+    return Answer(payload, text, findings)

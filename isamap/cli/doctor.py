@@ -1,0 +1,67 @@
+"""`isamap doctor`: what this computer has, what it lacks, and what to do about it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator
+
+from isamap.cli.answer import Answer, table
+from isamap.cli.options import AsJson
+from isamap.source import IsamapError
+from isamap.version import __version__
+
+Row = tuple[bool, str, str]
+"""Whether it is fine, what it is, and what was found."""
+
+
+def doctor_command(as_json: AsJson = False) -> Answer:
+    """Say what this computer has and lacks."""
+    rows = list(_examine())
+    lacks = [row for row in rows if not row[0]]
+    payload = {"checks": [{"ok": ok, "what": what, "found": found} for ok, what, found in rows]}
+    text = table([("ok" if ok else "LACKS", what, found) for ok, what, found in rows])
+    return Answer(payload, text, exit=5 if lacks else 0)
+
+
+def _examine() -> Iterator[Row]:
+    yield True, "isamap", __version__
+    yield sys.version_info >= (3, 11), "python", platform.python_version()
+    runs = sys.platform == "linux"
+    yield runs, "system", f"{platform.system()} {platform.machine()}" + ("" if runs else ": emits, but cannot run")
+    yield _tried("cache", _cache)
+    yield _tried("solver", _solver)
+    yield _tried("C compiler", _compiler)
+    yield _tried("this machine", _machine)
+
+
+def _tried(what: str, look: Callable[[], str]) -> Row:
+    try:
+        return True, what, look()
+    except IsamapError as error:
+        first = error.diagnostics[0]
+        return False, what, first.message + (f"; {first.help}" if first.help else "")
+
+
+def _cache() -> str:
+    from isamap.codegen.cache import cache_root
+
+    return str(cache_root())
+
+
+def _solver() -> str:
+    from isamap.driver.request import ortools_version
+
+    return f"OR-Tools {ortools_version()}"
+
+
+def _compiler() -> str:
+    from isamap.codegen.toolchain import find_compiler
+
+    return find_compiler(("-O3",)).version
+
+
+def _machine() -> str:
+    from isamap.machine import detect_machine
+
+    return detect_machine()

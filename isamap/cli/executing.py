@@ -1,0 +1,181 @@
+"""`isamap run` and `isamap verify`: emitted code compiled, executed in a child process, and compared with the oracle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding, table
+from isamap.cli.inputs import read_file
+from isamap.cli.options import (
+    AsJson,
+    AsModel,
+    FixWords,
+    HeuristicName,
+    KernelName,
+    LimitSeconds,
+    MachineName,
+    ScheduleFile,
+    SizeWords,
+)
+from isamap.cli.progress import Progress
+from isamap.cli.requests import Choices, make_request
+from isamap.cli.words import read_choice, read_size_sets, read_sizes, read_sizes_file
+
+if TYPE_CHECKING:
+    from isamap.driver.prepare import Prepared
+    from isamap.driver.timing import Timed
+    from isamap.driver.verify import Case
+
+FILLS = ("integers", "random", "edges")
+
+
+def run_command(
+    kernel: KernelName,
+    hw: MachineName,
+    sizes: SizeWords = None,
+    schedule: ScheduleFile = None,
+    heuristic: HeuristicName = "cpsat",
+    limit: LimitSeconds = "10",
+    fix: FixWords = None,
+    model: AsModel = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Compile a kernel, verify it and time it on random data."""
+    from isamap.driver.prepare import prepare
+    from isamap.driver.timing import profile_sizes, time_program
+
+    choices = Choices(schedule, heuristic, limit, fix, model)
+    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    with Progress() as progress:
+        prepared = prepare(request, progress)
+        progress("run")
+        timed = time_program(prepared, profile_sizes(prepared))
+    outcome = prepared.program.outcome
+    findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
+    findings += tuple(Finding.of(d) for d in timed.case.problems)
+    payload = {**outcome.summary, **_case(timed.case), **_times(timed)}
+    payload["compiler"] = prepared.compiled.compiler.version
+    return Answer(payload, _run_text(prepared, timed), findings, 0 if timed.case.ok else 1)
+
+
+def verify_command(
+    kernel: KernelName,
+    hw: MachineName,
+    sizes: SizeWords = None,
+    sizes_file: Annotated[
+        str | None,
+        typer.Option("--sizes", metavar="FILE", help="A set of sizes per line: M=64 N=64 K=64.", show_default=False),
+    ] = None,
+    fill: Annotated[
+        list[str] | None,
+        typer.Option("--fill", metavar="FILL", help=f"One of {', '.join(FILLS)}; all by default.", show_default=False),
+    ] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard/--no-guard", help="Lay data beside memory that must not be touched.")
+    ] = True,
+    schedule: ScheduleFile = None,
+    heuristic: HeuristicName = "cpsat",
+    limit: LimitSeconds = "10",
+    fix: FixWords = None,
+    model: AsModel = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
+    from isamap.driver.prepare import prepare
+    from isamap.driver.verify import all_cases
+
+    fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
+    choices = Choices(schedule, heuristic, limit, fix, model)
+    sets = read_size_sets(sizes or ())
+    if sizes_file is not None:
+        common = read_sizes(sizes or ())
+        sets = [common | own for own in read_sizes_file(read_file(Path(sizes_file), sizes_file))]
+    cases: list[Case] = []
+    warnings: dict[str, Finding] = {}
+    with Progress() as progress:
+        for number, own in enumerate(sets, 1):
+            prepared = prepare(make_request(kernel, hw, own, choices), progress)
+            warnings |= {w.text: Finding(w.json, w.text) for w in prepared.program.outcome.warnings}
+            progress(f"verify {number} of {len(sets)}")
+            cases += all_cases(prepared, fills, guard=guard)
+    wrong = [case for case in cases if not case.ok]
+    findings = (*warnings.values(), *(Finding.of(d) for case in wrong for d in case.problems))
+    return Answer(_verify_payload(cases), _verify_text(cases), findings, 1 if wrong else 0)
+
+
+def _case(case: Case) -> dict[str, object]:
+    return {
+        "sizes": dict(case.sizes),
+        "fill": case.fill,
+        "verified": case.ok,
+        "max_error": case.max_error,
+        "bound": case.bound,
+        "ran_on": case.ran_on,
+        "checked": case.checked,
+        "guarded": case.guarded,
+    }
+
+
+def _times(timed: Timed) -> dict[str, object]:
+    return {
+        "seconds": {"min": timed.best, "median": timed.middle},
+        "repetitions": len(timed.seconds),
+        "operations": timed.operations,
+        "gflops": timed.gflops,
+        "workspace_bytes": timed.workspace_bytes,
+    }
+
+
+def _run_text(prepared: Prepared, timed: Timed) -> str:
+    case, outcome = timed.case, prepared.program.outcome
+    unit = "GFLOP/s" if timed.is_float else "GOP/s"
+    lines = [outcome.files["report.txt"].rstrip(), ""]
+    if prepared.missing:
+        lines.append(f"model     this processor lacks {', '.join(prepared.missing)}: plain C stands in for the machine")
+    compared = f"{case.checked} compared with the interpreter, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
+    lines.append(f"verified  {compared}" if case.ok else "verified  NO: see below")
+    lines.append(f"compiler  {prepared.compiled.compiler.version}")
+    lines.append(f"time      {_time(timed.middle)} median, {_time(timed.best)} best of {len(timed.seconds)} runs, one thread")
+    lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
+    return "\n".join(lines)
+
+
+def _time(seconds: float) -> str:
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _verify_payload(cases: list[Case]) -> dict[str, object]:
+    """The case that came closest to its bound speaks for all."""
+
+    def closeness(case: Case) -> tuple[bool, float]:
+        ratio = case.max_error / case.bound if case.bound else float(case.max_error > 0)
+        return not case.ok, ratio
+
+    worst = max(cases, key=closeness)
+    return {
+        "max_error": worst.max_error,
+        "bound": worst.bound,
+        "ran_on": worst.ran_on,
+        "cases": [
+            {**_case(case), "diagnostics": [d.as_json() for d in case.problems]} for case in cases
+        ],
+    }
+
+
+def _verify_text(cases: list[Case]) -> str:
+    rows = [("", "sizes", "fill", "largest error", "allowed", "ran on", "checked")]
+    for case in cases:
+        sizes = " ".join(f"{n}={v}" for n, v in case.sizes.items())
+        allowed = "exact" if case.bound == 0 else f"{case.bound:.2g}"
+        checked = case.checked + (", guarded" if case.guarded else "")
+        word = "ok" if case.ok else "FAILED"
+        rows.append((word, sizes, case.fill, f"{case.max_error:.2g}", allowed, case.ran_on, checked))
+    failed = sum(not case.ok for case in cases)
+    last = f"{failed} of {len(cases)} comparisons failed" if failed else f"all {len(cases)} comparisons fine"
+    return f"{table(rows)}\n\n{last}"

@@ -1,0 +1,74 @@
+"""Kernels, machines and other files as a command line names them; typos get the nearest name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from isamap.cli.words import did_you_mean
+from isamap.kernels import kernel_path, list_kernels
+from isamap.source import Diagnostic, Source, UsageProblem
+
+MAX_BYTES = 1 << 20
+STDIN = "<stdin>"
+
+
+def read_kernel(word: str) -> Source:
+    """The text of a kernel: a shipped name, the path of an .ir file, or `-`. Raises: UsageProblem."""
+    if word == "-":
+        return Source(STDIN, _decode(STDIN, sys.stdin.buffer.read(MAX_BYTES + 1)))
+    if word in list_kernels():
+        return read_file(kernel_path(word), f"{word}.ir")
+    if word.endswith(".ir") or "/" in word:
+        return read_file(Path(word), word)
+    raise UsageProblem(
+        Diagnostic(
+            "unknown-kernel",
+            f"there is no kernel called `{word[:80]}`",
+            notes=(f"shipped: {', '.join(list_kernels())}", "a path ends in .ir"),
+            help=did_you_mean(word, list_kernels()),
+        )
+    )
+
+
+def read_file(path: Path, name: str) -> Source:
+    """A text file of at most 1 MB. Raises: UsageProblem."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
+        said = getattr(error, "strerror", None) or str(error)
+        raise UsageProblem(
+            Diagnostic(
+                "file-unreadable",
+                f"{name} cannot be read: {said}",
+                help=did_you_mean(path.name, _beside(path)),
+            )
+        ) from None
+    return Source(name, _decode(name, data))
+
+
+def machine_of(word: str) -> str:
+    """The machine that a word names: `host` is the shipped one that fits this computer best."""
+    if word != "host":
+        return word
+    from isamap.machine import detect_machine
+
+    return detect_machine()
+
+
+def _beside(path: Path) -> list[str]:
+    try:
+        return [p.name for p in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return []
+
+
+def _decode(name: str, data: bytes) -> str:
+    if len(data) > MAX_BYTES:
+        raise UsageProblem(Diagnostic("file-too-large", f"{name} is larger than 1 MB"))
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        said = f"{name} is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}"
+        raise UsageProblem(Diagnostic("file-not-text", said)) from None

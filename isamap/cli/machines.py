@@ -1,0 +1,138 @@
+"""`isamap hw`: the machines that are described, what is in them, whether they are right, and which one this is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, table
+from isamap.cli.inputs import machine_of
+from isamap.cli.options import AsJson, MachineArgument
+
+if TYPE_CHECKING:
+    from isamap.machine import Machine, MachineInstruction
+
+
+def list_command(as_json: AsJson = False) -> Answer:
+    """List the machines that are shipped, and whether this computer can run them."""
+    from isamap.machine import list_machines, load_machine, missing_features
+
+    machines = [load_machine(name) for name in list_machines()]
+    lacking = {m.name: missing_features(m) for m in machines}
+    payload = {
+        "machines": [
+            {"name": m.name, "summary": m.summary, "extends": list(m.chain[1:]), "missing": list(lacking[m.name])}
+            for m in machines
+        ]
+    }
+    rows = [
+        (m.name, f"lacks {', '.join(lacking[m.name])}" if lacking[m.name] else "runs here", m.summary)
+        for m in machines
+    ]
+    return Answer(payload, table(rows))
+
+
+def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
+    """Show a machine's memories, links, units and instructions."""
+    from isamap.machine import load_machine, missing_features
+
+    machine = load_machine(machine_of(name))
+    payload = {
+        "name": machine.name,
+        "summary": machine.summary,
+        "chain": list(machine.chain),
+        "digest": machine.digest,
+        "missing": list(missing_features(machine)),
+        "memories": [
+            {"name": m.name, "kind": m.kind, "count": m.count, "capacity_bytes": m.capacity_bytes, "view_of": m.base}
+            for m in machine.memories.values()
+        ],
+        "links": [
+            {"from": l.source_memory, "to": l.target_memory, "bandwidth_bytes_per_ns": l.bandwidth_bytes_per_ns, "source": l.source}
+            for l in machine.links
+        ],
+        "units": {u.name: u.count for u in machine.units.values()},
+        "instructions": [_instruction_json(i) for i in machine.instructions.values()],
+    }
+    return Answer(payload, _machine_text(machine))
+
+
+def check_command(
+    name: MachineArgument,
+    run: Annotated[bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Check a machine's description."""
+    from isamap.cli.stamps import stamps_folder
+    from isamap.machine import check_machine
+
+    word = machine_of(name)
+    summary = check_machine(word, stamps_folder())
+    payload: dict[str, object] = {
+        "name": summary.name,
+        "summary": summary.summary,
+        "chain": list(summary.chain),
+        "memories": summary.memories,
+        "units": summary.units,
+        "instructions": summary.instructions,
+        "digest": summary.digest,
+    }
+    text = f"{summary.name}: fine; {summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
+    if not run:
+        return Answer(payload, text)
+    from isamap.cli.silicon import check_silicon
+
+    return check_silicon(word, payload, text)
+
+
+def detect_command(as_json: AsJson = False) -> Answer:
+    """Say which shipped machine this computer is."""
+    from isamap.machine import detect_features, detect_machine
+
+    name, features = detect_machine(), sorted(detect_features())
+    return Answer({"machine": name, "features": features}, f"{name}\n{' '.join(features)}")
+
+
+def _machine_text(machine: Machine) -> str:
+    memories = [
+        (m.name, m.kind, _size(m.count, m.capacity_bytes), f"view of {m.base}" if m.base else "")
+        for m in machine.memories.values()
+    ]
+    links = [
+        (f"{l.source_memory} → {l.target_memory}", f"{l.bandwidth_bytes_per_ns:g} bytes/ns", l.source)
+        for l in machine.links
+    ]
+    rows = [
+        (i.name, i.cost.unit, _cost(i), i.source, str(i.emit))
+        for i in machine.instructions.values()
+    ]
+    chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
+    parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
+    parts += ["", table(links)] if links else []
+    return "\n".join([*parts, "", table([("instruction", "unit", "interval, latency in ns", "source", "emit"), *rows])])
+
+
+def _size(count: int | None, capacity: int | None) -> str:
+    shown = f"{capacity} bytes" if capacity is not None else "unlimited"
+    return f"{count} × {capacity // count} bytes" if count and capacity is not None else shown
+
+
+def _cost(i: MachineInstruction) -> str:
+    from isamap.ir import print_expr
+
+    return f"{print_expr(i.cost.interval_ns)}, {print_expr(i.cost.latency_ns)}"
+
+
+def _instruction_json(i: MachineInstruction) -> dict[str, object]:
+    from isamap.ir import print_expr, print_routine
+
+    return {
+        "name": i.name,
+        "semantics": print_routine(i.instruction),
+        "emit": str(i.emit),
+        "unit": i.cost.unit,
+        "interval_ns": print_expr(i.cost.interval_ns),
+        "latency_ns": print_expr(i.cost.latency_ns),
+        "source": i.source,
+    }

@@ -1,0 +1,39 @@
+"""The request that the words of `compile`, `run` and `verify` make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from isamap.cli.inputs import machine_of, read_file, read_kernel
+from isamap.cli.words import read_choice, read_fixes, read_number
+from isamap.driver.request import Request, Size
+
+HEURISTICS = ("cpsat", "greedy")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The words of the options that say how to schedule and to emit."""
+
+    schedule: str | None
+    heuristic: str
+    limit: str
+    fix: list[str] | None
+    model: bool
+
+
+def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
+    """The request. Raises: UsageProblem for words that do not fit."""
+    schedule = choices.schedule
+    return Request(
+        kernel=read_kernel(kernel),
+        machine=machine_of(machine),
+        sizes=sizes,
+        schedule=read_file(Path(schedule), schedule) if schedule is not None else None,
+        heuristic=read_choice(choices.heuristic, "--heuristic", HEURISTICS),
+        limit_s=read_number(choices.limit, "--limit", 0.1, 3600),
+        fixed=read_fixes(choices.fix or ()),
+        model=choices.model,
+    )

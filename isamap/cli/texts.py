@@ -1,0 +1,98 @@
+"""`isamap fmt` and `isamap explain`: texts of the language in their canonical form, and codes in words."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding
+from isamap.cli.inputs import STDIN, read_file, read_kernel
+from isamap.cli.options import AsJson
+from isamap.cli.words import did_you_mean
+from isamap.source import CODES, Diagnostic, UsageProblem
+
+
+def fmt_command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files to rewrite, or - for standard input.")],
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 when a file would change.")] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Write kernels in their canonical form."""
+    from isamap.syntax import format_source
+
+    changed: list[str] = []
+    printed = ""
+    # All are read before the first is written: a mistake in one leaves all as they are.
+    texts = [(name, read_kernel("-") if name == "-" else read_file(Path(name), name)) for name in files]
+    formatted = [(name, source, format_source(source)) for name, source in texts]
+    for name, source, text in formatted:
+        if text != source.text:
+            changed.append(STDIN if name == "-" else name)
+        if name == "-" and not check:
+            printed = text
+        elif text != source.text and not check:
+            _rewrite(Path(name), text)
+    payload = {"changed": changed, "files": len(files), **({"text": printed} if "-" in files else {})}
+    if not check:
+        return Answer(payload, printed)
+    found = tuple(
+        Finding.of(Diagnostic("not-canonical", f"{name} is not in its canonical form", help=f"run `isamap fmt {name}`"))
+        for name in changed
+    )
+    return Answer(payload, "", found, 1 if changed else 0)
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Replaces a file by a new text, as a whole. Raises: UsageProblem."""
+    path = path.resolve()
+    try:
+        mode = path.stat().st_mode & 0o777
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(made, mode)
+            os.replace(made, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(made)
+            raise
+    except OSError as error:
+        raise UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")) from None
+
+
+def explain_command(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The word in brackets of a message.", show_default=False)],
+    as_json: AsJson = False,
+) -> Answer:
+    """Say what a message's code means."""
+    word = code.strip("[]")
+    if word not in CODES:
+        raise UsageProblem(
+            Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, CODES))
+        )
+    found = CODES[word]
+    lines = [f"{word}: {found.title}", "", *_wrapped(found.text)]
+    if found.example:
+        lines += ["", "Refused with this code:", "", *(f"    {line}" for line in found.example.splitlines())]
+    payload = {"code": word, "title": found.title, "text": found.text, "example": found.example}
+    return Answer(payload, "\n".join(lines))
+
+
+def _wrapped(text: str) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, min(100, _width()))
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 100

@@ -1,0 +1,163 @@
+"""The words of a command line that need no parser: which command it is, and the sizes behind `-D`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from isamap.driver.request import Size
+from isamap.source import Diagnostic, Source, Span, UsageProblem
+
+GROUPS = ("hw",)
+_PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_NUMBER = re.compile(r"[+-]?\d{1,24}")
+_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24})?")
+
+
+def command_of(words: Sequence[str]) -> str:
+    """The command's name, as in `hw.check`; "" where there is none."""
+    leading = list(takewhile(lambda word: not word.startswith("-"), words))
+    if not leading:
+        return ""
+    return ".".join(leading[:2]) if leading[0] in GROUPS else leading[0]
+
+
+def spread_sizes(words: Sequence[str]) -> list[str]:
+    """`-D M=1 N=2` as `-D M=1 -D N=2`: all NAME=VALUE words that follow belong to it."""
+    spread: list[str] = []
+    follows = False
+    for position, word in enumerate(words):
+        if word == "--":
+            return [*spread, *words[position:]]
+        if follows and _PAIR.fullmatch(word):
+            if spread[-1] != "-D":
+                spread.append("-D")
+            spread.append(word)
+            continue
+        follows = word == "-D" or (word.startswith("-D") and _PAIR.fullmatch(word[2:]) is not None)
+        spread.append(word)
+    return spread
+
+
+def read_sizes(words: Iterable[str]) -> dict[str, Size]:
+    """The sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
+    sizes: dict[str, Size] = {}
+    for word in words:
+        name, value = read_pair(word)
+        if name in sizes:
+            raise UsageProblem(
+                Diagnostic(
+                    "size-twice",
+                    f"the size `{name}` is given twice: {sizes[name]} and {value}",
+                    help="leave one of them out",
+                )
+            )
+        sizes[name] = value
+    return sizes
+
+
+def read_size_sets(words: Iterable[str]) -> list[dict[str, Size]]:
+    """Several sets of sizes: another one begins where a name is given again."""
+    sets: list[dict[str, Size]] = [{}]
+    for word in words:
+        name, value = read_pair(word)
+        if name in sets[-1]:
+            sets.append({})
+        sets[-1][name] = value
+    return sets
+
+
+def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
+    """The name and the value of NAME=VALUE. Raises: UsageProblem."""
+    name, equals, value = word.partition("=")
+    if not equals or not _NAME.fullmatch(name):
+        raise _problem(f"`{word[:80]}` is not NAME=VALUE", span, "write `-D M=1024 N=1024`")
+    if _NUMBER.fullmatch(value):
+        return name, int(value)
+    if _RANGE.fullmatch(value):
+        return name, value
+    shown = value if len(value) <= 40 else f"{value[:40]}…"
+    raise _problem(
+        f"`{shown}` is not a value of `{name}`",
+        span,
+        f"write a number, `{name}=1024`, or a range with a typical value, `{name}=1..8192@512`",
+    )
+
+
+def read_sizes_file(source: Source) -> list[dict[str, Size]]:
+    """A set of sizes per line of a file; empty lines and what follows `#` do not count."""
+    sets: list[dict[str, Size]] = []
+    for number, line in enumerate(source.text.splitlines()):
+        start = source.line_starts[number] if number < len(source.line_starts) else 0
+        sizes: dict[str, Size] = {}
+        for match in re.finditer(r"\S+", line.partition("#")[0]):
+            span = Span(source, start + match.start(), start + match.end())
+            name, value = read_pair(match[0].rstrip(","), span)
+            if name in sizes:
+                raise _problem(f"the size `{name}` is given twice in this line", span, "leave one out")
+            sizes[name] = value
+        if sizes:
+            sets.append(sizes)
+    if not sets:
+        said = f"{source.name} holds no sizes"
+        raise UsageProblem(Diagnostic("size-syntax", said, help="write `M=64 N=64 K=64` in each line"))
+    return sets
+
+
+def read_fixes(words: Iterable[str]) -> dict[str, int]:
+    """Decisions that are fixed, from NAME=NUMBER words. Raises: UsageProblem."""
+    fixed: dict[str, int] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if not name or not _NUMBER.fullmatch(value):
+            raise UsageProblem(
+                Diagnostic(
+                    "fix-syntax",
+                    f"`{word[:80]}` is not DECISION=NUMBER",
+                    help="write `--fix nest0.block.k=256`",
+                )
+            )
+        fixed[name] = int(value)
+    return fixed
+
+
+def read_number(word: str, option: str, low: float, high: float) -> float:
+    """The number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise UsageProblem(
+            Diagnostic("option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`")
+        )
+    return value
+
+
+def read_choice(word: str, option: str, choices: Sequence[str]) -> str:
+    """The word behind an option that takes one of a few. Raises: UsageProblem."""
+    if word in choices:
+        return word
+    raise UsageProblem(
+        Diagnostic(
+            "option-value",
+            f"{option} takes one of {', '.join(choices)}, not `{word[:40]}`",
+            help=did_you_mean(word, choices),
+        )
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The question after the nearest names, None where none is near."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    near = get_close_matches(word, list(known), n=3)
+    ratios = [SequenceMatcher(None, name, word).ratio() for name in near]
+    best = sorted(name for name, ratio in zip(near, ratios, strict=True) if ratio == max(ratios))
+    return f"did you mean {' or '.join(f'`{name}`' for name in best)}?" if best else None
+
+
+def _problem(message: str, span: Span | None, advice: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("size-syntax", message, span, help=advice))
