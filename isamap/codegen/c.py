@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isamap.codegen.c_body import BodyWriter
-from isamap.codegen.c_helpers import HELPERS, helper_texts
+from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.codegen.c_issue import Issuer
 from isamap.codegen.names import Names

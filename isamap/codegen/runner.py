@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import Call, Passed, make_call
 from isamap.codegen.c_interface import STATUSES
-from isamap.codegen.child import Limits, Subject, permission_refused, run_child, shared_file
+from isamap.codegen.child import Limits, RunProblem, Subject, permission_refused, run_child, shared_file
 from isamap.codegen.toolchain import Compiled
+
+__all__ = ["InProcess", "Limits", "RunProblem", "RunResult", "run_program"]
 
 _ALIGNMENT = 64
 

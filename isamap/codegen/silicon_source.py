@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isamap.codegen.c_helpers import HELPERS, helper_texts
+from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names

@@ -92,7 +92,7 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
     # Shifts by 63 and more do not exist: what lies below is folded into the last bit, which no rounding mode
     # tells from the bits themselves.
     n = np.clip(n, 0, 125)
-    far = np.maximum(n - 62, 0)
+    far = np.where(n > 62, n, 62) - 62  # n may be unsigned
     whole = _shift_right(x, far)
     x, n = whole | (np.left_shift(whole, far) != x), n - far
     half = np.where(n > 0, np.left_shift(1, np.maximum(n - 1, 0)), 0)

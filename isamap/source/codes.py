@@ -6,6 +6,7 @@ other layers stand here.
 
 from __future__ import annotations
 
+from isamap.source.codegen_codes import CODEGEN_CODES
 from isamap.source.explanation import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
 from isamap.source.machine_codes import MACHINE_CODES
@@ -43,4 +44,6 @@ _OTHERS: dict[str, Explanation] = {
     ),
 }
 
-CODES: dict[str, Explanation] = dict(sorted((LANGUAGE_CODES | MACHINE_CODES | PLAN_CODES | _OTHERS).items()))
+_TABLES = (CODEGEN_CODES, LANGUAGE_CODES, MACHINE_CODES, PLAN_CODES, _OTHERS)
+
+CODES: dict[str, Explanation] = dict(sorted(item for table in _TABLES for item in table.items()))

@@ -1,0 +1,68 @@
+"""The codes of building and running emitted code."""
+
+from __future__ import annotations
+
+from isamap.source.explanation import Explanation
+
+CODEGEN_CODES: dict[str, Explanation] = {
+    "argument-mismatch": Explanation(
+        "arguments that a compiled program does not take",
+        "A program takes its tensors with the types and shapes for which it was made, its run-time sizes and "
+        "its scalars, each by name, and nothing else.",
+    ),
+    "cache-not-private": Explanation(
+        "a cache folder that cannot be trusted",
+        "The cache holds libraries that are loaded and run, so the folder has to belong to you and nobody "
+        "else may write to it. `ISAMAP_CACHE_DIR` names another.",
+    ),
+    "compiler-refused": Explanation(
+        "the C compiler does not accept the emitted code",
+        "An `emit`, a C type or a flag of the description does not fit the compiler; the notes hold "
+        "its first errors.",
+    ),
+    "instruction-crashed": Explanation(
+        "an instruction ended the process that tried it",
+        "It touched memory beside its operands, or the processor does not have it.",
+    ),
+    "instruction-differs": Explanation(
+        "an instruction does not do what its semantics say",
+        "It was run on this processor and its result is not that of the reference interpreter. One of "
+        "`semantics`, `emit` and `numerics` is wrong.",
+    ),
+    "no-compiler": Explanation(
+        "no C compiler",
+        "Looked for are, in this order: the one that the user or `ISAMAP_CC` names, gcc and clang on PATH if "
+        "they take the machine's flags, and the compiler in the `ziglang` package.",
+    ),
+    "permission-refused": Explanation(
+        "the operating system keeps a part of the processor to itself",
+        "Some state of the processor, as AMX's tiles, may be used only by processes that asked and were "
+        "allowed to.",
+    ),
+    "program-crashed": Explanation(
+        "emitted code ended its process",
+        "It ran in a child process, so nothing else is harmed. Touching memory that it was not given, or an "
+        "instruction that the processor lacks, are the usual reasons.",
+    ),
+    "program-failed": Explanation(
+        "emitted code could not be run",
+        "The child process could not be set up or could not load the library.",
+    ),
+    "program-out-of-memory": Explanation(
+        "emitted code needs more memory than it may use",
+        "The child process has a limit, well above what the tensors and the workspace take.",
+    ),
+    "program-timeout": Explanation(
+        "emitted code did not end in time",
+        "The child process was stopped at its limit of wall-clock or processor time.",
+    ),
+    "program-unstable": Explanation(
+        "results depend on where the data lies",
+        "Two runs on the same data at different addresses gave different bits: something is read that was "
+        "never written.",
+    ),
+    "unknown-compiler": Explanation(
+        "a compiler that is not known",
+        "`ISAMAP_CC` and `--cc` take `gcc`, `clang` or `zig`; neither a path nor arguments.",
+    ),
+}
