@@ -1,0 +1,112 @@
+"""The peak of one instruction on this processor: independent chains of it, nothing else in the loop.
+
+The instruction is the one that a compiled kernel's schedule chose; its operands come out of memory once,
+through the supplies that the machine's description offers. Random non-zero data.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from isamap.codegen.c import emit_c
+from isamap.codegen.runner import InProcess
+from isamap.codegen.toolchain import compile_library
+from isamap.ir import Index, Kernel, Read
+from isamap.lower.names import Names
+from isamap.lower.program import For, Issue, LoweredProgram, Node, RegisterRef, Tensor, Value
+from isamap.lower.registers import assign_registers
+from isamap.lower.values import Emitter
+from isamap.machine import Machine
+from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
+
+TRIPS = 20_000
+
+
+def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
+    """`chains` accumulators of a mapping's instruction, issued in turn TRIPS times."""
+    acc = tile.accumulator
+    assert acc is not None, "a peak is that of an accumulating instruction"
+    operands = (*tile.inputs, acc)
+    tensors = tuple(
+        Tensor(f"in_{o.name}", "inout" if o is acc else "in", o.dtype, _sizes(o.shape), _dense(o.shape))
+        for o in operands
+    )
+    suppliers = Suppliers(machine, {t.name: _dense(t.shape) for t in tensors})
+    emitter = Emitter(Names({t.name for t in tensors}))
+    inputs = [(o.name, RegisterRef(_load(o, suppliers, emitter).name)) for o in tile.inputs]
+    held: list[Value] = []
+    for _ in range(chains):
+        held.append(_load(acc, suppliers, emitter))
+        emitter.known.clear()
+    issues: tuple[Node, ...] = tuple(
+        Issue(tile.mapping.instruction, (*inputs, (acc.name, RegisterRef(v.name))), tile.params) for v in held
+    )
+    after = Emitter(emitter.names)
+    for value in held:
+        _store(acc, value, suppliers, after)
+    nodes = (*emitter.nodes, For("trip", Index.of(TRIPS), issues), *after.nodes)
+    body = assign_registers(nodes, machine)
+    return LoweredProgram("peak", Kernel("peak", (), (), ()), machine.name, (), (), tensors, (), body)
+
+
+def measure_peak(tile: Tile, machine: Machine, rounds: int = 15) -> float:
+    """The best rate over several numbers of chains. Units: operations (an addition is one) per nanosecond."""
+    count = max(m.count or 0 for m in machine.memories.values() if m.name == _register_memory(tile))
+    best = 0.0
+    for chains in sorted({max(1, count - len(tile.inputs) - 2), max(1, count // 2), 10, 8, 4}):
+        if chains + len(tile.inputs) > count:
+            continue
+        program = peak_program(tile, machine, chains)
+        run = InProcess(compile_library(emit_c(program, machine), machine))
+        arrays = {t.name: _random(t) for t in program.tensors}
+        operations = 2 * prod(a.tile for a in tile.axes) * chains * TRIPS
+        best = max(best, operations / min(_seconds(run, arrays) for _ in range(rounds)) / 1e9)
+    return best
+
+
+def _register_memory(tile: Tile) -> str:
+    assert tile.accumulator is not None
+    return tile.accumulator.memory
+
+
+def _seconds(run: InProcess, arrays: dict[str, np.ndarray]) -> float:
+    import time
+
+    started = time.perf_counter()
+    assert run(arrays) == 0
+    return time.perf_counter() - started
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[Index, ...]:
+    return tuple(Index.of(prod(shape[d + 1 :])) for d in range(len(shape)))
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[Index, ...]:
+    return tuple(Index.of(s) for s in shape)
+
+
+def _random(tensor: Tensor) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    shape = tuple(int(s.value or 1) for s in tensor.shape)
+    if tensor.dtype.is_float:
+        return (rng.standard_normal(shape) * 1e-3).astype(tensor.dtype.numpy())
+    return rng.integers(1, 100, shape).astype(tensor.dtype.numpy())
+
+
+def _load(operand: OperandTile, suppliers: Suppliers, emitter: Emitter) -> Value:
+    here = tuple(Index.of(d) for d in dims(len(operand.shape)))
+    source = Read(f"in_{operand.name}", here, operand.dtype)
+    found = find_supply(suppliers, operand.want({}, expr=source))
+    assert found is not None, f"nothing loads {operand.name}"
+    return emitter.value(found, {})
+
+
+def _store(acc: OperandTile, value: Value, suppliers: Suppliers, emitter: Emitter) -> None:
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    held = Read(f"$value:{acc.memory}", here, acc.dtype)
+    target = Read(f"in_{acc.name}", here, acc.dtype)
+    found = find_delivery(suppliers, target, held, acc.memory, acc.dtype, acc.want({}))
+    assert found is not None, f"nothing stores {acc.name}"
+    emitter.deliver(found, {}, value)
