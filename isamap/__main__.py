@@ -1,6 +1,8 @@
 """`python -m isamap` is the command line."""
 
+import sys
+
 from isamap.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
