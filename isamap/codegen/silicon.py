@@ -54,11 +54,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A case of a form, and where its operands lie in the shared file: (offset, bytes) by slot."""
+    """A case of a form, and where its operands lie in the shared file: (offset, bytes, slack) by slot.
+
+    Units: `slack` is in bytes, between the operand's end and the page that must not be touched.
+    """
 
     form: Form
     case: Case
-    places: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, int, int], ...]
 
 
 def check_machine(
@@ -114,7 +117,7 @@ def _try_all(
         os.ftruncate(file.fileno(), total)
         with mmap.mmap(file.fileno(), total) as shared:
             for trial, image in zip(trials, images, strict=True):
-                for (offset, size), data in zip(trial.places, image, strict=True):
+                for (offset, size, _), data in zip(trial.places, image, strict=True):
                     shared[offset : offset + size] = data
             crashed = _run(machine, trials, library, subject, model, shared, file.fileno(), total)
             for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
@@ -143,9 +146,10 @@ def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list
                 _scalar_bytes(p.dtype, value)
                 for p, (_, value) in zip(form.typed_scalars, case.scalars, strict=True)
             ]
-            places: list[tuple[int, int]] = []
-            for data in image:
-                places.append((offset, len(data)))
+            places: list[tuple[int, int, int]] = []
+            for slot, data in enumerate(image):
+                operand = form.passed[slot] if slot < len(form.passed) else None
+                places.append((offset, len(data), _slack(form, operand, len(data), len(trials))))
                 offset += len(data)
             trials.append(_Trial(form, case, tuple(places)))
             images.append(image)
@@ -190,7 +194,7 @@ def _run(
     return crashed
 
 
-def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int], ...], list[int]]:
+def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int, int], ...], list[int]]:
     counts = dict(trial.case.counts)
     numbers = [counts[name] for name in trial.form.counts]
     for o in trial.form.passed:
@@ -218,6 +222,16 @@ def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -
     return bytes(room)
 
 
+def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
+    """Bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
+    if operand is None:
+        return 0
+    where = form.entry.instruction.where
+    if any(f"align({operand.name})" in c.left.symbols | c.right.symbols for c in where):
+        return -size % _REGISTER_BYTES
+    return number % 2 * operand.dtype.size_bytes
+
+
 def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Elements from the first to the last, in memory."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -238,7 +252,7 @@ def _scalar_bytes(dtype: Any, value: Any) -> bytes:
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
     """What is wrong with the results of a trial, or None."""
     found: dict[str, NDArray[Any]] = {}
-    for o, before, (offset, size) in zip(trial.form.passed, image, trial.places, strict=False):
+    for o, before, (offset, size, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]
         array = trial.case.arrays[o.name]
         if _is_register(machine, o):

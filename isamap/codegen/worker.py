@@ -118,10 +118,10 @@ class Slot:
         self.region = Region(-(-capacity // PAGE) * PAGE, "at-end")
         self.end = self.region.address + self.region.size
 
-    def place(self, data: bytes) -> int:
-        """The address of a copy of data, with what no program should rely on before it."""
+    def place(self, data: bytes, slack: int) -> int:
+        """The address of a copy of data that ends `slack` bytes before the page; poison is around it."""
         ctypes.memset(self.region.address, _POISON, self.region.size)
-        address = self.end - len(data)
+        address = self.end - len(data) - slack
         ctypes.memmove(address, data, len(data))
         return address
 
@@ -132,14 +132,14 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]
     most = max((len(places) for _, places, _ in calls), default=0)
-    largest = max((size for _, places, _ in calls for _, size in places), default=1)
+    largest = max((size + slack for _, places, _ in calls for _, size, slack in places), default=1)
     slots = [Slot(largest) for _ in range(most)]
     for done, (name, places, numbers) in enumerate(calls):
         shared[0:8] = done.to_bytes(8, "little")
-        addresses = [slot.place(shared[o : o + n]) for slot, (o, n) in zip(slots, places, strict=False)]
+        addresses = [slot.place(shared[o : o + n], s) for slot, (o, n, s) in zip(slots, places, strict=False)]
         data = (ctypes.c_void_p * (len(places) + 1))(*addresses, None)
         library[name](data, (ctypes.c_int64 * (len(numbers) + 1))(*numbers, 0))
-        for address, (offset, size) in zip(addresses, places, strict=True):
+        for address, (offset, size, _) in zip(addresses, places, strict=True):
             shared[offset : offset + size] = ctypes.string_at(address, size)
     shared[0:8] = len(calls).to_bytes(8, "little")
     return {"done": len(calls)}
