@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
-from isamap.ir.index import ONE
+from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, cost_value
 from isamap.match import (
     Leaf,
@@ -14,6 +15,7 @@ from isamap.match import (
     Suppliers,
     Supply,
     Tile,
+    Want,
     accumulator_delivery,
     apply_mapping,
     dims,
@@ -29,6 +31,7 @@ from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.transform import Statement, statements
 
+SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
 PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
 
 
@@ -203,7 +206,36 @@ def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kerne
     staged = _staged_supply(operand, suppliers)
     if staged is None:
         return None
-    return _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
+    described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
+    return replace(described, pack_ns_per_element=_pack_ns(operand, direct, suppliers))
+
+
+def _pack_ns(operand: OperandTile, direct: Supply | Leaf | None, suppliers: Suppliers) -> float:
+    """Time to copy one element into a staging buffer: tile by tile where registers serve, else one by one."""
+    elements = prod(operand.cell_shape)
+    if isinstance(direct, Supply) and elements == prod(operand.shape):
+        stored = find_delivery(
+            suppliers,
+            _probe(operand, suppliers),
+            _value(operand),
+            operand.memory,
+            operand.dtype,
+            operand.want({}),
+        )
+        if stored is not None:
+            return (direct.cost_ns + stored.cost_ns) / elements
+    single = Want(operand.subject, "", operand.dtype, (), ())
+    cell = Read(
+        _probe(operand, suppliers).buffer, tuple(ZERO for _ in range(len(operand.shape) + 1)), operand.dtype
+    )
+    moved = find_delivery(suppliers, cell, operand.subject, "", operand.dtype, single)
+    return moved.cost_ns if moved is not None else SLOW_MOVE_NS
+
+
+def _value(operand: OperandTile) -> Read:
+    """The operand's register itself, as something to be written."""
+    here = tuple(Index.of(d) for d in dims(len(operand.shape)))
+    return Read(f"$value:{operand.memory}", here, operand.dtype)
 
 
 def _cost(supply: Supply | Leaf | None) -> float | None:
@@ -233,7 +265,7 @@ def _described(
         operand.dtype.size_bytes,
         direct,
         staged,
-        0.5,
+        SLOW_MOVE_NS,
         stage_whole,
     )
 
@@ -251,8 +283,7 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
             return None
         return _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
     acc = tile.accumulator
-    held = tuple(Index.of(d) for d in dims(len(acc.shape)))
-    value = Read(f"$value:{acc.memory}", held, acc.dtype)
+    value = _value(acc)
     loaded = _staged_supply(acc, suppliers)
     cell = _probe(acc, suppliers)
     stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
