@@ -76,7 +76,7 @@ def _sizes(kernel: str) -> str:
         return PRODUCT_SIZES.read_text()
     rng = random.Random(kernel)
     sets = [dict.fromkeys(names, 1)]
-    for low, high in ((2, 9), (10, 23)):
+    for low, high in ((3, 9), (10, 23)):
         sets.append({n: rng.randint(1, 3) if n in ("R", "S") else rng.randint(low, high) for n in names})
     return "\n".join(" ".join(f"{n}={v}" for n, v in s.items()) for s in sets) + "\n"
 
