@@ -30,6 +30,9 @@ ENVIRONMENT = "ISAMAP_CC"
 # -fno-math-errno: else sqrt and others stay calls that set errno. -fno-strict-aliasing: models look at one
 # register as elements of several types.
 _BUILD = ("-fno-math-errno", "-fno-strict-aliasing", "-shared", "-fPIC", "-nostdlib")
+# gcc 12 vectorises loops over rows with run-time strides so that it loads from one row behind the last
+# (seen: gemm_bf16 on generic-c, 17x33x19, beside a guard page). Vectors are what instructions are for.
+_OF_COMPILER = {"gcc": ("-fno-tree-loop-vectorize",)}
 _MODEL_FLAGS = ("-O2", "-std=c11")
 _SECONDS = 300
 
@@ -78,7 +81,7 @@ def compile_library(
 
 def build(compiler: Compiler, flags: Sequence[str], files: Mapping[str, str], main: str) -> Path:
     """The shared library made of `main`, one of `files`. Raises: CompilerRefused."""
-    arguments = (*flags, *_BUILD)
+    arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
     cache = Cache.open("libraries")
     texts = [part for name in sorted(files) for part in (name, files[name])]
     key = digest("library 1", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
