@@ -107,8 +107,11 @@ class Suppliers:
     def interval_ns(self, name: str, params: Params) -> float:
         """Time that an instruction occupies one of its units. Units: ns."""
         item = self.machine.instructions[name]
-        numbers = {p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1) for p in
-                   item.instruction.params if p.dtype is None}
+        numbers = {
+            p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1)
+            for p in item.instruction.params
+            if p.dtype is None
+        }
         count = self.machine.units[item.cost.unit].count
         return cost_value(item.cost.interval_ns, numbers) / max(1, count)
 
@@ -254,7 +257,10 @@ def _inputs(
     masks: dict[str, Index],
     want: Want,
     depth: int,
-) -> tuple[tuple[tuple[str, Supply | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float] | None:
+) -> (
+    tuple[tuple[tuple[str, Supply | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
+    | None
+):
     """Everything that the instruction reads, its parameters and the cost of the whole chain."""
     reach = _reaches(pattern, limits, want)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
@@ -269,8 +275,10 @@ def _inputs(
             continue
         operand = pattern.instruction.operand(binding.name)
         if suppliers.is_addressable(operand.memory):
-            where = None if _reads_past(binding, limits, masks, pattern, want) else locate(
-                suppliers, operand, binding, params, limits
+            where = (
+                None
+                if _reads_past(binding, limits, masks, pattern, want)
+                else locate(suppliers, operand, binding, params, limits)
             )
             if where is None:
                 return None
@@ -288,7 +296,9 @@ def _inputs(
     return tuple(inputs), tuple(sorted(chosen.items())), cost
 
 
-def _reaches(pattern: Pattern, limits: dict[str, int], want: Want) -> dict[tuple[tuple[str, int], ...], Index | None]:
+def _reaches(
+    pattern: Pattern, limits: dict[str, int], want: Want
+) -> dict[tuple[tuple[str, int], ...], Index | None]:
     """How many values of each digit sequence matter: those of a partly valid coordinate, by its digits."""
     found: dict[tuple[tuple[str, int], ...], Index | None] = {}
     for subscript, size, part in zip(pattern.target.index, want.shape, want.valid, strict=True):
@@ -455,8 +465,15 @@ def _try_delivery(
         if built is not None:
             inputs, chosen, cost = built
             return Supply(
-                pattern.name, pattern.output.name, pattern.output.memory or "", target.dtype, want.shape, chosen,
-                inputs, cost, place,
+                pattern.name,
+                pattern.output.name,
+                pattern.output.memory or "",
+                target.dtype,
+                want.shape,
+                chosen,
+                inputs,
+                cost,
+                place,
             )
     return None
 

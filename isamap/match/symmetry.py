@@ -74,6 +74,7 @@ def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> s
 
     extents = sorted((axis.get(a.name, a.name), str(a.extent)) for a in pattern.axes)
     shapes = sorted(
-        (operand.get(o.name, o.name), str(o.dtype), [str(s) for s in o.shape]) for o in pattern.instruction.operands
+        (operand.get(o.name, o.name), str(o.dtype), [str(s) for s in o.shape])
+        for o in pattern.instruction.operands
     )
     return f"{text(pattern.target)}={text(pattern.value)};{extents};{shapes}"

@@ -62,7 +62,9 @@ class OperandTile:
     def want(self, partial: MappingType[str, Index], *, expr: Expr | None = None, zero: bool = False) -> Want:
         """The register wanted when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
-        return Want(expr if expr is not None else self.elements, self.memory, self.dtype, self.shape, valid, zero)
+        return Want(
+            expr if expr is not None else self.elements, self.memory, self.dtype, self.shape, valid, zero
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +116,31 @@ def apply_mapping(
         if len(operands) != 1:
             return None
         written = _operand(
-            pattern, operands[0].name, statement.assign.target, operands[0].pattern, params, axes, lengths, positions
+            pattern,
+            operands[0].name,
+            statement.assign.target,
+            operands[0].pattern,
+            params,
+            axes,
+            lengths,
+            positions,
         )
         if written is None:
             return None
         assert isinstance(written.elements, Read)
         assert isinstance(written.subject, Read)
         return Tile(
-            statement, mapping, pattern, _sorted(params), axes, (), None, operands[0], scalars,
-            written.elements, written.subject,
+            statement,
+            mapping,
+            pattern,
+            _sorted(params),
+            axes,
+            (),
+            None,
+            operands[0],
+            scalars,
+            written.elements,
+            written.subject,
         )
     held = _held(statement)
     target = pattern.target
@@ -206,7 +224,9 @@ def _loop_axes(statement: Statement, mapping: Mapping, lengths: dict[str, int]) 
             found.append(LoopAxis(axis.name, axis.extent, 1, axis.name in reductions))
     for empty in mapping.empty:
         if lengths[empty] > 1:
-            found.append(LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),)))
+            found.append(
+                LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),))
+            )
     return tuple(found)
 
 

@@ -62,9 +62,7 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
                     yield from _unify_all(args, subject.args[::-1], bound)
 
 
-def _unify_all(
-    patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bindings
-) -> Iterator[Bindings]:
+def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bindings) -> Iterator[Bindings]:
     if not patterns:
         yield bound
         return
