@@ -9,8 +9,7 @@ from isamap.ir import Expr, Index, Read, print_expr, substitute_expr
 from isamap.lower.names import Names
 from isamap.lower.program import For, Node
 from isamap.lower.values import Emitter
-from isamap.match import Suppliers, Supply, Want, find_delivery
-from isamap.match.supply import widths
+from isamap.match import Suppliers, Supply, Want, find_delivery, widths
 from isamap.source import Diagnostic, NoMapping
 
 

@@ -1,20 +1,13 @@
 """Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
 
+from isamap.match.address import Location, address_of
 from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.mapping import AxisGroup, Mapping, is_simple, statement_text
-from isamap.match.supply import (
-    Leaf,
-    Location,
-    Suppliers,
-    Supply,
-    Want,
-    address_of,
-    dims,
-    find_delivery,
-    find_supply,
-)
+from isamap.match.reach import dims
+from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_supply
 from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, apply_mapping, is_read_of
 
 __all__ = [
@@ -43,4 +36,5 @@ __all__ = [
     "simplify_expr",
     "statement_mappings",
     "statement_text",
+    "widths",
 ]

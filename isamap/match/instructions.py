@@ -43,7 +43,7 @@ class Pattern:
 
 @lru_cache(maxsize=4096)
 def pattern_of(instruction: Instruction) -> Pattern | None:
-    """The instruction as a pattern, or None when it is not one plain statement (a configuration, several outputs)."""
+    """The instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
     found = statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
@@ -55,7 +55,7 @@ Digits = tuple[tuple[str, int], ...]
 
 
 def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
-    """Axes of a subscript from the largest step to the smallest, with their steps, when it is a mixed-radix number.
+    """Axes of a subscript with their steps, the largest first, when it is a mixed-radix number of them.
 
     `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
     """
@@ -80,7 +80,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Each axis as an expression of the element's coordinates `dims`; None when elements do not determine axes.
+    """Each axis as an expression of the element's coordinates `dims`; None when they do not determine axes.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """

@@ -48,7 +48,7 @@ class Mapping:
     def axes(self) -> dict[str, tuple[str, ...]]:
         """Kernel axes on each instruction axis; axes of a split class all list the same set."""
         found = {i: g.kernel_axes for g in self.groups for i in g.instruction_axes}
-        return found | {i: () for i in self.empty}
+        return found | dict.fromkeys(self.empty, ())
 
     @property
     def composed(self) -> bool:

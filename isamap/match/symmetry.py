@@ -1,7 +1,7 @@
 """Symmetries of an instruction: renamings of its axes and operands that leave its meaning as it stands.
 
-The two inputs of `c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result would
-be transposed. Mappings that differ only by a symmetry are one.
+The two inputs of `c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result
+would be transposed. Mappings that differ only by a symmetry are one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
 from isamap.match.params import Params, extents_of, solve
-from isamap.match.supply import Want, dims
+from isamap.match.reach import dims
+from isamap.match.supply import Want
 from isamap.transform import Statement, symbols
 
 
@@ -39,10 +40,10 @@ class OperandTile:
     """What one operand holds in one issue.
 
     `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
-    instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts` names,
-    per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no coordinate shows.
-    A buffer keeps elements that repeat in the register once: `cell_shape` is what is left of the shape,
-    `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's coordinates.
+    instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts`
+    names, per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no
+    coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left of
+    the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's coordinates.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Tile:
 def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
-    """The tile of a mapping, or None when its operands' elements do not determine the iterations they stand for."""
+    """The tile of a mapping; None when an operand's elements do not determine the iterations they stand for."""
     params = _choose(statement, mapping, pattern, profile)
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):
@@ -165,7 +166,7 @@ def _sorted(params: Params) -> tuple[tuple[str, int], ...]:
 def _choose(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
-    """Values of `choose` parameters: as long as the kernel fills them, at most what the instruction allows."""
+    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows."""
     chosen: Params = {}
     group_of = {i: g for g in mapping.groups for i in g.instruction_axes}
     for axis in pattern.axes:
@@ -192,7 +193,8 @@ def _choose(
         if param.kind == "choose" and param.name not in chosen:
             for operand in pattern.instruction.operands:
                 for s in operand.shape:
-                    if s.symbols == {param.name} and solve(s, 1) is None and param.low and param.low.value:
+                    alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
+                    if alone and param.low and param.low.value:
                         chosen.setdefault(param.name, param.low.value)
     return chosen
 
@@ -222,11 +224,11 @@ def _loop_axes(statement: Statement, mapping: Mapping, lengths: dict[str, int]) 
             found.append(grouped[axis.name])
         elif axis.name not in inside:
             found.append(LoopAxis(axis.name, axis.extent, 1, axis.name in reductions))
-    for empty in mapping.empty:
-        if lengths[empty] > 1:
-            found.append(
-                LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),))
-            )
+    found += [
+        LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),))
+        for empty in mapping.empty
+        if lengths[empty] > 1
+    ]
     return tuple(found)
 
 
@@ -307,7 +309,7 @@ def _operand(
 
 
 def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
-    """A coordinate without the digits along which elements repeat: its size, and it over axes and over `dim`."""
+    """A coordinate without the digits along which elements repeat: its size, and it over axes and `dim`."""
     size, over_axes, over_dim = 1, ZERO, ZERO
     digits = digits_of(index, lengths) or ()
     for position, (digit, step) in reversed(list(enumerate(digits))):

@@ -2,8 +2,8 @@
 
     pattern   f32(a[i]) * f32(b[i])        subject   f32(B[k, n]) * f32(A[m, k])
 
-unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for any
-subexpression of its type; what computes that subexpression is not this module's concern.
+unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for
+any subexpression of its type; what computes that subexpression is not this module's concern.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from isamap.ir.index import Index
 class Binding:
     """What an operand or parameter of an instruction stands for.
 
-    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` the kernel's expression.
+    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` the kernel's
+    expression.
     """
 
     name: str
@@ -38,6 +39,22 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
         if ordered not in seen:
             seen.add(ordered)
             yield ordered
+
+
+def heads_match(pattern: Expr, subject: Expr) -> bool:
+    """Whether the outermost operations agree, as they must for the trees to unify: cheap, and asked first."""
+    match pattern:
+        case Call(op):
+            return isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
+        case Cast():
+            return isinstance(subject, Cast) and (pattern.dtype, pattern.mode) == (
+                subject.dtype,
+                subject.mode,
+            )
+        case Read():
+            return pattern.dtype == subject.dtype
+        case _:
+            return True
 
 
 def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:

@@ -1,0 +1,104 @@
+"""Deliveries: the instruction that writes a value to memory, fed by whatever computes what it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.ir import DType, Expr, Index, Operand, Read, substitute_expr
+from isamap.match.address import locate
+from isamap.match.bounds import simplify_expr
+from isamap.match.instructions import Pattern
+from isamap.match.params import fit_shape
+from isamap.match.reach import axis_limits, dims, reads_past
+from isamap.match.supply import Suppliers, Supply, Want, supply_inputs
+from isamap.match.unify import Binding, unify
+from isamap.transform import Statement, reads
+
+
+def find_delivery(
+    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> Supply | None:
+    """The cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
+
+    `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say which
+    register the last instruction reads when it is to be the one that the mapping names; empty means any.
+    """
+    best: Supply | None = None
+    for pattern in _writers(suppliers, target.dtype):
+        for operand in pattern.instruction.operands:
+            wrong = operand.role != "in" or suppliers.is_addressable(operand.memory)
+            if wrong or (memory and (operand.memory, operand.dtype) != (memory, dtype)):
+                continue
+            found = _try_delivery(suppliers, pattern, operand, target, value, want)
+            if found is not None and (best is None or found.cost_ns < best.cost_ns):
+                best = found
+    return best
+
+
+def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
+    return [
+        p
+        for (memory, name), patterns in suppliers.producers.items()
+        if name == dtype.name and suppliers.is_addressable(memory)
+        for p in patterns
+    ]
+
+
+def _try_delivery(
+    suppliers: Suppliers, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
+) -> Supply | None:
+    """A writing instruction laid over the value, its register operand of the shape that is wanted."""
+    params = fit_shape(operand, want.shape)
+    own = [b for b in reads(pattern.value) if b.buffer == operand.name]
+    if params is None or len(own) != 1:
+        return None
+    placed = axis_limits(pattern, params, own[0].index, want.shape, want.valid)
+    if placed is None:
+        return None
+    limits, masks = placed
+    prefixed = {a: Index.of(f"%{a}") for a in limits}
+    over = {d: i.substitute(prefixed) for d, i in zip(dims(len(want.shape)), own[0].index, strict=True)}
+    extents = {f"%{a}": e for a, e in limits.items()}
+    written = simplify_expr(substitute_expr(target, over), extents)
+    subject = simplify_expr(substitute_expr(value, over), extents)
+    assert isinstance(written, Read)
+    through = replace(want, expr=subject)
+    output = Binding(pattern.output.name, pattern.target.index, written)
+    whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
+    if reads_past(output, limits, whole, want.shape, want.valid):
+        return None
+    place = locate(suppliers.strides, pattern.output, output, params, limits)
+    if place is None:
+        return None
+    for bindings in unify(pattern.value, subject):
+        built = supply_inputs(suppliers, whole, bindings, params, limits, masks, through, 0)
+        if built is not None:
+            inputs, chosen, cost = built
+            return Supply(
+                pattern.name,
+                pattern.output.name,
+                pattern.output.memory or "",
+                target.dtype,
+                want.shape,
+                chosen,
+                inputs,
+                cost,
+                place,
+            )
+    return None
+
+
+def _reading(pattern: Pattern, read: Read) -> Statement:
+    """The statement with its register operand in the place of its target: limits are counted along that."""
+    assign = replace(pattern.statement.assign, target=read)
+    return replace(pattern.statement, assign=assign)
+
+
+def widths(suppliers: Suppliers, dtype: DType) -> tuple[int, ...]:
+    """Lengths of the vectors that instructions write to memory as elements of `dtype`, longest first."""
+    found: set[int] = set()
+    for pattern in _writers(suppliers, dtype):
+        for operand in pattern.instruction.operands:
+            if operand.role == "in" and len(operand.shape) == 1 and operand.shape[0].value:
+                found.add(operand.shape[0].value)
+    return tuple(sorted(found - {1}, reverse=True))
