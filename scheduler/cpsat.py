@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SEED = 0
 # How many integer steps the cost of the best known schedule has: finest first, as far as 64 bits allow.
-RESOLUTIONS = (1 << 36, 1 << 30, 1 << 24)
+RESOLUTIONS = (1 << 42, 1 << 36, 1 << 30)
 
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
@@ -120,8 +120,8 @@ def _run(nest_model: NestModel, limits: Limits, *, presolve: bool) -> tuple[cp_m
     # One worker: several under a wall clock gave a different schedule each time, and were no faster here.
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = SEED
-    # Products relax badly, and greedy's answer is near the best: without linear relaxations the proof for a GEMM
-    # takes 2 s instead of more than 6, and 0.4 s when the search starts around the hint.
+    # Products relax badly, and greedy's answer is near the best: without linear relaxations the proof for a
+    # GEMM takes 2 s instead of more than 6, and 0.4 s when the search starts around the hint.
     solver.parameters.linearization_level = 0
     solver.parameters.search_branching = cp_model.HINT_SEARCH
     solver.parameters.max_deterministic_time = limits.effort

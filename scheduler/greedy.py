@@ -6,7 +6,7 @@ what the cost model likes best, until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from isamap.plan.problem import Problem
@@ -58,21 +58,19 @@ def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
         for floor, i in floors[:TRIED_BLOCKS]:
             if best is not None and floor >= best.cost_ns:
                 break
-            found = _descend(option, option.register_blocks[i])
+            start = _first_assignment(option, option.register_blocks[i])
+            found = _descend(decided(option, start), _moves) if start is not None else None
             if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
                 best = found
-    return best
+    return _descend(best, _double_moves) if best is not None else None
 
 
-def _descend(option: OpenOption, block: RegisterBlock) -> Candidate | None:
+def _descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator[Assignment]]) -> Candidate:
     """The result of improving one decision after the other."""
-    start = _first_assignment(option, block)
-    if start is None:
-        return None
-    best = decided(option, start)
+    option = best.option
     for _ in range(ROUNDS):
         before = best.cost_ns
-        for move in _moves(option, best.assignment, block):
+        for move in moves(option, best.assignment):
             assignment = {**best.assignment, **move}
             if option.space.is_feasible(assignment):
                 found = decided(option, assignment)
@@ -104,20 +102,33 @@ def _first_assignment(option: OpenOption, block: RegisterBlock) -> Assignment | 
     return assignment if space.is_feasible(assignment) else None
 
 
-def _moves(option: OpenOption, current: Assignment, block: RegisterBlock) -> Iterator[Assignment]:
-    """Changes to try: a cache block alone or with one more operand staged, a stage, an order."""
+def _moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
+    """Single changes to try: a stage, a cache block, an order."""
     space = option.space
-    stages = [
+    yield from _stages(option, current)
+    for axis in space.axes:
+        for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
+            yield {space.block(axis): size}
+    yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
+    yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)
+
+
+def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
+    """Changes that pay together: a cache block and a stage, then each alone."""
+    space = option.space
+    for axis in space.axes:
+        for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
+            for stage in _stages(option, current):
+                yield {space.block(axis): size, **stage}
+    yield from _moves(option, current)
+
+
+def _stages(option: OpenOption, current: Assignment) -> list[dict[str, int]]:
+    """Each operand staged in another way."""
+    space = option.space
+    return [
         {space.stage(operand): value}
         for operand in space.option.operands
         for value in space.stage_values(operand)
         if value != current[space.stage(operand)]
     ]
-    yield from stages
-    for axis in space.axes:
-        for size in space.blocks(axis, block.get(axis.name, 1)):
-            yield {space.block(axis): size}
-            for stage in stages:
-                yield {space.block(axis): size, **stage}
-    yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
-    yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)

@@ -67,11 +67,11 @@ def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int
         literals = _decision_literals(model, contender, picked)
         cap_ns = max(best_ns, contender.start.cost_ns)
         cost = Translator(model, literals, scale, cap_ns).translate(contender.start.option.cost)
-        imply(model, selected, objective >= cost.expr)
+        own = model.new_int_var(cost.low, max(cost.high, resolution), "")
+        model.add(own >= cost.expr)
         floors = [int(min(floor, best_ns) * scale) for floor in contender.floors_ns]
-        imply(
-            model, selected, objective >= sum(f * literal for f, literal in zip(floors, picked, strict=True))
-        )
+        model.add(own >= sum(floor * literal for floor, literal in zip(floors, picked, strict=True)))
+        imply(model, selected, objective >= own)
         _hint(model, literals, selected, contender, is_best=number == 0)
         options.append(OptionModel(contender, selected, literals))
     model.add_exactly_one([option.selected for option in options])

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     Linear = cp_model.LinearExpr | int
     Literal = cp_model.BoolVarT
 
-# The solver computes with 64 bits, and calls a model infeasible where that might overflow: seen with terms of
-# 2**58.
+# The solver computes with 64 bits, in sums of many terms and in products of two.
 MAX_TERM = 1 << 53
+# OR-Tools 9.15 calls `y >= c*x`, enforced by each of three literals of which one holds, infeasible when c is
+# 2**30 or more (tests/unit/test_scheduler_solver.py shows it): no enforced constraint has such a coefficient.
+ENFORCED_BITS = 28
 
 
 class TooLarge(Exception):
@@ -84,6 +86,16 @@ def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | No
     return Term(variable, low, high)
 
 
+def counted(model: cp_model.CpModel, factor: int, term: Term) -> Term:
+    """A multiple, as a variable where the factor is too large for enforced constraints."""
+    found = weighted(factor, term)
+    if factor < 1 << ENFORCED_BITS or found.low == found.high:
+        return found
+    variable = model.new_int_var(found.low, found.high, "")
+    model.add(variable == found.expr)
+    return Term(variable, found.low, found.high)
+
+
 def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
     """The quotient, rounded up."""
     low, high = -(-dividend.low // divisor.high), -(-dividend.high // divisor.low)
@@ -107,21 +119,33 @@ def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
 
 
 def switched(model: cp_model.CpModel, branches: Branches) -> Term:
-    """A term that is at least the one whose literal holds."""
+    """A term that is at least the one whose literal holds, rounded down to ENFORCED_BITS significant bits."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
     if low == high:
         return constant(low)
-    variable = model.new_int_var(low, high, "")
+    shift = max(0, high.bit_length() - ENFORCED_BITS)
+    variable = model.new_int_var(low >> shift, high >> shift, "")
     for literal, term in branches:
         if term.high > low:
-            imply(model, literal, variable >= term.expr)
-    return Term(variable, low, high)
+            imply(model, literal, variable >= _shifted(model, term, shift))
+    return Term((1 << shift) * variable, low >> shift << shift, high)
+
+
+def _shifted(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
+    """At least the term divided by 2**shift, rounded down."""
+    if term.low == term.high:
+        return term.low >> shift
+    if not shift:
+        return term.expr
+    variable = model.new_int_var(term.low >> shift, term.high >> shift, "")
+    model.add((1 << shift) * variable + ((1 << shift) - 1) >= term.expr)
+    return variable
 
 
 def equal(model: cp_model.CpModel, branches: Branches) -> Term:
-    """The term whose literal holds."""
+    """The term whose literal holds, for terms without large coefficients."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)

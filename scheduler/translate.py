@@ -31,6 +31,7 @@ from isamap.scheduler.terms import (
     at_least,
     chosen,
     constant,
+    counted,
     equal,
     imply,
     multiplied,
@@ -215,7 +216,7 @@ class Translator:
         product = constant(1)
         for term in factors:
             product = multiplied(self.model, product, term, most // number if capped and most else None)
-        return weighted(number, product)
+        return counted(self.model, number, product)
 
     def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
         """A literal that has to hold when the load exceeds the limit."""
