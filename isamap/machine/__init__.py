@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from isamap.machine.checks import MachineSummary, check_machine
     from isamap.machine.costs import cost_value
     from isamap.machine.detect import detect_features, detect_machine, missing_features
+    from isamap.machine.graph import caches_from_nearest, memory_graph
     from isamap.machine.listing import list_machines, machine_digest
     from isamap.machine.load import load_machine
     from isamap.machine.model import (
@@ -35,6 +36,7 @@ _HOMES = {
     "checks": ("MachineSummary", "check_machine"),
     "costs": ("cost_value",),
     "detect": ("detect_features", "detect_machine", "missing_features"),
+    "graph": ("caches_from_nearest", "memory_graph"),
     "listing": ("list_machines", "machine_digest"),
     "load": ("load_machine",),
     "model": (
@@ -58,6 +60,7 @@ __all__ = [
     "State",
     "Target",
     "Unit",
+    "caches_from_nearest",
     "check_machine",
     "cost_value",
     "detect_features",
@@ -65,6 +68,7 @@ __all__ = [
     "list_machines",
     "load_machine",
     "machine_digest",
+    "memory_graph",
     "missing_features",
 ]
 

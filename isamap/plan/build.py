@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
 from isamap.ir.index import ONE, ZERO
-from isamap.machine import Machine, cost_value
+from isamap.machine import Machine, caches_from_nearest, cost_value, memory_graph
 from isamap.match import (
     Leaf,
     OperandTile,
@@ -31,6 +31,7 @@ from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.transform import Statement, statements
 
+UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
 PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
 
@@ -125,20 +126,24 @@ def _no_mapping(statement: Statement, machine: Machine) -> NoMapping:
 
 def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
     """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond."""
-    caches = {m.name: m for m in machine.memories.values() if m.kind == "cache"}
-    outward = {link.target_memory: link for link in machine.links}
-    inward = {link.source_memory: link for link in machine.links}
-    ordered: list[Cache] = []
-    name = next((c for c in caches if inward.get(c) is None or inward[c].target_memory not in caches), None)
-    last = 10.0
-    while name in caches:
-        feed = inward.get(name)
-        bandwidth = feed.bandwidth_bytes_per_ns if feed else 200.0
-        ordered.append(Cache(name, caches[name].capacity_bytes or 0, bandwidth))
-        beyond = outward.get(name)
-        last = beyond.bandwidth_bytes_per_ns if beyond else last
-        name = beyond.source_memory if beyond else None
-    return tuple(ordered), last
+    graph = memory_graph(machine)
+    names = caches_from_nearest(machine)
+
+    def fastest(edges: Iterable[tuple[str, str, float]]) -> float:
+        return max((bandwidth for _, _, bandwidth in edges), default=UNSTATED_BANDWIDTH)
+
+    caches = tuple(
+        Cache(
+            name,
+            machine.memories[name].capacity_bytes or 0,
+            fastest(graph.out_edges(name, data="bandwidth_bytes_per_ns")),
+        )
+        for name in names
+    )
+    beyond = (
+        fastest(graph.in_edges(names[-1], data="bandwidth_bytes_per_ns")) if names else UNSTATED_BANDWIDTH
+    )
+    return caches, beyond
 
 
 def _sums_can_be_padded(tile: Tile) -> bool:
