@@ -1,0 +1,63 @@
+"""Many emitted programs as one C file, compiled at once: what a header costs is paid once for hundreds."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.arguments import make_call
+from isamap.codegen.c import EmittedC
+from isamap.codegen.toolchain import build, find_compiler
+from isamap.codegen.worker import load_function, make_arguments
+from isamap.machine import Machine
+
+Array = NDArray[Any]
+
+DEFINED = re.compile(r"^static [^;={(]*?(\w+)\s*[({\[=]", re.MULTILINE)
+MARGIN = 256
+POISON = 0xA5
+
+
+def compile_batch(programs: Iterable[EmittedC], machine: Machine) -> Path:
+    """A library with all programs; what they define for themselves gets the program's name behind its own."""
+    files: dict[str, str] = {}
+    for program in programs:
+        own = set(DEFINED.findall(program.source)) - {f"{program.name}_body"}
+        pattern = re.compile(rf"\b({'|'.join(sorted(own))})\b") if own else None
+        source = pattern.sub(rf"\1_of_{program.name}", program.source) if pattern else program.source
+        files[f"{program.name}.h"] = program.header
+        files[f"{program.name}.inc"] = source
+    files["batch.c"] = "".join(f'#include "{n}"\n' for n in files if n.endswith(".inc"))
+    flags = tuple("-O1" if f == "-O3" else f for f in machine.target.flags)
+    return build(find_compiler(flags, machine.target.toolchains), flags, files, "batch.c")
+
+
+def call(library: Path, program: EmittedC, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """What a program makes of copies of arrays. Raises: AssertionError when it writes beside them."""
+    function, workspace_bytes = load_function(str(library), program.interface.name)
+    held = {name: _surrounded(array) for name, array in arrays.items()}
+    passed = make_call(program.interface, {n: inner for n, (_, inner) in held.items()}, {}, {}, in_place=True)
+    arguments = make_arguments(passed.fields, [t.array.ctypes.data for t in passed.tensors])
+    size = workspace_bytes(ctypes.addressof(arguments))
+    blank: Array = np.full(size, POISON, np.uint8)
+    outer, space = _surrounded(blank)
+    status = function(ctypes.addressof(arguments), space.ctypes.data if size else None, None)
+    assert status == 0, f"status {status}"
+    for name, (around, inner) in {**held, "workspace": (outer, space)}.items():
+        edges = np.concatenate([around[:MARGIN], around[MARGIN + inner.nbytes :]])
+        assert (edges == POISON).all(), f"wrote beside {name}"
+    return {t.name: held[t.name][1] for t in passed.tensors if t.written}
+
+
+def _surrounded(array: Array) -> tuple[Array, Array]:
+    """Bytes with a copy of an array in the middle, and the copy."""
+    around = np.full(array.nbytes + 2 * MARGIN, POISON, np.uint8)
+    inner = np.ndarray(array.shape, array.dtype, around, MARGIN)
+    inner[...] = array
+    return around, inner

@@ -1,0 +1,76 @@
+"""Random schedules: any mapping, unrolling, cache blocks, loop orders and staged operands."""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+
+from isamap.plan.check import check_schedule
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+
+TRIES = 12
+
+
+def random_schedule(problem: Problem, random: Random) -> Schedule | None:
+    """A schedule that passes `check_schedule`; None when none of the tries did."""
+    for size in range(TRIES, 0, -1):  # ever tamer: registers are few
+        nests = tuple(_nest(nest, random, size / TRIES) for nest in problem.nests)
+        schedule = Schedule(problem.kernel, problem.machine, problem.sizes, nests)
+        if not check_schedule(schedule, problem):
+            return schedule
+    return None
+
+
+def _nest(nest: NestProblem, random: Random, wildness: float) -> NestSchedule:
+    option = _option(nest, random)
+    unroll = {
+        a.name: random.choice((2, 2, 3, 4)) if random.random() < 0.4 * wildness else 1 for a in option.axes
+    }
+    blocks = _blocks(option, unroll, random, wildness)
+    outputs = [a for a in option.axes if not a.is_reduction]
+    sums = [a for a in option.axes if a.is_reduction]
+    unrolled = [LoopStep(a.name, a.tile, "unroll") for a in option.axes if unroll[a.name] > 1]
+    for loops in (outputs, sums, unrolled):
+        random.shuffle(loops)
+    register_blocks = [LoopStep(a.name, a.tile * unroll[a.name]) for a in outputs]
+    hold = len(blocks) + len(register_blocks)
+    inner = [LoopStep(a.name, a.tile * unroll[a.name]) for a in sums]
+    stages = _stages(option, blocks, hold, random, wildness)
+    loops = (*blocks, *register_blocks, *inner, *unrolled)
+    return NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
+
+
+def _option(nest: NestProblem, random: Random) -> NestOption:
+    """Half of the time one with the largest tiles, for most instructions are scalar."""
+    if random.random() < 0.5:
+        largest = max(prod(a.tile for a in o.axes) for o in nest.options)
+        return random.choice([o for o in nest.options if prod(a.tile for a in o.axes) == largest])
+    return random.choice(nest.options)
+
+
+def _blocks(option: NestOption, unroll: dict[str, int], random: Random, wildness: float) -> list[LoopStep]:
+    def step(axis: TileAxis) -> int:
+        return axis.tile * unroll[axis.name]
+
+    chosen = [a for a in option.axes if random.random() < 0.35 * wildness]
+    random.shuffle(chosen)
+    return [LoopStep(a.name, step(a) * random.choice((2, 2, 3, 4))) for a in chosen]
+
+
+def _stages(
+    option: NestOption, blocks: list[LoopStep], hold: int, random: Random, wildness: float
+) -> tuple[Stage, ...]:
+    sums = {a.name for a in option.axes if a.is_reduction}
+    first_sum = next((n for n, loop in enumerate(blocks) if loop.axis in sums), None)
+    stages: list[Stage] = []
+    for operand in option.operands:
+        deepest = hold
+        must = operand.direct_ns is None
+        if operand.is_accumulator and operand.stage_whole and first_sum is not None:
+            deepest, must = first_sum, True
+        may = operand.staged_ns is not None and random.random() < 0.4 * wildness
+        if must or may:
+            stages.append(Stage(operand.name, random.randint(0, deepest)))
+    random.shuffle(stages)
+    return tuple(stages)
