@@ -23,13 +23,17 @@ _SYSTEM_HEADERS = ("math.h", "string.h")
 
 @dataclass(frozen=True, slots=True)
 class EmittedC:
-    """A program in C: `NAME.c`, `NAME.h`, and how it is called."""
+    """A program in C: `NAME.c`, `NAME.h`, and how it is called.
+
+    `strict` programs must be compiled without contraction of a product and a sum into one rounding.
+    """
 
     name: str
     source: str
     header: str
     interface: Interface
     model: bool
+    strict: bool = False
 
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
@@ -50,7 +54,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     parts += [m.text.splitlines() for m in issuer.models.values()]
     parts += [body, entry]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
-    return EmittedC(name, source, header_text(interface, title), interface, model)
+    return EmittedC(name, source, header_text(interface, title), interface, model, program.kernel.strict)
 
 
 def _title(program: LoweredProgram, model: bool) -> str:
@@ -58,7 +62,8 @@ def _title(program: LoweredProgram, model: bool) -> str:
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     with_sizes = "; ".join(t for t in (sizes, ranges) if t)
     how = f"a plain-C model of {program.machine}" if model else program.machine
-    return f"{program.kernel.name} on {how}{': ' if with_sizes else ''}{with_sizes}"
+    note = "\n   A strict kernel: compile with -ffp-contract=off." if program.kernel.strict else ""
+    return f"{program.kernel.name} on {how}{': ' if with_sizes else ''}{with_sizes}{note}"
 
 
 def _includes(machine: Machine, issuer: Issuer, name: str) -> list[str]:

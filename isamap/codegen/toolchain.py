@@ -72,6 +72,8 @@ def compile_library(
     """
     model = model or emitted.model
     flags = _MODEL_FLAGS if model else machine.target.flags
+    if emitted.strict:
+        flags = (*flags, "-ffp-contract=off")
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     library = build(found, flags, files, f"{emitted.name}.c")

@@ -31,6 +31,10 @@ from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.transform import Statement, statements
 
+STRICT_NOTE = (
+    "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither fused "
+    "nor reordering instructions may perform it"
+)
 UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
 PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
@@ -91,10 +95,11 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
         options = tuple(
             option
             for tile in find_tiles(statement, number, suppliers)
-            if (option := _option(tile, suppliers, kernel, profile)) is not None
+            if not (kernel.strict and reorders(tile))
+            and (option := _option(tile, suppliers, kernel, profile)) is not None
         )
         if not options:
-            raise _no_mapping(statement, machine)
+            raise _no_mapping(statement, machine, kernel.strict)
         nests.append(NestProblem(number, options))
     return Problem(
         kernel.name,
@@ -113,12 +118,25 @@ def _profile(value: int | Range) -> int:
     return value if isinstance(value, int) else (value.profile or value.high)
 
 
-def _no_mapping(statement: Statement, machine: Machine) -> NoMapping:
+def reorders(tile: Tile) -> bool:
+    """Whether a floating-point sum would not run term by term in the order of the text, each term rounded.
+
+    One summing axis outside the instruction keeps its order however it is blocked; several do not.
+    """
+    if tile.accumulator is None or not tile.accumulator.dtype.is_float:
+        return False
+    summing = [a for a in tile.axes if a.is_reduction]
+    inexact = {"reordered", "unrounded", "truncated", "round_to_odd"} & set(tile.pattern.instruction.numerics)
+    return bool(inexact) or len(summing) > 1 or any(a.tile > 1 for a in summing)
+
+
+def _no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMapping:
     return NoMapping(
         Diagnostic(
             "no-mapping",
             f"{machine.name} has no instruction that performs `{statement_text(statement)}`",
             statement.assign.span,
+            notes=(STRICT_NOTE,) if strict and statement.assign.op is not None else (),
             help=f"`isamap match --explain --hw {machine.name}` says what each instruction lacks",
         )
     )
