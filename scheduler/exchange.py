@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 
@@ -51,5 +51,6 @@ def _option(data: Json) -> NestOption:
 
 def _tuples(value: Json) -> Json:
     """The same with tuples for lists."""
-    items: list[Json] = value if isinstance(value, list) else []
-    return tuple(_tuples(item) for item in items) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    return tuple(_tuples(item) for item in cast("list[Json]", value))

@@ -1,0 +1,95 @@
+"""Hand-made scheduling problems: what the builder gives for well-known kernels on this kind of machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+
+CACHES = (Cache("l1", 48 << 10, 400.0), Cache("l2", 1 << 20, 170.0), Cache("l3", 32 << 20, 60.0))
+MEMORY_BANDWIDTH = 20.0
+
+
+def problem(option: NestOption, *others: NestOption, registers: dict[str, int] | None = None) -> Problem:
+    """A problem of one statement with these options."""
+    sizes = tuple(sorted((axis.name.upper(), axis.extent) for axis in option.axes))
+    files = tuple(sorted((registers or {"zmm": 32}).items()))
+    nest = NestProblem(0, (option, *others))
+    return Problem("kernel", "machine", sizes, (nest,), files, CACHES, MEMORY_BANDWIDTH)
+
+
+def gemm_option(m: int, n: int, k: int, vector: int = 16, memory: str = "zmm") -> NestOption:
+    """f32: C[m, n] += A[m, k] * B[k, n], a vector of n per issue, A broadcast."""
+    axes = (TileAxis("m", m, 1, False), TileAxis("n", n, vector, False), TileAxis("k", k, 1, True))
+    a = TileOperand("a", "A", ("m", "k"), False, memory, 1, 1, 4, 4, 0.14, 0.14, 0.1)
+    b = TileOperand("b", "B", ("k", "n"), False, memory, 1, vector, 4, 4, 0.14, 0.14, 0.1)
+    c = TileOperand("c", "C", ("m", "n"), True, memory, 1, vector, 4, 4, 0.42, 0.42, 0.1)
+    a = replace(a, dense_axis="k", pitch_bytes=4 * k)
+    b = replace(b, dense_axis="n", pitch_bytes=4 * n)
+    return NestOption(f"fma{vector} {{ i: n }} (a = A, b = B, c = C)", (), axes, (a, b, c), 0.14, 1.1)
+
+
+def gemm(m: int, n: int, k: int) -> Problem:
+    """f32 on vectors of 16, 32 registers."""
+    return problem(gemm_option(m, n, k))
+
+
+def scalar_gemm(m: int, n: int, k: int) -> Problem:
+    """f32, one element per issue, 16 registers."""
+    return problem(gemm_option(m, n, k, 1, "reg"), registers={"reg": 16})
+
+
+def tiled_gemm(m: int, n: int, k: int) -> Problem:
+    """bf16 on tiles of 16 x 16 x 32, 8 registers; B has to be interleaved, C is narrower than its sums."""
+    axes = (TileAxis("m", m, 16, False), TileAxis("n", n, 16, False), TileAxis("k", k, 32, True))
+    a = TileOperand("a", "A", ("m", "k"), False, "tmm", 1, 512, 2, 2, 2.4, 2.4, 0.1)
+    b = TileOperand("b", "B", ("k", "n"), False, "tmm", 1, 512, 2, 2, None, 2.4, 0.2)
+    c = TileOperand("c", "C", ("m", "n"), True, "tmm", 1, 256, 2, 4, 60.0, 6.9, 0.2, stage_whole=True)
+    option = NestOption("tdp (a = A, b = B, c = C)", (("N", 16), ("R", 16)), axes, (a, b, c), 4.9, 16.0)
+    return problem(option, registers={"tmm": 8})
+
+
+def conv2d(n: int, k: int, c: int, p: int, q: int, r: int, s: int) -> Problem:
+    """f32, channels out on vectors, windows of stride 1; the weights have to be staged."""
+    extents = {"n": n, "k": k, "p": p, "q": q, "c": c, "r": r, "s": s}
+    axes = tuple(TileAxis(x, e, 16 if x == "k" else 1, x in "crs") for x, e in extents.items())
+    windows = ((("n", 1),), (("c", 1),), (("p", 1), ("r", 1)), (("q", 1), ("s", 1)))
+    x = TileOperand("a", "X", ("n", "c", "p", "q", "r", "s"), False, "zmm", 1, 1, 4, 4, 0.14, 0.14, 0.1)
+    w = TileOperand("b", "W", ("k", "c", "r", "s"), False, "zmm", 1, 16, 4, 4, None, 0.14, 0.1)
+    y = TileOperand("c", "Y", ("n", "k", "p", "q"), True, "zmm", 1, 16, 4, 4, 5.0, 0.42, 0.1)
+    operands = (replace(x, subscripts=windows), w, y)
+    return problem(NestOption("fma { i: k }", (), axes, operands, 0.14, 1.1))
+
+
+def elementwise(m: int, n: int) -> Problem:
+    """f32: C[m, n] = A[m, n] * B[n]."""
+    axes = (TileAxis("m", m, 1, False), TileAxis("n", n, 16, False))
+    a = TileOperand("a", "A", ("m", "n"), False, "zmm", 1, 16, 4, 4, 0.14, 0.14, 0.1)
+    b = TileOperand("b", "B", ("n",), False, "zmm", 1, 16, 4, 4, 0.14, 0.14, 0.1)
+    c = TileOperand("c", "C", ("m", "n"), True, "zmm", 1, 16, 4, 4, 0.28, None, 0.1)
+    return problem(NestOption("mul { i: n }", (), axes, (a, b, c), 0.14, 0.0))
+
+
+def gemv(m: int, k: int) -> Problem:
+    """f32: y[m] += A[m, k] * x[k], a vector of m per issue, so that A has to be staged."""
+    axes = (TileAxis("m", m, 16, False), TileAxis("k", k, 1, True))
+    a = TileOperand("a", "A", ("m", "k"), False, "zmm", 1, 16, 4, 4, None, 0.14, 0.1)
+    x = TileOperand("b", "x", ("k",), False, "zmm", 1, 1, 4, 4, 0.14, 0.14, 0.1)
+    y = TileOperand("c", "y", ("m",), True, "zmm", 1, 16, 4, 4, 0.42, 0.42, 0.1)
+    return problem(NestOption("fma { i: m }", (), axes, (a, x, y), 0.14, 1.1))
+
+
+PROBLEMS: dict[str, Problem] = {
+    "gemm": gemm(1024, 1024, 1024),
+    "gemm of primes": gemm(17, 127, 251),
+    "gemm of one": gemm(1, 1, 1),
+    "gemm of one row": gemm(1, 1024, 1024),
+    "long gemm": gemm(500_000, 16, 64),
+    "scalar gemm": scalar_gemm(127, 17, 251),
+    "tiled gemm": tiled_gemm(1024, 1024, 1024),
+    "tiled gemm of primes": tiled_gemm(17, 127, 251),
+    "conv2d": conv2d(2, 64, 64, 14, 14, 3, 3),
+    "conv2d of one channel": conv2d(1, 1, 1, 28, 28, 5, 5),
+    "elementwise": elementwise(251, 1000),
+    "gemv": gemv(1000, 500_000),
+}

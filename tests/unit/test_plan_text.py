@@ -1,0 +1,111 @@
+"""Schedules as text: printed, read back, and refused in people's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.plan.parse import parse_schedule
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.text import print_schedule
+from isamap.source import Source, SyntaxProblem
+
+NEST = NestSchedule(
+    0,
+    "tdp { m: m, n: n } (a = A, b = B[k, n], c = C)",
+    (("N", 16), ("R", 16)),
+    (LoopStep("n", 256), LoopStep("m.p", 32), LoopStep("k", 32), LoopStep("m.p", 16, "unroll")),
+    (Stage("b", 1), Stage("a", 2)),
+    2,
+)
+SCHEDULE = Schedule(
+    "gemm_bf16",
+    "./my machine.yaml",
+    (("K", 64), ("M", "1..8192@512")),
+    (NEST,),
+    "analytic",
+    1234.5,
+    1200.25,
+    "FEASIBLE",
+    reproducible=False,
+)
+TEXT = """\
+isamap schedule 1
+kernel gemm_bf16
+machine ./my machine.yaml
+sizes K = 64, M = 1..8192@512
+model analytic
+cost 1234.5 ns
+bound 1200.25 ns
+status FEASIBLE
+reproducible no
+
+nest 0 {
+  map tdp { m: m, n: n } (a = A, b = B[k, n], c = C);
+  choose N = 16, R = 16;
+  for n by 256 {
+    stage b;
+    for m.p by 32 {
+      stage a;
+      hold;
+      for k by 32 {
+        unroll m.p by 16 {
+          issue;
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_a_schedule_prints_canonically() -> None:
+    assert print_schedule(SCHEDULE) == TEXT
+
+
+def test_a_printed_schedule_is_read_back() -> None:
+    assert parse_schedule(Source("s", TEXT)) == SCHEDULE
+
+
+def test_layout_and_comments_do_not_matter() -> None:
+    squeezed = TEXT.replace(";\n", ";").replace("{\n", "{  # why\n\n").replace("status", "# a note\nstatus")
+    assert parse_schedule(Source("s", squeezed)) == SCHEDULE
+
+
+def test_a_hand_written_schedule_needs_no_costs() -> None:
+    text = "isamap schedule 1\nkernel k\nmachine m\nnest 3 { map f; for i by 4 { hold; issue; } }"
+    nest = NestSchedule(3, "f", (), (LoopStep("i", 4),), (), 1)
+    assert parse_schedule(Source("s", text)) == Schedule("k", "m", (), (nest,))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("", "1:1: error[schedule-syntax]: this is not a schedule"),
+        (TEXT.replace("for m.p", "fro m.p"), "did you mean `for`?"),
+        (TEXT.replace("kernel", "kernl"), "did you mean `kernel`?"),
+        (TEXT.replace("machine ./my machine.yaml\n", ""), "the schedule does not say its machine"),
+        (TEXT.replace("      hold;\n", ""), "no `hold` stands around this issue"),
+        (TEXT.replace("hold;", "hold; hold;"), "a nest has one `hold`"),
+        (TEXT.replace("256 {", "0 {"), "14:12: error[schedule-syntax]: a step is at least 1"),
+        (TEXT.replace("256 {", "99999999999999999999 {"), "this number is too large"),
+        (TEXT.replace("256 {", "many {"), "`many` cannot stand here: expected a number"),
+        (TEXT.replace("stage b;", "stage ;"), "`;` cannot stand here: expected an operand"),
+        (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
+        (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),
+        (TEXT.replace("1234.5", "nan"), "`nan ns` is not a time"),
+        (TEXT.replace("K = 64", "K: 64"), "`K: 64` is not a size"),
+        (TEXT.replace("FEASIBLE", "FEASABLE"), "did you mean `FEASIBLE`?"),
+        (TEXT.replace("able no", "able maybe").replace("ible no", "ible maybe"), "expected `yes` or `no`"),
+        (TEXT.replace("status FEASIBLE", "model x"), "`model` is given twice"),
+        (TEXT.replace("model analytic", "model"), "`model` needs a value on this line"),
+        (TEXT + TEXT[TEXT.index("nest") :], "there are two nests 0"),
+        (TEXT[: TEXT.index("nest")], "a schedule has at least one `nest`"),
+        (TEXT.replace("C);", "C)").replace(";", ""), "`;` is missing behind this"),
+        (TEXT.replace("for n", "unroll x by 1 { " * 201 + "for n"), "more than 200 loops"),
+        ("#" * 1_000_001, "the limit is 1000000"),
+    ],
+)
+def test_a_wrong_text_is_refused(wrong: str, said: str) -> None:
+    with pytest.raises(SyntaxProblem) as refused:
+        parse_schedule(Source("s", wrong))
+    assert said in refused.value.render()
