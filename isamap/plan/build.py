@@ -29,7 +29,7 @@ from isamap.match import (
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
-from isamap.transform import Statement, statements
+from isamap.transform import Statement, reads, statements, symbols
 
 STRICT_NOTE = (
     "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither fused "
@@ -184,7 +184,7 @@ def _option(
         described = _input(operand, tile, suppliers, kernel)
         if described is None:
             return None
-        operands.append(described)
+        operands += _with_reads(described, operand, tile, kernel)
     held = _held(tile, suppliers, kernel)
     if held is None:
         return None
@@ -231,6 +231,33 @@ def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kerne
         return None
     described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
     return replace(described, pack_ns_per_element=_pack_ns(operand, direct, suppliers))
+
+
+def _with_reads(
+    described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
+) -> tuple[TileOperand, ...]:
+    """The operand; one that is computed from several arrays has their traffic beside it, and is never staged."""
+    found = reads(operand.subject)
+    if len(found) < 2 or described.direct_ns is None:
+        return (described,)
+    parts: list[TileOperand] = []
+    for position, read in enumerate(found):
+        axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
+        elements = prod(tile.axis(a).tile for a in axes)
+        parts.append(
+            replace(
+                described,
+                name=f"{operand.name}.{position}",
+                tensor=read.buffer,
+                axes=axes,
+                registers=0,
+                tile_elements=elements,
+                tensor_bytes=read.dtype.size_bytes,
+                direct_ns=0.0,
+                staged_ns=None,
+            )
+        )
+    return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
 
 
 def _pack_ns(operand: OperandTile, direct: Supply | Leaf | None, suppliers: Suppliers) -> float:
