@@ -21,7 +21,7 @@ from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.unify import Binding, Bindings, heads_match, unify
 from isamap.transform import symbols
 
-MAX_DEPTH = 5
+MAX_MOVES = 5  # one behind another in a chain; operations and casts come on top, as many as there are
 VALUE = "$value"  # the pseudo-buffer that stands for a register already computed
 
 
@@ -88,7 +88,7 @@ class Suppliers:
 
     @cached_property
     def failed(self) -> dict[Want, int]:
-        """Wants that no chain made, with the least depth of a chain at which that was tried."""
+        """Wants that no chain made, with the least number of moves behind which that was tried."""
         return {}
 
     @cached_property
@@ -114,25 +114,25 @@ class Suppliers:
         return self.costs[key]
 
 
-def find_supply(suppliers: Suppliers, want: Want, depth: int = 0) -> Supply | Leaf | None:
-    """The cheapest chain that makes the wanted register, or None when the machine has none."""
+def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
+    """The cheapest chain that makes the wanted register behind so many moves; None when there is none."""
     if _is_there(want):
         return Leaf()
     if want in suppliers.memo:
         return suppliers.memo[want]
-    if depth >= min(MAX_DEPTH, suppliers.failed.get(want, MAX_DEPTH)):
+    if moves >= min(MAX_MOVES, suppliers.failed.get(want, MAX_MOVES)):
         return None
     suppliers.memo[want] = None  # a chain never needs the very thing that it is to make
     best: Supply | None = None
     for pattern in suppliers.producers.get((want.memory, want.dtype.name), []):
         if best is not None and suppliers.interval_ns(pattern.name, {}) >= best.cost_ns:
             continue
-        found = _try(suppliers, pattern, want, depth)
+        found = _try(suppliers, pattern, want, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
     del suppliers.memo[want]
     if best is None:
-        suppliers.failed[want] = depth  # deeper inside another chain it fails as well
+        suppliers.failed[want] = moves  # behind more moves it fails as well
     else:
         suppliers.memo[want] = best
     return best
@@ -147,7 +147,7 @@ def _is_there(want: Want) -> bool:
 # --- one instruction laid over one want -------------------------------------------------------------------
 
 
-def _try(suppliers: Suppliers, pattern: Pattern, want: Want, depth: int) -> Supply | None:
+def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supply | None:
     params = fit_shape(pattern.output, want.shape) if heads_match(pattern.value, want.expr) else None
     if params is None:
         return None
@@ -165,7 +165,7 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, depth: int) -> Supp
     for bindings in unify(pattern.value, subject):
         if want.zero and not all(_keeps_zero(pattern) for _ in bindings):
             continue
-        built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, depth)
+        built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
         if built is not None:
             inputs, chosen, cost = built
             return Supply(
@@ -190,13 +190,14 @@ def supply_inputs(
     limits: dict[str, int],
     masks: dict[str, Index],
     want: Want,
-    depth: int,
+    moves: int,
 ) -> (
     tuple[tuple[tuple[str, Supply | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
     | None
 ):
     """Everything that the instruction reads, its parameters and the cost of the whole chain."""
     reach = valid_parts(pattern, limits, want.shape, want.valid)
+    moves += isinstance(pattern.value, Read)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
     chosen |= masks
     inputs: list[tuple[str, Supply | Location | Leaf]] = []
@@ -219,7 +220,7 @@ def supply_inputs(
             inputs.append((binding.name, where))
             continue
         wanted = _register_want(operand, binding, params, limits, reach, want.zero)
-        found = find_supply(suppliers, wanted, depth + 1) if wanted else None
+        found = find_supply(suppliers, wanted, moves) if wanted else None
         if found is None:
             return None
         inputs.append((binding.name, found))
