@@ -7,6 +7,7 @@ schedule(problem, fixed={"nest0.block.k": 256})     with parts decided by a pers
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -44,11 +45,10 @@ def schedule(
     model = model or AnalyticModel()
     decided = dict(sorted((fixed or {}).items()))
     _check_fixed(problem, decided)
-    limits = Limits(
-        limit_s / max(1, len(problem.nests)), DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
-    )
+    deadline = time.monotonic() + limit_s
+    effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
     solved: list[Solved] = []
-    for nest in problem.nests:
+    for position, nest in enumerate(problem.nests):
         options = open_options(problem, nest, model, decided)
         first = greedy_candidate(options)
         if first is None:
@@ -57,7 +57,8 @@ def schedule(
             floor = min(first.cost_ns, *(option.floor_ns for option in options))
             solved.append(Solved(first, floor, "HEURISTIC", reproducible=True))
         else:
-            solved.append(solve_nest(options, first, limits))
+            left_s = (deadline - time.monotonic()) / (len(problem.nests) - position)
+            solved.append(solve_nest(options, first, Limits(left_s, effort)))
     answer = _assembled(problem, model.name, solved)
     findings = check_schedule(answer, problem)
     assert not findings, "\n".join(finding.render() for finding in findings)

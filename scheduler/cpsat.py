@@ -50,6 +50,8 @@ def solve_nest(options: Sequence[OpenOption], first: Candidate, limits: Limits) 
     contenders, floor = _contenders(options, first)
     if floor >= first.cost_ns * (1 - SAME):
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
+    if limits.wall_s <= 0:
+        return Solved(first, floor, "FEASIBLE", reproducible=False)
     for resolution in RESOLUTIONS:
         try:
             nest_model = build_model(contenders, first.cost_ns, resolution)

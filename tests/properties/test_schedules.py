@@ -1,0 +1,164 @@
+"""On random problems: answers pass the judge, texts are read back, small spaces are searched completely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_problems import problem
+
+from isamap.plan.check import check_schedule, live_registers
+from isamap.plan.cost import bounds, evaluate
+from isamap.plan.parse import parse_schedule
+from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.text import print_schedule
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.candidates import decision_ranges, open_options
+from isamap.scheduler.orders import first_order
+from isamap.scheduler.space import Assignment, Space
+from isamap.source import Source
+
+NAMES = st.sampled_from(["m", "n", "k", "p.q", "x1"])
+TIMES = st.floats(min_value=0, max_value=1e15) | st.none()
+
+
+@st.composite
+def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
+    """Any nest that the text can say, sensible or not."""
+    steps = draw(
+        st.lists(st.tuples(NAMES, st.integers(1, 2**40), st.sampled_from(["for", "unroll"])), max_size=6)
+    )
+    loops = tuple(LoopStep(axis, step, "for" if kind == "for" else "unroll") for axis, step, kind in steps)
+    depths = st.integers(0, len(loops))
+    stages = draw(st.lists(st.builds(Stage, st.sampled_from("abc"), depths), max_size=3))
+    return NestSchedule(
+        statement,
+        draw(st.sampled_from(["f", "fma { i: n } (a = A[m, k], b = B)", "g (a = max(A, 0.0))"])),
+        draw(st.sampled_from([(), (("R", 16),), (("N", 1), ("R", 2))])),
+        loops,
+        tuple(sorted(stages, key=lambda stage: stage.depth)),
+        draw(depths),
+    )
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Any schedule that the text can say."""
+    count = draw(st.integers(1, 3))
+    return Schedule(
+        "kernel_1",
+        draw(st.sampled_from(["x86-avx512", "./a b.yaml"])),
+        draw(st.sampled_from([(), (("K", 3), ("M", "1..9@4"))])),
+        tuple(draw(nests(number)) for number in range(count)),
+        draw(st.sampled_from(["", "analytic"])),
+        draw(TIMES),
+        draw(TIMES),
+        draw(st.sampled_from(["OPTIMAL", "FEASIBLE", "HEURISTIC", "MANUAL"])),
+        draw(st.booleans()),
+    )
+
+
+@given(schedules())
+def test_reading_a_printed_schedule_gives_it_back(given_schedule: Schedule) -> None:
+    assert parse_schedule(Source("s", print_schedule(given_schedule))) == given_schedule
+
+
+# --- random problems --------------------------------------------------------------------------------------
+
+
+@st.composite
+def problems(draw: st.DrawFn, largest: int) -> Problem:
+    """Products of two inputs with two or three axes of any roles."""
+    tiles = st.sampled_from([1, 1, 2, 4])
+    axes = [TileAxis(name, draw(st.integers(1, largest)), draw(tiles), name == "k") for name in "mnk"]
+    axes = axes[: draw(st.integers(2, 3))]
+    shared = ("m",) if draw(st.booleans()) else ()
+    followed = {"a": ("m", "k"), "b": (*shared, "k", "n"), "c": ("m", "n")}
+    times_ns = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+    operands: list[TileOperand] = []
+    for name, all_axes in followed.items():
+        own = tuple(axis.name for axis in axes if axis.name in all_axes)
+        direct = draw(times_ns | st.none())
+        staged = draw(times_ns if direct is None else times_ns | st.none())
+        wide = name == "c" and staged is not None and draw(st.booleans())
+        pack = draw(st.sampled_from([0.0, 0.2, 1.0]))
+        width = draw(st.sampled_from([2, 4]))
+        operand = TileOperand(
+            name, name.upper(), own, name == "c", "reg", 1, 4, width, 4, direct, staged, pack, wide
+        )
+        if own and draw(st.booleans()):
+            operand = replace(operand, dense_axis=own[-1], pitch_bytes=draw(st.sampled_from([64, 4096])))
+        operands.append(operand)
+    option = NestOption("f", (), tuple(axes), tuple(operands), draw(times_ns), draw(times_ns))
+    caches = (Cache("l1", draw(st.sampled_from([64, 256, 4096])), 8.0), Cache("l2", 8192, 4.0))
+    question = problem(option, registers={"reg": draw(st.sampled_from([3, 6, 16]))})
+    return replace(question, caches=caches, memory_bandwidth_bytes_per_ns=1.0)
+
+
+@given(problems(largest=2000))
+@settings(max_examples=60)
+def test_answers_pass_the_judge(question: Problem) -> None:
+    for heuristic in ("greedy", "cpsat"):
+        found = schedule(question, heuristic=heuristic, limit_s=2.0)
+        assert check_schedule(found, question) == ()
+        assert found.lower_bound_ns is not None
+        assert found.cost_ns is not None
+        assert found.lower_bound_ns <= found.cost_ns
+
+
+@given(problems(largest=6))
+@settings(max_examples=60)
+def test_the_solver_finds_what_complete_search_finds(question: Problem) -> None:
+    found = schedule(question)
+    least = min(every_cost(question))
+    assert found.cost_ns is not None
+    assert found.lower_bound_ns is not None
+    assert found.status == "OPTIMAL"
+    assert abs(found.cost_ns - least) <= 1e-3 * least + 1e-12
+    assert found.lower_bound_ns <= least * (1 + 1e-9)
+
+
+@given(problems(largest=6))
+@settings(max_examples=20)
+def test_bounds_hold_everywhere(question: Problem) -> None:
+    (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
+    low, high = bounds(option.cost, decision_ranges(option.space, option.register_blocks))
+    costs = list(every_cost(question))
+    assert low <= min(costs) * (1 + 1e-9)
+    assert max(costs) <= high * (1 + 1e-9)
+
+
+def every_cost(question: Problem) -> Iterator[float]:
+    """The costs of all feasible assignments of the only option."""
+    (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
+    for assignment in every_assignment(option.space):
+        yield float(evaluate(option.cost, assignment))
+
+
+def every_assignment(space: Space) -> Iterator[Assignment]:
+    """Each register block with each choice of everything else; orders with circles left out."""
+    orders = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
+    stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
+    for block in space.register_blocks():
+        blocks = [
+            [(space.block(axis), size) for size in space.blocks(axis, block.get(axis.name, 1))]
+            for axis in space.axes
+        ]
+        unrolls = [(space.unroll(axis), block[axis.name]) for axis in space.register_axes]
+        for chosen in product(*blocks, *stages, *([(name, 0), (name, 1)] for name in orders)):
+            assignment = dict([*unrolls, *chosen])
+            without_circles = first_order(space.axes, space.order_pairs(), assignment) is not None
+            if without_circles and space.is_feasible(assignment):
+                yield assignment
+
+
+@given(problems(largest=40))
+@settings(max_examples=40)
+def test_the_judge_and_the_solver_agree_about_registers(question: Problem) -> None:
+    nest = schedule(question, heuristic="greedy").nests[0]
+    needed = live_registers(nest, question.nests[0].options[0])
+    assert needed["reg"] <= dict(question.registers)["reg"]
