@@ -1,4 +1,6 @@
-"""`python -m isamap` is the command line."""
+"""`python -m isamap` is `isamap`."""
+
+from __future__ import annotations
 
 import sys
 

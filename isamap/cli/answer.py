@@ -1,4 +1,7 @@
-"""What a command answers: one JSON object, or text for people; findings go to standard error, in colour on a terminal."""
+"""What a command answers: one JSON object, or text for people.
+
+Findings for people go to standard error, in colour on a terminal.
+"""
 
 from __future__ import annotations
 

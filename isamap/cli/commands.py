@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
@@ -40,7 +41,9 @@ def invoke(command: str, words: Sequence[str]) -> Answer:
         target = _empty_app()
         app.add_typer(target, name=word)
     target.command(name)(_function(command))
-    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    usage_error: type[Exception] = typer.BadParameter.__mro__[
+        2
+    ]  # what all complaints about words derive from
     try:
         result: Any = typer.main.get_command(app).main(
             args=list(words), prog_name="isamap", standalone_mode=False
@@ -66,7 +69,7 @@ def _empty_app() -> Any:
 
 def _function(command: str) -> Callable[..., Answer]:
     module = import_module(f"isamap.cli.{_HOMES[command]}")
-    function: Callable[..., Answer] = getattr(module, f"{command.split('.')[-1]}_command")
+    function: Callable[..., Answer] = getattr(module, f"{command.rsplit('.', maxsplit=1)[-1]}_command")
     return function
 
 
@@ -79,8 +82,8 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
     if not rest or rest[0] in ("--help", "-h"):
         return Answer(text=_overview(group))
     given = rest[0]
-    if command.split(".")[0] in GROUPS:
-        group = command.split(".")[0]
+    if command.split(".", maxsplit=1)[0] in GROUPS:
+        group = command.split(".", maxsplit=1)[0]
         given = command.partition(".")[2] or given
     known = [c for c in _HOMES if c.startswith(f"{group}.")] if group else [*_HOMES]
     names = list(dict.fromkeys(c.split(".")[1] if group else c.split(".")[0] for c in known))
@@ -90,7 +93,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
             f"unknown-{what}",
             f"`isamap{' ' + group if group else ''}` has no {what} `{given[:80]}`",
             notes=(f"commands: {', '.join(names)}",),
-            help=did_you_mean(given, names),
+            help=did_you_mean(given, names) if what == "command" else "options stand behind the command",
         )
     )
 
@@ -120,11 +123,13 @@ def _usage(command: str, error: Any) -> UsageProblem:
         )
     if kind == "MissingParameter" and error.param is not None:
         option = error.param.param_type_name == "option"
-        what = f"the option {error.param.opts[0]}" if option else f"a {error.param.human_readable_name}"
-        return _refusal("missing-argument", f"`{name}` needs {what.lower() if not option else what}", see)
+        what = f"the option {error.param.opts[0]}" if option else f"a {str(error.param.name).rstrip('s')}"
+        return _refusal("missing-argument", f"`{name}` needs {what}", see)
     if kind == "BadOptionUsage":
         return _refusal("option-value", f"{error.option_name} needs a value", see)
     message: str = error.format_message()
+    if (extra := re.search(r"extra arguments?(?:\(s\))? \((.*)\)", message)) is not None:
+        return _refusal("usage", f"`{name}` does not take the word `{extra[1].split()[0]}`", see)
     return _refusal("usage", f"`{name}`: {message[:1].lower()}{message[1:].rstrip('.')}", see)
 
 

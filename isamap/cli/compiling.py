@@ -34,7 +34,13 @@ def compile_command(
     sizes: SizeWords = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FOLDER", help="Where to; KERNEL-MACHINE by default.", show_default=False),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Where to; KERNEL-MACHINE by default.",
+            show_default=False,
+        ),
     ] = None,
     stop_after: Annotated[
         str, typer.Option("--stop-after", metavar="STAGE", help=f"Print one of {', '.join(STAGES)} instead.")
@@ -93,9 +99,7 @@ def _stopped(request: Request, stage: str) -> Answer:
             text = print_routine(made.kernel)
         case "match":
             assert made.problem is not None
-            lines = [
-                f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options
-            ]
+            lines = [f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options]
             text = "\n".join(lines)
         case "schedule":
             assert made.schedule is not None
@@ -107,5 +111,11 @@ def _stopped(request: Request, stage: str) -> Answer:
             assert made.emitted is not None
             text = made.emitted.source
     findings = tuple(Finding.of(w) for w in made.warnings)
-    payload = {"kernel": made.kernel.name, "stage": stage, "text": text, "files": [], "stage_seconds": dict(made.stage_seconds)}
+    payload: dict[str, object] = {
+        "kernel": made.kernel.name,
+        "stage": stage,
+        "text": text,
+        "files": (),
+        "stage_seconds": dict(made.stage_seconds),
+    }
     return Answer(payload, text, findings)

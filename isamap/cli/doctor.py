@@ -28,7 +28,11 @@ def _examine() -> Iterator[Row]:
     yield True, "isamap", __version__
     yield sys.version_info >= (3, 11), "python", platform.python_version()
     runs = sys.platform == "linux"
-    yield runs, "system", f"{platform.system()} {platform.machine()}" + ("" if runs else ": emits, but cannot run")
+    yield (
+        runs,
+        "system",
+        f"{platform.system()} {platform.machine()}" + ("" if runs else ": emits, but cannot run"),
+    )
     yield _tried("cache", _cache)
     yield _tried("solver", _solver)
     yield _tried("C compiler", _compiler)

@@ -1,4 +1,4 @@
-"""`isamap run` and `isamap verify`: emitted code compiled, executed in a child process, and compared with the oracle."""
+"""`isamap run` and `isamap verify`: emitted code, run in a child process and compared with the oracle."""
 
 from __future__ import annotations
 
@@ -67,11 +67,15 @@ def verify_command(
     sizes: SizeWords = None,
     sizes_file: Annotated[
         str | None,
-        typer.Option("--sizes", metavar="FILE", help="A set of sizes per line: M=64 N=64 K=64.", show_default=False),
+        typer.Option(
+            "--sizes", metavar="FILE", help="A set of sizes per line: M=64 N=64 K=64.", show_default=False
+        ),
     ] = None,
     fill: Annotated[
         list[str] | None,
-        typer.Option("--fill", metavar="FILL", help=f"One of {', '.join(FILLS)}; all by default.", show_default=False),
+        typer.Option(
+            "--fill", metavar="FILL", help=f"One of {', '.join(FILLS)}; all by default.", show_default=False
+        ),
     ] = None,
     guard: Annotated[
         bool, typer.Option("--guard/--no-guard", help="Lay data beside memory that must not be touched.")
@@ -134,11 +138,16 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
     unit = "GFLOP/s" if timed.is_float else "GOP/s"
     lines = [outcome.files["report.txt"].rstrip(), ""]
     if prepared.missing:
-        lines.append(f"model     this processor lacks {', '.join(prepared.missing)}: plain C stands in for the machine")
-    compared = f"{case.checked} compared with the interpreter, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
+        lines.append(
+            f"model     this processor lacks {', '.join(prepared.missing)}: plain C stands in for the machine"
+        )
+    compared = f"{case.checked}, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
     lines.append(f"verified  {compared}" if case.ok else "verified  NO: see below")
     lines.append(f"compiler  {prepared.compiled.compiler.version}")
-    lines.append(f"time      {_time(timed.middle)} median, {_time(timed.best)} best of {len(timed.seconds)} runs, one thread")
+    lines.append(
+        f"time      {_time(timed.middle)} median, {_time(timed.best)} best"
+        f" of {len(timed.seconds)} runs, one thread"
+    )
     lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
     return "\n".join(lines)
 
@@ -162,9 +171,7 @@ def _verify_payload(cases: list[Case]) -> dict[str, object]:
         "max_error": worst.max_error,
         "bound": worst.bound,
         "ran_on": worst.ran_on,
-        "cases": [
-            {**_case(case), "diagnostics": [d.as_json() for d in case.problems]} for case in cases
-        ],
+        "cases": [{**_case(case), "diagnostics": [d.as_json() for d in case.problems]} for case in cases],
     }
 
 

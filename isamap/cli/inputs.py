@@ -21,12 +21,14 @@ def read_kernel(word: str) -> Source:
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith(".ir") or "/" in word:
         return read_file(Path(word), word)
+    near = did_you_mean(word, list_kernels())
+    shipped = () if near else (f"shipped: {', '.join(list_kernels())}",)
     raise UsageProblem(
         Diagnostic(
             "unknown-kernel",
             f"there is no kernel called `{word[:80]}`",
-            notes=(f"shipped: {', '.join(list_kernels())}", "a path ends in .ir"),
-            help=did_you_mean(word, list_kernels()),
+            notes=(*shipped, "a path ends in .ir"),
+            help=near,
         )
     )
 

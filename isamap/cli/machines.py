@@ -1,4 +1,4 @@
-"""`isamap hw`: the machines that are described, what is in them, whether they are right, and which one this is."""
+"""`isamap hw`: which machines are described, what is in them, whether it is right, and which one this is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def list_command(as_json: AsJson = False) -> Answer:
     lacking = {m.name: missing_features(m) for m in machines}
     payload = {
         "machines": [
-            {"name": m.name, "summary": m.summary, "extends": list(m.chain[1:]), "missing": list(lacking[m.name])}
+            {
+                "name": m.name,
+                "summary": m.summary,
+                "extends": list(m.chain[1:]),
+                "missing": list(lacking[m.name]),
+            }
             for m in machines
         ]
     }
@@ -45,12 +50,23 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
         "digest": machine.digest,
         "missing": list(missing_features(machine)),
         "memories": [
-            {"name": m.name, "kind": m.kind, "count": m.count, "capacity_bytes": m.capacity_bytes, "view_of": m.base}
+            {
+                "name": m.name,
+                "kind": m.kind,
+                "count": m.count,
+                "capacity_bytes": m.capacity_bytes,
+                "view_of": m.base,
+            }
             for m in machine.memories.values()
         ],
         "links": [
-            {"from": l.source_memory, "to": l.target_memory, "bandwidth_bytes_per_ns": l.bandwidth_bytes_per_ns, "source": l.source}
-            for l in machine.links
+            {
+                "from": link.source_memory,
+                "to": link.target_memory,
+                "bandwidth_bytes_per_ns": link.bandwidth_bytes_per_ns,
+                "source": link.source,
+            }
+            for link in machine.links
         ],
         "units": {u.name: u.count for u in machine.units.values()},
         "instructions": [_instruction_json(i) for i in machine.instructions.values()],
@@ -60,7 +76,9 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
 
 def check_command(
     name: MachineArgument,
-    run: Annotated[bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")] = False,
+    run: Annotated[
+        bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")
+    ] = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Check a machine's description."""
@@ -78,7 +96,8 @@ def check_command(
         "instructions": summary.instructions,
         "digest": summary.digest,
     }
-    text = f"{summary.name}: fine; {summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
+    counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
+    text = f"{summary.name}: fine; {counts}"
     if not run:
         return Answer(payload, text)
     from isamap.cli.silicon import check_silicon
@@ -100,17 +119,20 @@ def _machine_text(machine: Machine) -> str:
         for m in machine.memories.values()
     ]
     links = [
-        (f"{l.source_memory} → {l.target_memory}", f"{l.bandwidth_bytes_per_ns:g} bytes/ns", l.source)
-        for l in machine.links
+        (
+            f"{link.source_memory} → {link.target_memory}",
+            f"{link.bandwidth_bytes_per_ns:g} bytes/ns",
+            link.source,
+        )
+        for link in machine.links
     ]
-    rows = [
-        (i.name, i.cost.unit, _cost(i), i.source, str(i.emit))
-        for i in machine.instructions.values()
-    ]
+    rows = [(i.name, i.cost.unit, _cost(i), i.source, str(i.emit)) for i in machine.instructions.values()]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
     parts += ["", table(links)] if links else []
-    return "\n".join([*parts, "", table([("instruction", "unit", "interval, latency in ns", "source", "emit"), *rows])])
+    return "\n".join(
+        [*parts, "", table([("instruction", "unit", "interval, latency in ns", "source", "emit"), *rows])]
+    )
 
 
 def _size(count: int | None, capacity: int | None) -> str:

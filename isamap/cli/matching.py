@@ -28,9 +28,14 @@ def match_command(
     kernel: KernelName,
     hw: MachineName,
     sizes: SizeWords = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why the other instructions do not match.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why the other instructions do not match.")
+    ] = False,
     count: Annotated[
-        str, typer.Option("--count", metavar="MODE", help="complete, or fixed: operands paired as they are written.")
+        str,
+        typer.Option(
+            "--count", metavar="MODE", help="complete, or fixed: operands paired as they are written."
+        ),
     ] = "complete",
     instruction: Annotated[
         str | None,
@@ -135,18 +140,30 @@ def _rejection_json(r: Rejection) -> dict[str, object]:
 
 def _text(mappings: tuple[Mapping, ...], rejections: tuple[Rejection, ...], every: bool) -> str:
     per_instruction = Counter((m.statement, m.instruction, m.kind, m.composed) for m in mappings)
-    rows = [("statement", "instruction", *KINDS, "composed")]
+    rows: list[tuple[str, ...]] = [("statement", "instruction", *KINDS, "composed")]
     for statement, name in dict.fromkeys((m.statement, m.instruction) for m in mappings):
         plain = [per_instruction[statement, name, kind, False] for kind in KINDS]
         composed = sum(per_instruction[statement, name, kind, True] for kind in KINDS)
         rows.append((str(statement), name, *map(str, plain), str(composed)))
     shown = mappings if every else mappings[:SHOWN]
     lines = [table(rows), ""]
-    lines += [f"statement {m.statement}: {m.ident}  ({m.kind}{', composed' if m.composed else ''})" for m in shown]
+    lines += [
+        f"statement {m.statement}: {m.ident}  ({m.kind}{', composed' if m.composed else ''})" for m in shown
+    ]
     if len(shown) < len(mappings):
-        lines.append(f"… and {len(mappings) - len(shown)} more: --all shows them, --instruction NAME those of one")
+        lines.append(
+            f"… and {len(mappings) - len(shown)} more: --all shows them, --instruction NAME those of one"
+        )
     if not mappings:
         lines = ["no mapping"]
     if rejections:
-        lines += ["", table([("statement", "reason", "why not"), *((str(r.statement), r.reason, r.message) for r in rejections)])]
+        lines += [
+            "",
+            table(
+                [
+                    ("statement", "reason", "why not"),
+                    *((str(r.statement), r.reason, r.message) for r in rejections),
+                ]
+            ),
+        ]
     return "\n".join(lines)

@@ -8,33 +8,51 @@ import typer
 
 KernelName = Annotated[
     str,
-    typer.Argument(metavar="KERNEL", help="A shipped kernel's name, the path of an .ir file, or -.", show_default=False),
+    typer.Argument(
+        metavar="KERNEL", help="A shipped kernel's name, the path of an .ir file, or -.", show_default=False
+    ),
 ]
 MachineName = Annotated[
     str,
-    typer.Option("--hw", metavar="MACHINE", help="A shipped machine's name, `host`, or the path of a description.", show_default=False),
+    typer.Option(
+        "--hw",
+        metavar="MACHINE",
+        help="A shipped machine's name, `host`, or the path of a description.",
+        show_default=False,
+    ),
 ]
 MachineArgument = Annotated[
     str,
-    typer.Argument(metavar="MACHINE", help="A shipped machine's name, `host`, a path, or -.", show_default=False),
+    typer.Argument(
+        metavar="MACHINE", help="A shipped machine's name, `host`, a path, or -.", show_default=False
+    ),
 ]
 SizeWords = Annotated[
     list[str] | None,
-    typer.Option("-D", metavar="NAME=VALUE", help="Sizes, as many as follow: -D M=64 N=64, or M=1..8192@512.", show_default=False),
+    typer.Option(
+        "-D",
+        metavar="NAME=VALUE",
+        help="Sizes, as many as follow: -D M=64 N=64, or M=1..8192@512.",
+        show_default=False,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 ScheduleFile = Annotated[
     str | None, typer.Option("--schedule", metavar="FILE", help="Replay this schedule.", show_default=False)
 ]
 HeuristicName = Annotated[
-    str, typer.Option("--heuristic", metavar="NAME", help="How to schedule: cpsat, or greedy, which is quick.")
+    str,
+    typer.Option("--heuristic", metavar="NAME", help="How to schedule: cpsat, or greedy, which is quick."),
 ]
-LimitSeconds = Annotated[
-    str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver.")
-]
+LimitSeconds = Annotated[str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver.")]
 FixWords = Annotated[
     list[str] | None,
-    typer.Option("--fix", metavar="DECISION=NUMBER", help="Decide for the solver: --fix nest0.block.k=256.", show_default=False),
+    typer.Option(
+        "--fix",
+        metavar="DECISION=NUMBER",
+        help="Decide for the solver: --fix nest0.block.k=256.",
+        show_default=False,
+    ),
 ]
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")

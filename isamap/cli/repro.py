@@ -1,4 +1,4 @@
-"""What is saved when isamap itself fails: enough to do it again, in the private cache, never sent anywhere."""
+"""What is saved when isamap itself fails: enough to do it again, in the private cache, sent nowhere."""
 
 from __future__ import annotations
 

@@ -19,8 +19,12 @@ from isamap.source import CODES, Diagnostic, UsageProblem
 
 
 def fmt_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files to rewrite, or - for standard input.")],
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit 1 when a file would change.")] = False,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE…", help="Files to rewrite, or - for standard input.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 when a file would change.")
+    ] = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Write kernels in their canonical form."""
@@ -42,7 +46,11 @@ def fmt_command(
     if not check:
         return Answer(payload, printed)
     found = tuple(
-        Finding.of(Diagnostic("not-canonical", f"{name} is not in its canonical form", help=f"run `isamap fmt {name}`"))
+        Finding.of(
+            Diagnostic(
+                "not-canonical", f"{name} is not in its canonical form", help=f"run `isamap fmt {name}`"
+            )
+        )
         for name in changed
     )
     return Answer(payload, "", found, 1 if changed else 0)
@@ -64,11 +72,15 @@ def _rewrite(path: Path, text: str) -> None:
                 os.unlink(made)
             raise
     except OSError as error:
-        raise UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")) from None
+        raise UsageProblem(
+            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
+        ) from None
 
 
 def explain_command(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="The word in brackets of a message.", show_default=False)],
+    code: Annotated[
+        str, typer.Argument(metavar="CODE", help="The word in brackets of a message.", show_default=False)
+    ],
     as_json: AsJson = False,
 ) -> Answer:
     """Say what a message's code means."""

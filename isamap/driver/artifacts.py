@@ -1,7 +1,7 @@
 """The output folder: written beside its place and renamed into it, so that it is whole or not there.
 
-    gemm_f32-x86-avx512/
-      gemm_f32.c  gemm_f32.h  gemm_f32.schedule  report.txt  manifest.json
+gemm_f32-x86-avx512/
+  gemm_f32.c  gemm_f32.h  gemm_f32.schedule  report.txt  manifest.json
 """
 
 from __future__ import annotations

@@ -53,13 +53,17 @@ def describe(request: Request, made: Compilation) -> Outcome:
     from isamap.plan.text import print_schedule
     from isamap.report.compilation import compilation_report
 
-    assert made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted
+    assert (  # noqa: PT018 - they are all there, or none is
+        made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted
+    )
     name = made.emitted.name
     files = {
         f"{name}.c": made.emitted.source,
         f"{name}.h": made.emitted.header,
         f"{name}.schedule": print_schedule(made.schedule),
-        "report.txt": compilation_report(made.canonical, made.machine, made.problem, made.schedule, made.program),
+        "report.txt": compilation_report(
+            made.canonical, made.machine, made.problem, made.schedule, made.program
+        ),
     }
     summary: dict[str, Any] = {
         "kernel": made.kernel.name,

@@ -59,7 +59,10 @@ def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Ar
         return rng.choice(values, size=shape).astype(dtype.numpy())
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
-    values = np.array([dtype.low, dtype.high, 0, 1, dtype.high - 1], dtype.numpy())
+    values: Array = np.array(
+        [dtype.low, dtype.high, 0, 1, dtype.high - 1], np.int64 if dtype.kind == "int" else np.uint64
+    )
+    values = values.astype(dtype.numpy())
     return rng.choice(values, size=shape)
 
 
@@ -67,7 +70,9 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
     stored: Any = np.int64 if dtype.kind == "int" else np.uint64
-    return rng.integers(dtype.low, dtype.high, size=shape, dtype=stored, endpoint=True).astype(dtype.numpy())
+    draw: Any = rng.integers  # its stubs lose the type of the result
+    values: Array = draw(dtype.low, dtype.high, size=shape, dtype=stored, endpoint=True)
+    return values.astype(dtype.numpy())
 
 
 _MAKERS: dict[str, Callable[[np.random.Generator, tuple[int, ...], DType], Array]] = {

@@ -62,5 +62,6 @@ def remember(request: Request, outcome: Outcome) -> None:
     """Keeps an outcome that depends on nothing but the request."""
     if outcome.is_cut_short:
         return
-    stored = asdict(outcome) | {"stage_seconds": {}}
+    stored: dict[str, Any] = asdict(outcome)
+    stored["stage_seconds"] = {}
     Cache.open(KIND).keep(request_key(request), json.dumps(stored, sort_keys=True).encode())

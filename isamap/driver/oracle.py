@@ -1,8 +1,8 @@
-"""What a result should be and how far it may be off: the interpreter's exact values, and the rules for errors.
+"""What a result should be and how far it may be off: the interpreter's values, and the rules for errors.
 
-Integers are bit-exact. Floats, on random data: |error| ≤ 4·2⁻²³·Σ|a||b| for sums in f32 (2⁻⁵² for f64, and so
-on), on other data K·2⁻²³·Σ|a||b| for K terms; and one unit in the last place of the result where it is rounded
-to a narrower type. Where every partial sum is a small integer, floats are bit-exact, too.
+Integers are bit-exact. Floats, on random data: |error| ≤ 4·2⁻²³·Σ|a||b| for sums in f32 (2⁻⁵² for f64, and
+so on), on other data K·2⁻²³·Σ|a||b| for K terms; and one unit in the last place of the result where it is
+rounded to a narrower type. Where every partial sum is a small integer, floats are bit-exact, too.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from isamap.ir import (
 )
 
 Array = NDArray[Any]
+Axes = tuple[tuple[str, int], ...]
 WHOLE_ITERATIONS = 1 << 35
 """Above this many iterations only samples are computed by the oracle."""
 SAMPLES = 2048
@@ -97,7 +98,7 @@ def _judged(
 ) -> Expected:
     if not dtype.is_float:
         return Expected(values, np.zeros(values.shape), at, True)
-    sums = sum_type(kernel, dtype)
+    sums = sum_type(kernel)
     if fill == "integers" and sums_only(kernel) and bool(np.all(magnitude < 2.0**sums.mantissa_bits)):
         return Expected(round_to(values, dtype).astype(np.float64), np.zeros(values.shape), at, True)
     unit = 2.0 ** (1 - sums.mantissa_bits)
@@ -109,24 +110,18 @@ def _judged(
     return Expected(values, bound, at, False)
 
 
-def sum_type(kernel: Kernel, dtype: DType) -> DType:
-    """The narrowest float type in which the kernel computes; `dtype` is that of the output."""
-    types = [dtype] if not _accumulates(kernel) else []
-    for operand in kernel.operands:
-        if operand.role != "in" and operand.dtype.is_float:
-            types.append(operand.accumulate or operand.dtype)
-    return min(types, key=lambda t: t.mantissa_bits)
-
-
-def _accumulates(kernel: Kernel) -> bool:
-    return any(o.accumulate is not None for o in kernel.operands)
+def sum_type(kernel: Kernel) -> DType:
+    """The narrowest float type in which the kernel computes what it stores."""
+    computed = [o for o in kernel.operands if o.role != "in" and o.dtype.is_float]
+    return min((o.accumulate or o.dtype for o in computed), key=lambda t: t.mantissa_bits)
 
 
 def last_place(values: Array, dtype: DType) -> Array:
     """One unit in the last place of values when rounded to a type."""
     _, exponent = np.frexp(np.abs(values))
     lowest = 2 - (1 << (dtype.exponent_bits - 1))
-    return np.ldexp(1.0, np.maximum(exponent - 1, lowest) - (dtype.mantissa_bits - 1))
+    exponent = np.where(values == 0, lowest, np.maximum(exponent - 1, lowest))
+    return np.ldexp(1.0, exponent - (dtype.mantissa_bits - 1))
 
 
 def smallest_normal(dtype: DType) -> float:
@@ -139,7 +134,8 @@ def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
     rng = np.random.default_rng(1)
     corners = np.array(np.meshgrid(*[[0, n - 1] for n in shape])).reshape(len(shape), -1)
     inner = np.array([rng.integers(0, n, size=samples) for n in shape]).reshape(len(shape), -1)
-    return tuple(np.concatenate([corners, inner], axis=1))
+    both: Array = np.concatenate([corners, inner], axis=1)
+    return tuple(both)
 
 
 # --- what a kernel is made of -----------------------------------------------------------------------------
@@ -207,18 +203,18 @@ def _trips(kernel: Kernel) -> list[tuple[Assign, int]]:
     return [(assign, prod(n for _, n in axes)) for assign, axes in _assignments(kernel)]
 
 
-def _assignments(kernel: Kernel) -> list[tuple[Assign, tuple[tuple[str, int], ...]]]:
+def _assignments(kernel: Kernel) -> list[tuple[Assign, Axes]]:
     """All assignments with the axes around them and their extents."""
-    found: list[tuple[Assign, tuple[tuple[str, int], ...]]] = []
+    found: list[tuple[Assign, Axes]] = []
 
-    def visit(s: Stmt, around: tuple[tuple[str, int], ...]) -> None:
+    def visit(s: Stmt, around: Axes) -> None:
         match s:
             case Assign():
                 found.append((s, around))
             case Loop(axes, body):
-                inner = (*around, *((axis.name, axis.extent.evaluate({})) for axis in axes))
+                own: Axes = tuple((axis.name, int(axis.extent.evaluate({}))) for axis in axes)
                 for child in body:
-                    visit(child, inner)
+                    visit(child, around + own)
 
     for statement in kernel.body:
         visit(statement, ())

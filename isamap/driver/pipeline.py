@@ -1,6 +1,6 @@
 """The pipeline on one screen: text in, emitted C out, each stage timed.
 
-    text → parse → match → schedule → lower → emit
+text → parse → match → schedule → lower → emit
 """
 
 from __future__ import annotations

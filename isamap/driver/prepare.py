@@ -1,4 +1,4 @@
-"""A compilation made ready to run here: natively, or as a plain-C model where this processor lacks something."""
+"""A compilation made ready to run: natively, or as a plain-C model where this processor lacks something."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ VECTORS = 16
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`target += left * right` with an axis in every subscript; `axis` is one that the right factor alone has."""
+    """`target += left * right` with one axis per subscript; `axis` is one that only the right factor has."""
 
     target: Read
     left: Read
@@ -103,7 +103,7 @@ def _is_plain(read: Read) -> bool:
     names = [str(i) for i in read.index]
     return (
         read.fill is None
-        and all(i.symbols == {n} for i, n in zip(read.index, names, strict=True))
+        and all(i.symbols == frozenset((n,)) for i, n in zip(read.index, names, strict=True))
         and len({*names}) == len(names)
     )
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-import isamap
 from isamap.machine import machine_digest
 from isamap.source import Source
 from isamap.version import __version__
@@ -23,8 +22,8 @@ Size = int | str
 class Request:
     """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
 
-    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take. Units: `limit_s`
-    in seconds of wall clock.
+    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take.
+    Units: `limit_s` in seconds of wall clock.
     """
 
     kernel: Source
@@ -74,7 +73,7 @@ def ortools_version() -> str:
 @lru_cache(maxsize=1)
 def program_state() -> str:
     """A digest that changes when any file of this program does."""
-    root = Path(isamap.__file__).resolve().parent
+    root = Path(__file__).resolve().parents[1]
     state = hashlib.sha256(f"{__version__} {sys.version}".encode())
     for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):
         for path in sorted(folder.iterdir()):

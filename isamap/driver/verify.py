@@ -1,4 +1,4 @@
-"""A program's results held against the oracle: on several fills, with memory around its data that must not be touched."""
+"""A program's results held against the oracle: on several fills, beside memory that must not be touched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUARDED_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run that was compared. `max_error` and `bound` are those of the element that came closest to its bound."""
+    """One run that was compared; `max_error` and `bound` are those of the element nearest to its bound."""
 
     sizes: Mapping[str, int]
     fill: str
@@ -133,9 +133,11 @@ def _closest(found: Array, wanted: Expected) -> _Closest:
 
 
 def _errors(values: Array, wanted: Expected) -> Array:
-    """Absolute errors, float64; infinite where one of the two is not a number or they are different infinities."""
+    """Absolute errors, float64; infinite where one is not a number, or both are different infinities."""
     if values.dtype.kind in "iub":
-        return np.abs(values.astype(np.float64) - wanted.values.astype(np.float64)) + (values != wanted.values)
+        return np.abs(values.astype(np.float64) - wanted.values.astype(np.float64)) + (
+            values != wanted.values
+        )
     with np.errstate(all="ignore"):
         wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
         same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
@@ -181,9 +183,7 @@ def _check_product(
         return ""
     unit = 0.0
     if dtype.is_float:
-        unit = ORDER_FACTOR * 2.0 ** (1 - sum_type(kernel, dtype).mantissa_bits) + 2.0 ** (
-            1 - dtype.mantissa_bits
-        )
+        unit = ORDER_FACTOR * 2.0 ** (1 - sum_type(kernel).mantissa_bits) + 2.0 ** (1 - dtype.mantissa_bits)
     wrong, error, bound = wrong_vectors(contraction, arrays, found, unit)
     if wrong:
         said = f"`{name}` times a random vector is off by {error:.3g}, allowed are {bound:.3g}"

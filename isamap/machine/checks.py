@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import isamap
 from isamap.machine.listing import machine_digest
 
 _LAYERS = ("source", "ir", "syntax", "machine")
@@ -62,7 +61,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
 
 def _key(digest: str) -> str:
     """A digest of the machine's texts and of the program that reads them."""
-    root = Path(isamap.__file__).resolve().parent
+    root = Path(__file__).resolve().parents[1]
     program = hashlib.sha256(f"{digest} {sys.version}".encode())
     for layer in _LAYERS:
         for path in sorted((root / layer).iterdir()):

@@ -75,7 +75,7 @@ def _check_header(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "schedule-mismatch",
                 f"the schedule is for {what} `{given}`, and this is {what} `{wanted}`",
-                help="schedule this one anew with `isamap schedule`",
+                help="leave out --schedule to have it scheduled anew",
             )
     if schedule.sizes != problem.sizes:
         yield Diagnostic(

@@ -77,7 +77,9 @@ def _steps(steps: list[LoopStep]) -> str:
 def _buffer_lines(program: LoweredProgram) -> Iterator[str]:
     for buffer in program.buffers:
         size = buffer.elements.value
-        shown = f"{size * buffer.dtype.size_bytes} bytes" if size is not None else f"{buffer.elements} elements"
+        shown = (
+            f"{size * buffer.dtype.size_bytes} bytes" if size is not None else f"{buffer.elements} elements"
+        )
         yield f"workspace {buffer.name}: {buffer.dtype}, {shown}" + (f", {buffer.why}" if buffer.why else "")
 
 

@@ -1,8 +1,8 @@
 """A lowered program as text, for people: one line per node.
 
-    for n1 < 4
-      # load c
-      load_zmm_f32 z = v0, a = C + 16*n1 [1]
+for n1 < 4
+  # load c
+  load_zmm_f32 z = v0, a = C + 16*n1 [1]
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _node(node: Node, indent: str) -> Iterator[str]:
         case Fill(buffer, offset, elements):
             yield f"{indent}zero {buffer} + {offset}, {elements} elements"
         case Declare(values):
-            names = [f"{v.name}" + ("" if v.register is None else f" in {v.memory}{v.register}") for v in values]
+            names = [
+                f"{v.name}" + ("" if v.register is None else f" in {v.memory}{v.register}") for v in values
+            ]
             yield f"{indent}registers {', '.join(names)}"
         case For(variable, trips, body, _):
             yield f"{indent}for {variable} < {trips}"

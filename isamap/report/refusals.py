@@ -1,4 +1,4 @@
-"""Why an instruction does not perform a statement: the first condition that fails, nearest instructions first."""
+"""Why an instruction does not perform a statement: the first condition that fails, nearest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from isamap.match.unify import unify
 from isamap.source import Span
 from isamap.transform import Statement, statements
 
-NEARNESS = ("axis-has-no-place", "types-differ", "expression-differs", "result-type-differs", "operation-differs")
+NEARNESS = (
+    "axis-has-no-place",
+    "types-differ",
+    "expression-differs",
+    "result-type-differs",
+    "operation-differs",
+)
 """Reasons from the one that failed last to the one that failed first."""
 
 
@@ -28,18 +34,14 @@ class Rejection:
     edit: str | None = None
 
 
-def find_rejections(
-    kernel: Kernel, machine: Machine, mappings: tuple[Mapping, ...]
-) -> tuple[Rejection, ...]:
+def find_rejections(kernel: Kernel, machine: Machine, mappings: tuple[Mapping, ...]) -> tuple[Rejection, ...]:
     """A rejection for every statement and instruction without a mapping, the nearest first per statement."""
     matched = {(m.statement, m.instruction) for m in mappings}
     found = [
-        rejection
+        _reject(pattern, statement, number)
         for number, statement in enumerate(statements(kernel))
         for item in machine.instructions.values()
-        if (pattern := pattern_of(item.instruction)) is not None
-        and (number, pattern.name) not in matched
-        and (rejection := _reject(pattern, statement, number)) is not None
+        if (pattern := pattern_of(item.instruction)) is not None and (number, pattern.name) not in matched
     ]
     return tuple(sorted(found, key=lambda r: (r.statement, NEARNESS.index(r.reason))))
 
@@ -60,7 +62,9 @@ def _reject(pattern: Pattern, statement: Statement, number: int) -> Rejection:
         return refusal("result-type-differs", f"{doing} {mine.target.dtype}; the statement, {wanted}", edit)
     if next(unify(mine.value, theirs.value), None) is not None:
         axes = ", ".join(a.name for a in pattern.axes)
-        return refusal("axis-has-no-place", f"needs its axes {axes} filled, and no axes of the kernel fit together")
+        return refusal(
+            "axis-has-no-place", f"needs its axes {axes} filled, and no axes of the kernel fit together"
+        )
     leaves = [sorted(_leaves(e)) for e in (mine.value, theirs.value)]
     if _shape(mine.value) == _shape(theirs.value):
         taken, given = (", ".join(names) for names in leaves)
@@ -74,9 +78,12 @@ def _reject(pattern: Pattern, statement: Statement, number: int) -> Rejection:
 def _verb(op: str | None) -> str:
     if op is None:
         return "assigns"
-    return {"add": "sums up", "mul": "multiplies up", "max": "takes the maximum", "min": "takes the minimum"}.get(
-        op, f"reduces by `{op}`"
-    )
+    return {
+        "add": "sums up",
+        "mul": "multiplies up",
+        "max": "takes the maximum",
+        "min": "takes the minimum",
+    }.get(op, f"reduces by `{op}`")
 
 
 def _leaves(e: Expr) -> Iterator[str]:

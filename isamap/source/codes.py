@@ -7,6 +7,7 @@ other layers stand here.
 from __future__ import annotations
 
 from isamap.source.codegen_codes import CODEGEN_CODES
+from isamap.source.command_codes import COMMAND_CODES
 from isamap.source.explanation import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
 from isamap.source.machine_codes import MACHINE_CODES
@@ -44,6 +45,8 @@ _OTHERS: dict[str, Explanation] = {
     ),
 }
 
-_TABLES = (CODEGEN_CODES, LANGUAGE_CODES, MACHINE_CODES, PLAN_CODES, _OTHERS)
+_TABLES = (CODEGEN_CODES, COMMAND_CODES, LANGUAGE_CODES, MACHINE_CODES, PLAN_CODES, _OTHERS)
 
-CODES: dict[str, Explanation] = dict(sorted(item for table in _TABLES for item in table.items()))
+CODES: dict[str, Explanation] = dict(
+    sorted((item for table in _TABLES for item in table.items()), key=lambda item: item[0])
+)

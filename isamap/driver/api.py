@@ -1,0 +1,62 @@
+"""The Python interface: what the command line does, as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isamap.driver.callable import CompiledKernel
+from isamap.driver.pipeline import complete_sizes
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request, Size
+from isamap.driver.verify import Case, all_cases
+from isamap.ir import bind
+from isamap.kernels import kernel_path, list_kernels
+from isamap.machine import detect_machine, load_machine
+from isamap.match import Mapping as KernelMapping
+from isamap.match import find_mappings as find_all
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+Sizes = Mapping[str, Size]
+FILLS = ("integers", "random", "edges")
+
+
+def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
+    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat", isolate: bool = False
+) -> CompiledKernel:
+    """The kernel, compiled for a machine.
+
+    `kernel` is a shipped name or a text of the language; `machine` a name, a path or "host"; sizes are
+    numbers, or ranges such as "1..8192@512", which stay open until the call.
+    Raises: IsamapError of every kind.
+    """
+    request = Request(source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic)
+    return CompiledKernel(prepare(request), isolate)
+
+
+def find_mappings(kernel: str, machine: str, sizes: Sizes | None = None) -> tuple[KernelMapping, ...]:
+    """Every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows."""
+    routine = parse_kernel(source_of(kernel))
+    if sizes:
+        routine = bind(routine, complete_sizes(routine, sizes))
+    return find_all(routine, load_machine(machine_of(machine)))
+
+
+def verify(
+    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat"
+) -> tuple[Case, ...]:
+    """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`."""
+    request = Request(source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic)
+    return tuple(all_cases(prepare(request), FILLS, guard=True))
+
+
+def source_of(kernel: str) -> Source:
+    """The text of a shipped kernel, or the text itself."""
+    if kernel in list_kernels():
+        return Source(f"{kernel}.ir", kernel_path(kernel).read_text(encoding="utf-8"))
+    return Source("kernel", kernel)
+
+
+def machine_of(machine: str) -> str:
+    """The machine's name, "host" resolved."""
+    return detect_machine() if machine == "host" else machine

@@ -1,0 +1,54 @@
+"""A compiled kernel as a Python callable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from isamap.codegen.runner import InProcess, run_program
+from isamap.driver.prepare import Prepared
+from isamap.source import Diagnostic, UsageProblem
+
+Array = NDArray[Any]
+
+
+@dataclass(slots=True)
+class CompiledKernel:
+    """A kernel that is called with its arrays, and its sizes where they were left open.
+
+    In this process the arrays are used where they lie and outputs are written in place; the machine's
+    description is trusted. With `isolate` it runs in a child process on copies, with limits.
+    """
+
+    prepared: Prepared
+    isolate: bool = False
+    _process: InProcess | None = field(default=None, repr=False)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Code, schedule, report and manifest."""
+        return self.prepared.program.outcome.files
+
+    def __call__(self, sizes: Mapping[str, int] | None = None, /, **values: Any) -> dict[str, Array]:
+        """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem."""
+        interface = self.prepared.compiled.interface
+        names = {name for name, _ in interface.scalars}
+        scalars = {name: float(value) for name, value in values.items() if name in names}
+        arrays = {name: value for name, value in values.items() if name not in names}
+        if self.isolate:
+            result = run_program(self.prepared.compiled, arrays, sizes or {}, scalars=scalars)
+            self._check(result.status, result.meaning)
+            return dict(result.arrays)
+        if self._process is None:
+            self._process = InProcess(self.prepared.compiled)
+        status = self._process(arrays, sizes or {}, scalars)
+        self._check(status, f"status {status}")
+        return {t.name: arrays[t.name] for t in interface.tensors if t.role != "in"}
+
+    def _check(self, status: int, meaning: str) -> None:
+        if status != 0:
+            name = self.prepared.compiled.interface.name
+            raise UsageProblem(Diagnostic("program-refused", f"`{name}` refused its arguments: {meaning}"))
