@@ -83,8 +83,19 @@ class Suppliers:
         return found
 
     @cached_property
-    def memo(self) -> dict[Want, Supply | Leaf | None]:
+    def memo(self) -> dict[Want, Supply]:
+        """Chains that were found."""
         return {}
+
+    @cached_property
+    def underway(self) -> set[Want]:
+        """Wants for which a chain is being looked for."""
+        return set()
+
+    @cached_property
+    def met(self) -> set[Want]:
+        """Wants under way that a chain for another one came back to."""
+        return set()
 
     @cached_property
     def failed(self) -> dict[Want, int]:
@@ -118,11 +129,14 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
     """The cheapest chain that makes the wanted register behind so many moves; None when there is none."""
     if _is_there(want):
         return Leaf()
+    if want in suppliers.underway:  # a chain never needs the very thing that it is to make
+        suppliers.met.add(want)
+        return None
     if want in suppliers.memo:
         return suppliers.memo[want]
     if moves >= min(MAX_MOVES, suppliers.failed.get(want, MAX_MOVES)):
         return None
-    suppliers.memo[want] = None  # a chain never needs the very thing that it is to make
+    suppliers.underway.add(want)
     best: Supply | None = None
     for pattern in suppliers.producers.get((want.memory, want.dtype.name), []):
         if best is not None and suppliers.interval_ns(pattern.name, {}) >= best.cost_ns:
@@ -130,11 +144,12 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
         found = _try(suppliers, pattern, want, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
-    del suppliers.memo[want]
-    if best is None:
-        suppliers.failed[want] = moves  # behind more moves it fails as well
-    else:
+    suppliers.underway.remove(want)
+    suppliers.met.discard(want)
+    if best is not None:
         suppliers.memo[want] = best
+    elif not suppliers.met & suppliers.underway:  # else it failed for where it was wanted
+        suppliers.failed[want] = moves  # behind more moves it fails as well
     return best
 
 
