@@ -32,8 +32,8 @@ from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.transform import Statement, reads, statements, symbols
 
 STRICT_NOTE = (
-    "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither fused "
-    "nor reordering instructions may perform it"
+    "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
+    "fused nor reordering instructions may perform it"
 )
 UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
@@ -236,7 +236,7 @@ def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kerne
 def _with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
-    """The operand; one that is computed from several arrays has their traffic beside it, and is never staged."""
+    """The operand; one computed from several arrays has their traffic beside it, and is never staged."""
     found = reads(operand.subject)
     if len(found) < 2 or described.direct_ns is None:
         return (described,)
