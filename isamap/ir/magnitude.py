@@ -44,8 +44,8 @@ def _call(e: Call, args: list[Array], env: Env) -> Array:
         case "add" | "sub", [a, b]:
             return a + b
         case "mul", [a, b]:
-            # Two bounds: products of terms, and errors passed on by the other factor's value. The first is the
-            # smaller one for what is read, the second for what was computed, step after step.
+            # Two bounds: products of terms, and errors passed on by the other factor's value. The first is
+            # the smaller one for what is read, the second for what was computed, step after step.
             x, y = (np.abs(_value(arg, env)) for arg in e.args)
             return np.minimum(a * b, x * b + a * y)
         case "fma", [a, b, c]:

@@ -1,9 +1,9 @@
 """The words in which an instruction says how its floating-point results differ from those of its loops.
 
 The loops of an instruction mean: every operation rounds to nearest even, sums run in the order of the text,
-subnormal numbers are numbers. Hardware that does otherwise says so: `numerics reordered, flush_inputs;`. Kernels
-that are not `strict` allow `reordered` and `unrounded` anyway; the other words widen what a check against the
-hardware accepts. The interpreter knows none of them.
+subnormal numbers are numbers. Hardware that does otherwise says so: `numerics reordered, flush_inputs;`.
+Kernels that are not `strict` allow `reordered` and `unrounded` anyway; the other words widen what a check
+against the hardware accepts. The interpreter knows none of them.
 """
 
 from __future__ import annotations
