@@ -248,8 +248,7 @@ def _other_call(e: Call, scope: Scope) -> Text:
             scope.used.add("math.h")
             return scope.helper(f"sigmoid_{kind}", *args)
         case "fma" if is_narrow(dtype):
-            a, b, c = (cast("double", x) for x in args)  # the product is exact
-            return scope.helper("f64_to_odd_f32", infix(infix(a, "*", b), "+", c))
+            return scope.helper("fma_to_odd_f32", *args)
         case "fma":
             return scope.math("fma", dtype, *args)
         case "select":

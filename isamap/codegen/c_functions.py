@@ -67,6 +67,20 @@ static inline float f64_to_odd_f32(double x) {
   return float_from_bits((back < x) == (x > 0) ? bits + 1 : bits - 1);
 }
 """
+_FMA_TO_ODD = """\
+/* a*b + c of narrow floats: the product is exact, what the sum loses makes its last bit odd. */
+static inline float fma_to_odd_f32(float a, float b, float c) {
+  double product = (double)a * (double)b, addend = (double)c, sum = product + addend, back = sum - product;
+  double lost = (product - (sum - back)) + (addend - back);
+  uint64_t bits;
+  memcpy(&bits, &sum, sizeof bits);
+  if (lost - lost == 0 && lost != 0 && (bits & 1) == 0) {
+    bits = (lost > 0) == (sum > 0) ? bits + 1 : bits - 1;
+    memcpy(&sum, &bits, sizeof sum);
+  }
+  return f64_to_odd_f32(sum);
+}
+"""
 _BF16_TO_F32 = """\
 static inline float bf16_to_f32(uint16_t x) {
   return float_from_bits((uint32_t)x << 16);
@@ -188,7 +202,7 @@ def _rounding_shift(mode: str, wide: bool) -> Helper:
     half = f"\n  {t} half = n > 0 ? ({t})1 << (n - 1) : 0;" if mode in ("away", "even") else ""
     rest = "" if mode == "down" else f"\n  {t} rest = x - (whole << n);"
     text = f"""\
-static inline {t} rounding_shift_{mode}{name}({t} x, int64_t n) {{
+static inline {t} rounding_shift_{mode}{name}({t} x, {t} n) {{
   n = n < 0 ? 0 : n > {last} ? {last} : n;
   {t} whole = x >> n;{rest}{half}
   return whole + ({_UPWARD[mode]});
@@ -253,6 +267,7 @@ HELPERS: dict[str, Helper] = {
     "floor_mod": Helper(_FLOOR_MOD),
     "low_bits": Helper(_MASK),
     "f64_to_odd_f32": Helper(_TO_ODD, ("float_bits", "float_from_bits")),
+    "fma_to_odd_f32": Helper(_FMA_TO_ODD, ("f64_to_odd_f32",)),
     "i64_to_f64": Helper(_STICKY.format(n="i64", t="int64_t", inside="x >> 53 == 0 || x >> 53 == -1")),
     "u64_to_f64": Helper(_STICKY.format(n="u64", t="uint64_t", inside="x >> 53 == 0")),
     "wide_value": Helper(_WIDE, ("float_from_bits",)),

@@ -6,6 +6,7 @@ ml_dtypes go through float32 on the way from float64 to bfloat16, which this mod
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,36 @@ def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
     else:
         exact = _add_to_odd(total, tail)
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, x * y + z)
-    return round_to(np.where(np.isfinite(exact), exact, plain), dtype)
+    # Infinities come from the plain sum, and so does the sign of a zero.
+    result = np.where(np.isfinite(exact) & (exact != 0), exact, plain)
+    return _with_extremes(result, x, y, z) if dtype.mantissa_bits >= 53 else round_to(result, dtype)
+
+
+_LARGE, _SMALL = 2.0**900, 2.0**-900
+
+
+def _with_extremes(result: Array, x: Array, y: Array, z: Array) -> Array:
+    """`result` with x*y + z computed in fractions where the errors of float64 overflow or vanish."""
+    x, y, z, result = np.broadcast_arrays(x, y, z, result)
+    size = np.abs(x * y)
+    large = (size > _LARGE) | (np.maximum(np.abs(x), np.abs(y)) > _LARGE) | (np.abs(z) > _LARGE)
+    extreme = (large | (size < _SMALL)) & np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    extreme &= (x != 0) & (y != 0)
+    found = result.copy()
+    for at in np.argwhere(extreme):
+        place = tuple(at)
+        exact = Fraction(float(x[place])) * Fraction(float(y[place])) + Fraction(float(z[place]))
+        if exact != 0:
+            found[place] = _nearest(exact)
+    return found
+
+
+def _nearest(value: Fraction) -> float:
+    """The float64 nearest to a fraction."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
 
 
 # --- float64 arithmetic with its errors -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Every shipped instruction, compiled as its description says, run on this processor and compared with its meaning."""
+"""Every shipped instruction, compiled as described, run on this processor and compared with its meaning."""
 
 from __future__ import annotations
 

@@ -1,0 +1,180 @@
+"""Compiled programs in a child process and in this one: results, refusals, guards, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from programs import gemm, multiply
+
+from isamap.codegen.c import emit_c
+from isamap.codegen.runner import InProcess, Limits, RunProblem, run_program
+from isamap.codegen.toolchain import Compiled, compile_library
+from isamap.ir import Index
+from isamap.lower.program import Buffer, Fill, For
+from isamap.machine import load_machine
+from isamap.source import UsageProblem
+
+GENERIC = load_machine("generic-c")
+SIZES = {"M": 7, "N": 33}
+
+
+def compiled(compiler: str | None = None, **changes: Any) -> Compiled:
+    return compile_library(emit_c(gemm(**changes), GENERIC), GENERIC, compiler=compiler)
+
+
+def data(rows: int = 7) -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(1)
+    wide = rng.standard_normal((5, 40)).astype(np.float32)
+    a = rng.standard_normal((rows, 5)).astype(np.float32)
+    return {"A": a, "B": wide[:, :33], "C": np.ones((rows, 33), np.float32)}
+
+
+def expected(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    return arrays["C"] + arrays["A"] @ arrays["B"]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "zig"])
+def test_a_program_computes_what_its_kernel_says(compiler: str) -> None:
+    import importlib.util
+    import shutil
+
+    there = importlib.util.find_spec("ziglang") if compiler == "zig" else shutil.which(compiler)
+    if not there:
+        pytest.skip(f"{compiler} is not installed")
+    arrays = data()
+    result = run_program(compiled(compiler), arrays, SIZES, guard=True, repeat=2)
+    assert result.status == 0
+    assert len(result.seconds) == 2
+    np.testing.assert_allclose(result.arrays["C"], expected(arrays), rtol=1e-5, atol=1e-5)
+    assert (arrays["C"] == 1).all(), "arrays stay as they are"
+
+
+def test_a_program_runs_in_this_process_without_copies() -> None:
+    arrays = data()
+    wanted = expected(arrays)
+    program = InProcess(compiled())
+    assert program(arrays, SIZES) == 0
+    np.testing.assert_allclose(arrays["C"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_model_of_a_program_gives_the_same_numbers() -> None:
+    arrays = data()
+    model = compile_library(emit_c(gemm(), GENERIC, model=True), GENERIC, model=True)
+    found = run_program(model, arrays, SIZES).arrays["C"]
+    np.testing.assert_array_equal(found, run_program(compiled(), arrays, SIZES).arrays["C"])
+
+
+def test_rows_may_lie_apart_and_what_is_between_them_stays() -> None:
+    arrays = data()
+    room = np.full((7, 50), 3, np.float32)
+    room[:, :33] = 1
+    wanted = expected(arrays)
+    assert InProcess(compiled())({**arrays, "C": room[:, :33]}, SIZES) == 0
+    np.testing.assert_allclose(room[:, :33], wanted, rtol=1e-5, atol=1e-5)
+    assert (room[:, 33:] == 3).all()
+
+
+# --- refusals ---------------------------------------------------------------------------------------------
+
+
+def test_a_size_outside_of_its_range_is_refused_by_status() -> None:
+    result = run_program(compiled(), data(65), {"M": 65, "N": 33})
+    assert (result.status, result.meaning) == (
+        3,
+        "a run-time size is outside of the range that the program was made for",
+    )
+
+
+def test_a_requirement_that_is_not_met_is_refused_by_status() -> None:
+    even = (Index.of("M").mod(2), "==", Index.of(0))
+    assert run_program(compiled(checks=(even,)), data(), SIZES).status == 5
+    assert run_program(compiled(checks=(even,)), data(6), {"M": 6, "N": 33}).status == 0
+
+
+def test_an_alignment_is_a_requirement_of_the_pointer() -> None:
+    aligned = (Index.of("align(C)").mod(64), "==", Index.of(0))
+    program = InProcess(compiled(checks=(aligned,)))
+    arrays = data()
+    room = np.zeros(7 * 33 + 64, np.float32)
+    start = (-room.ctypes.data % 64) // 4
+    for shift, status in ((0, 0), (1, 5)):
+        piece = room[start + shift : start + shift + 7 * 33].reshape(7, 33)
+        assert program({**arrays, "C": piece}, SIZES) == status
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"A": np.zeros((7, 5))}, "`A` is f32[7, 5], the array given is float64[7, 5]"),
+        ({"B": np.zeros((5, 32), np.float32)}, "`B` is f32[5, 33], the array given is float32[5, 32]"),
+        ({"D": np.zeros(3)}, "`gemm`: it takes no array `D`"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_by_name(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageProblem) as found:
+        run_program(compiled(), {**data(), **change}, SIZES)
+    assert found.value.diagnostics[0].message == said
+
+
+def test_missing_sizes_are_refused_by_name() -> None:
+    with pytest.raises(UsageProblem, match="the size `N` is not given"):
+        run_program(compiled(), data(), {"M": 7})
+
+
+def test_written_arrays_have_to_be_writable_in_place() -> None:
+    arrays = data()
+    arrays["C"].flags.writeable = False
+    with pytest.raises(UsageProblem, match="read-only"):
+        InProcess(compiled())(arrays, SIZES)
+
+
+# --- guards and limits ------------------------------------------------------------------------------------
+
+
+def test_a_row_too_many_is_caught_by_the_guard_page() -> None:
+    beyond = compiled(rows=Index.of("M") + 1)
+    with pytest.raises(RunProblem) as found:
+        run_program(beyond, data(), SIZES, guard=True)
+    assert found.value.diagnostics[0].code == "program-crashed"
+    assert "touched memory right beside its tensors (SIGSEGV)" in found.value.diagnostics[0].message
+
+
+def test_an_element_before_the_first_is_caught_by_the_guard_page() -> None:
+    before = multiply(Index.of(0), Index.of(-1), Index.of(0))
+    with pytest.raises(RunProblem, match="touched memory right beside its tensors"):
+        run_program(compiled(before=before), data(), SIZES, guard=True)
+
+
+def test_the_workspace_may_be_anywhere_and_holds_anything_at_first() -> None:
+    packed = Buffer("packed", gemm().tensors[0].dtype, Index.of("N") * 5, "a copy of B")
+    wrong = compiled(buffers=(packed,), before=(Fill("packed", Index.of(0), Index.of("N") * 5 + 64),))
+    right = compiled(buffers=(packed,), before=(Fill("packed", Index.of(0), Index.of("N") * 5),))
+    arrays = data()
+    result = run_program(right, arrays, SIZES, guard=True)
+    assert result.workspace_bytes == 704 + 63
+    np.testing.assert_allclose(result.arrays["C"], expected(arrays), rtol=1e-5, atol=1e-5)
+    with pytest.raises(RunProblem, match="touched memory"):
+        run_program(wrong, arrays, SIZES, guard=True)
+
+
+def test_a_program_that_does_not_end_is_stopped() -> None:
+    forever = For("t", Index.of(1 << 50), multiply(Index.of(0), Index.of(0), Index.of(0)))
+    with pytest.raises(RunProblem) as found:
+        run_program(compiled(before=(forever,)), data(), SIZES, limits=Limits(seconds=0.5))
+    assert found.value.diagnostics[0].code == "program-timeout"
+
+
+def test_memory_has_a_limit() -> None:
+    packed = Buffer("packed", gemm().tensors[0].dtype, Index.of("N") * (1 << 28))
+    with pytest.raises(RunProblem) as found:
+        run_program(compiled(buffers=(packed,)), data(), SIZES, limits=Limits(memory_bytes=1 << 29))
+    assert found.value.diagnostics[0].code == "program-out-of-memory"
+
+
+def test_the_next_run_works_after_a_crash() -> None:
+    with pytest.raises(RunProblem):
+        run_program(compiled(rows=Index.of("M") + 1), data(), SIZES, guard=True)
+    assert run_program(compiled(), data(), SIZES).status == 0

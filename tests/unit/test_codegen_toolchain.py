@@ -1,0 +1,102 @@
+"""Finding a compiler, and what is said when there is none or it refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from isamap.codegen import toolchain
+from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
+from isamap.source import MissingTool, UsageProblem
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing remembered of other environments, before and after."""
+    monkeypatch.delenv("ISAMAP_CC", raising=False)
+
+    def forget() -> None:
+        for remembered in (toolchain._locate, toolchain._accepts):  # pyright: ignore[reportPrivateUsage] - their caches outlive a test
+            remembered.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+def without_ziglang(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "ziglang" else find(n, *a))
+
+
+def make_compiler(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_no_compiler_says_what_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without_ziglang(monkeypatch)
+    with pytest.raises(MissingTool) as found:
+        find_compiler(("-O3",))
+    assert found.value.exit_code == 5
+    assert found.value.render() == (
+        "error[no-compiler]: there is no C compiler for this machine here\n"
+        "  note: gcc: not found\n"
+        "  note: clang: not found\n"
+        "  note: zig: not found\n"
+        "  help: install gcc or clang, or `pip install isamap[cc]`, which brings one"
+    )
+
+
+def test_a_compiler_that_refuses_the_flags_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_compiler(tmp_path, "gcc", 'case "$*" in *-mamx*) exit 1;; *) echo "gcc 4.2";; esac')
+    make_compiler(tmp_path, "clang", "echo clang 99")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_compiler(("-O3",)).version == "gcc 4.2"
+    assert find_compiler(("-mamx-tile",)).version == "clang 99"
+
+
+def test_the_users_choice_comes_first_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_compiler(tmp_path, "gcc", "echo gcc 1")
+    make_compiler(tmp_path, "clang", "echo clang 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ISAMAP_CC", "clang")
+    assert find_compiler(()).name == "clang"
+    assert find_compiler((), wanted="gcc").name == "gcc"
+    with pytest.raises(MissingTool, match="there is no C compiler"):
+        find_compiler((), allowed=("gcc",))
+
+
+@pytest.mark.parametrize("name", ["/usr/bin/gcc", "gcc -fplugin=x.so", "tcc", "../gcc"])
+def test_only_kinds_of_compilers_may_be_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISAMAP_CC", name)
+    with pytest.raises(UsageProblem) as found:
+        find_compiler(())
+    assert found.value.diagnostics[0].code == "unknown-compiler"
+
+
+def test_what_a_compiler_refuses_is_shown_without_its_files() -> None:
+    with pytest.raises(CompilerRefused) as found:
+        build(find_compiler(()), ("-O1",), {"bad.c": "int f(void) { return nothing; }"}, "bad.c")
+    diagnostic = found.value.diagnostics[0]
+    assert diagnostic.code == "compiler-refused"
+    assert "bad.c:1:" in diagnostic.notes[0]
+
+
+def test_the_same_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"once.c": "int once(void) { return 1; }"}
+    first = build(find_compiler(()), ("-O1",), files, "once.c")
+
+    def refuse(*_: object) -> None:
+        pytest.fail("compiled again")
+
+    compiler = find_compiler(())
+    monkeypatch.setattr(toolchain, "_run", refuse)
+    assert build(compiler, ("-O1",), files, "once.c") == first
