@@ -15,6 +15,7 @@ from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, Kind, Mapping
 from isamap.match.symmetry import canonical_key
 from isamap.match.unify import Binding, Bindings, unify
+from isamap.match.validity import elements_agree
 from isamap.transform import Statement, symbols
 
 Signature = tuple[frozenset[str], bool]
@@ -30,8 +31,10 @@ def find_in_statement(
     for bindings in unify(pattern.value, statement.assign.value):
         for mapping in _assignments(pattern, statement, number, bindings):
             key = canonical_key(pattern, mapping)
-            if key not in seen:
-                seen.add(key)
+            if key in seen:
+                continue
+            seen.add(key)
+            if elements_agree(pattern, statement, mapping):
                 yield mapping
         if fixed:
             return

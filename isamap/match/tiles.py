@@ -42,8 +42,9 @@ class OperandTile:
     `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
     instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts`
     names, per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no
-    coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left of
-    the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's coordinates.
+    coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left
+    of the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's
+    coordinates.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Tile:
 def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
-    """The tile of a mapping; None when an operand's elements do not determine the iterations they stand for."""
+    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them."""
     params = _choose(statement, mapping, pattern, profile)
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):

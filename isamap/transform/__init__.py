@@ -1,5 +1,6 @@
 """IR to IR: canonical statements, guards and fills made explicit."""
 
+from isamap.transform.distinct import tells_apart
 from isamap.transform.guards import identity_of, make_guards_explicit
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
 
@@ -11,4 +12,5 @@ __all__ = [
     "reads",
     "statements",
     "symbols",
+    "tells_apart",
 ]

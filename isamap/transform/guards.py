@@ -30,6 +30,7 @@ from isamap.ir import (
 )
 from isamap.ir.index import ZERO
 from isamap.source import Diagnostic, NoMapping
+from isamap.transform.distinct import tells_apart
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
@@ -46,10 +47,37 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         value = builder.plain(_guarded_value(kernel, statement), kernel, extents)
         found += [(statement, pad) for pad in builder.take_pending()]
         assign = replace(statement.assign, value=value, guard=None)
-        found.append((statement, Loop(statement.axes, (assign,)) if statement.axes else assign))
+        found.append((statement, _in_loops(statement.axes, assign)))
         builder.forget(assign.target.buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
+
+
+def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
+    """The statement in its loops, in order over axes that would else add to one element at a time.
+
+    `Y[i + j] += …` runs over j in order, so that iterations over i meet in no element.
+    """
+    free = {a.name: a.extent for a in axes if any(a.name in i.symbols for i in assign.target.index)}
+    ordered: list[str] = []
+    while not tells_apart(assign.target.index, free):
+        ordered.append(_least(free, assign.target.index))
+        del free[ordered[-1]]
+    inner = tuple(a for a in axes if a.name not in ordered)
+    stmt: Stmt = Loop(inner, (assign,)) if inner else assign
+    outer = tuple(a for a in axes if a.name in ordered)
+    return Loop(outer, (stmt,), ordered=True) if outer else stmt
+
+
+def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
+    """The axis to take out: one without which all is told apart, then the shortest, then the innermost."""
+
+    def key(name: str) -> tuple[bool, float]:
+        rest = {a: e for a, e in free.items() if a != name}
+        length = free[name].value
+        return not tells_apart(subscripts, rest), length if length is not None else float("inf")
+
+    return min(reversed(free), key=key)
 
 
 def _guarded_value(kernel: Kernel, statement: Statement) -> Expr:

@@ -199,16 +199,17 @@ def random_kernel(random: Random, name: str = "k") -> Written:
             operators = (*operators, "max")
     if op != "+=" and types.output == "bf16":
         types = Types(types.inputs, "f32", "f32")  # only sums are declared to run in a wider type
-    target, shape = _target(random, kept, extents)
+    target, shape = _target(random, kept, extents, adds=sums)
     shapes["Y"] = shape
     dtypes = {n: random.choice(types.inputs) for n in shapes} | {"Y": types.output}
     roles = dict.fromkeys(shapes, "in") | {"Y": "inout"}
     order = list(axes)
     random.shuffle(order)
     lines = [Line(tuple(order), target, op, tuple(values), operators)]
-    if random.random() < 0.2:
+    plain = all(len(s.steps) <= 1 for s in target.subscripts)  # each iteration writes an element of its own
+    if plain and random.random() < 0.2:
         lines.insert(0, Line(tuple(kept), target, "=", (0,), ()))
-    if types.output == types.sum and random.random() < 0.2:
+    if plain and types.output == types.sum and random.random() < 0.2:
         shapes["Z"], dtypes["Z"], roles["Z"] = shape, types.output, "inout"
         relu = Access("Z", target.subscripts)
         lines.append(Line(tuple(kept), relu, "=", (target, 0), (random.choice(("max", "min", "+")),)))
@@ -254,14 +255,21 @@ def _access(
     return Access(array, tuple(subscripts), fills), shape
 
 
-def _target(random: Random, kept: list[str], extents: Mapping[str, int]) -> tuple[Access, tuple[int, ...]]:
-    """An output over the axes that are kept, each in a dimension of its own."""
+def _target(
+    random: Random, kept: list[str], extents: Mapping[str, int], *, adds: bool
+) -> tuple[Access, tuple[int, ...]]:
+    """An output over the axes that are kept, each in a dimension of its own, or rarely two added up."""
     subscripts: list[Subscript] = []
     shape: list[int] = []
+    if adds and len(kept) > 1 and random.random() < 0.15:
+        step = random.randint(1, 2)
+        (i, j), kept = kept[:2], kept[2:]
+        subscripts.append(Subscript(((i, 1), (j, step))))
+        shape.append(extents[i] + step * (extents[j] - 1))
     for axis in kept:
         step, constant = random.choice(((1, 0), (1, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1)))
         subscripts.append(Subscript(((axis, step),), constant))
         shape.append(step * (extents[axis] - 1) + constant + 1 + random.choice((0, 0, 0, 1)))
-    if not kept:
+    if not subscripts:
         return Access("Y", (Subscript((), 0),)), (1,)
     return Access("Y", tuple(subscripts)), tuple(shape)
