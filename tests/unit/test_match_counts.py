@@ -82,6 +82,4 @@ def test_operands_that_commute_give_one_mapping() -> None:
     routine = kernel(
         "in A: f32[N]; in B: f32[N]; inout C: f32[N];", "for i in N { C[i] += A[i] * B[i]; }", "N"
     )
-        "in A: f32[N]; in B: f32[N]; inout C: f32[N];", "for i in N { C[i] += A[i] * B[i]; }", "N"
-    )
     assert counts(instruction(VECTOR), routine) == (1, 0, 0)
