@@ -15,7 +15,8 @@ from isamap.codegen.c_issue import Issuer
 from isamap.codegen.names import Names
 from isamap.codegen.state_image import image_text
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine
+from isamap.machine import EmitNothing, Machine
+from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
 _SYSTEM_HEADERS = ("math.h", "string.h")
@@ -37,7 +38,12 @@ class EmittedC:
 
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """The C of a program; `model` replaces every instruction by its plain-C model."""
+    """The C of a program; `model` replaces every instruction by its plain-C model.
+
+    Raises: UsageProblem when an instruction of the program has no emission.
+    """
+    if not model:
+        _require_emissions(program, machine)
     names = Names(taken=HELPERS)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
@@ -57,6 +63,19 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     return EmittedC(name, source, header_text(interface, title), interface, model, program.kernel.strict)
 
 
+def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
+    for name in program.instructions():
+        if isinstance(machine.instructions[name].emit, EmitNothing):
+            raise UsageProblem(
+                Diagnostic(
+                    "no-emission",
+                    f"`{name}` of {machine.name} has no emission",
+                    machine.instructions[name].span,
+                    help="give it an `emit`, or run the program as a model of the machine",
+                )
+            )
+
+
 def _title(program: LoweredProgram, model: bool) -> str:
     sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
@@ -70,7 +89,8 @@ def _includes(machine: Machine, issuer: Issuer, name: str) -> list[str]:
     standard = {"string.h"} if _copies_bits(issuer.used) else set[str]()
     standard |= {h for h in _SYSTEM_HEADERS if h in issuer.used}
     own = set[str]() if issuer.model else set(machine.target.headers) - {"math.h", "stdint.h"}
-    return [f'#include "{name}.h"', "", *(f"#include <{h}>" for h in sorted(standard | own))]
+    lines = [f"#include <{h}>" for h in sorted(standard | own)]
+    return [f'#include "{name}.h"', *([""] if lines else []), *lines]
 
 
 def _copies_bits(used: set[str]) -> bool:

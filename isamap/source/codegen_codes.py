@@ -34,6 +34,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "Looked for are, in this order: the one that the user or `ISAMAP_CC` names, gcc and clang on PATH if "
         "they take the machine's flags, and the compiler in the `ziglang` package.",
     ),
+    "no-emission": Explanation(
+        "an instruction that cannot be written",
+        "Its description has no `emit`, as in drafts of machines. A program with it can be simulated, and "
+        "run as a plain-C model.",
+    ),
     "permission-refused": Explanation(
         "the operating system keeps a part of the processor to itself",
         "Some state of the processor, as AMX's tiles, may be used only by processes that asked and were "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def without_ziglang(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "ziglang" else find(n, *a))
+
+    def find_others(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "ziglang" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_others)
 
 
 def make_compiler(folder: Path, name: str, script: str) -> None:
