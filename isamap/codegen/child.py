@@ -57,21 +57,20 @@ def shared_file() -> Any:
 def run_child(job: dict[str, Any], limits: Limits, subject: Subject) -> dict[str, Any]:
     """The child's answer. Raises: RunProblem with what became of it."""
     kept = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", str(_WORKER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         pass_fds=(job["file"],),
         env={name: os.environ[name] for name in kept if name in os.environ},
-    )
-    try:
-        output, errors = child.communicate(json.dumps(job).encode(), limits.seconds)
-    except subprocess.TimeoutExpired:
-        raise _problem("program-timeout", f"was stopped after {limits.seconds:g} s", subject) from None
-    finally:
-        child.kill()
-        child.wait()
+    ) as child:
+        try:
+            output, errors = child.communicate(json.dumps(job).encode(), limits.seconds)
+        except subprocess.TimeoutExpired:
+            raise _problem("program-timeout", f"was stopped after {limits.seconds:g} s", subject) from None
+        finally:
+            child.kill()
     if child.returncode != 0:
         raise _ended(child.returncode, errors.decode(errors="replace"), job, subject)
     answer: dict[str, Any] = json.loads(output)
