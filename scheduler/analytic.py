@@ -9,19 +9,18 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
     + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide
 
 Where it errs: a tail costs a whole block of latency (too dear); halos of convolutions are read once (too
-cheap); caches hold three quarters of their size and have no sets (either way).
+cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, misses, tile, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, whole_bytes
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
 LEAK = 0.1
@@ -161,25 +160,26 @@ def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
         problem.caches, [*sources, problem.memory_bandwidth_bytes_per_ns], strict=False
     ):
         missed = [
-            _missed(space, operand, misses(operand, nest, usable_bytes(cache)), bandwidth)
+            _missed(space, operand, reloads(space, operand, nest, cache, usable_bytes(cache)), bandwidth)
             for operand in space.option.operands
         ]
         times_ns.append(total(missed))
     return times_ns
 
 
-def _missed(space: Space, operand: TileOperand, loads: Sequence[Cost], bandwidth: float) -> Cost:
-    """The time to load an operand so many times, and to store an accumulator as often."""
+def _missed(
+    space: Space,
+    operand: TileOperand,
+    loads: tuple[tuple[Cost, ...], tuple[Cost, ...]],
+    bandwidth: float,
+) -> Cost:
+    """The time to load an operand so often, in place or staged, and to store an accumulator as often."""
     ways = 2 if operand.is_accumulator else 1
-    direct, staged = whole_bytes(space, operand)
-    if direct == staged:
-        return times(ways * direct / bandwidth, *loads)
-    return by_stage(
-        space,
-        operand,
-        times(ways * direct / bandwidth, *loads),
-        times(ways * staged / bandwidth, *loads),
-    )
+    direct_bytes, staged_bytes = whole_bytes(space, operand)
+    direct = times(ways * direct_bytes / bandwidth, *loads[0])
+    if direct_bytes == staged_bytes and loads[0] is loads[1]:
+        return direct
+    return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
 
 
 def usable_bytes(cache: Cache) -> int:
@@ -195,7 +195,8 @@ def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
     """
     space = tiling.space
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
-    if not operand.dense_axis or not operand.pitch_bytes or 0 not in space.stage_values(operand):
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    if not known or 0 not in space.stage_values(operand):
         return Const(0)
     rows_per_page = max(1, PAGE_BYTES // operand.pitch_bytes)
     inside = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}

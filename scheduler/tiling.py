@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
-from isamap.plan.problem import TileAxis, TileOperand
+from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space
 
 
@@ -32,10 +33,14 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop outside `hold`: its axis, how often it runs, and the bytes that its body touches."""
+    """One loop outside `hold`: its axis, how often it runs, and what its body touches.
+
+    Units: `inside` is how far the body moves along each axis, in elements.
+    """
 
     axis: str
     trips: Cost
+    inside: Mapping[str, Cost]
     body_bytes: Cost
 
 
@@ -70,7 +75,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             else _chosen(order, axis, other, whole[other.name], tiling.block[other.name])
             for other in space.axes
         }
-        found.append(Loop(axis.name, tiling.blocks[axis.name], _touched(space, inside)))
+        found.append(Loop(axis.name, tiling.blocks[axis.name], inside, _touched(space, inside)))
     for axis in space.register_axes:
         inside = {
             other.name: tiling.block[other.name]
@@ -80,7 +85,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             else _chosen(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
             for other in space.axes
         }
-        found.append(Loop(axis.name, tiling.turns[axis.name], _touched(space, inside)))
+        found.append(Loop(axis.name, tiling.turns[axis.name], inside, _touched(space, inside)))
     return tuple(found)
 
 
@@ -144,10 +149,30 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
     return tuple(found)
 
 
-def misses(operand: TileOperand, nest: tuple[Loop, ...], capacity_bytes: int) -> tuple[Cost, ...]:
-    """How often each loop that the operand does not follow makes a cache load it again."""
-    return tuple(
-        Threshold(loop.body_bytes, capacity_bytes, Const(1), loop.trips)
-        for loop in nest
-        if loop.axis not in operand.axes
+def reloads(
+    space: Space, operand: TileOperand, nest: tuple[Loop, ...], cache: Cache, usable_bytes: int
+) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
+    """How often each loop that the operand does not follow makes a cache reload it: in place, staged."""
+    around = [loop for loop in nest if loop.axis not in operand.axes]
+    staged = tuple(Threshold(loop.body_bytes, usable_bytes, Const(1), loop.trips) for loop in around)
+    held = rows_held(operand, cache)
+    rows = [axis for axis in operand.axes if axis != operand.dense_axis]
+    all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)
+    if not held or all_rows <= held:
+        return staged, staged
+    direct = tuple(
+        Threshold(times(*(extent_of(space, axis, loop.inside) for axis in rows)), held, kept, loop.trips)
+        for loop, kept in zip(around, staged, strict=True)
     )
+    return direct, staged
+
+
+def rows_held(operand: TileOperand, cache: Cache) -> int:
+    """Rows of a tensor read in place that a cache holds before they evict each other; 0 where unknown.
+
+    Rows whose distance is a multiple of what one way holds all fall into the same sets.
+    """
+    if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
+        return 0
+    way_bytes = max(1, cache.capacity_bytes // cache.ways)
+    return cache.ways * (way_bytes // gcd(operand.pitch_bytes, way_bytes))

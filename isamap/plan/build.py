@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
 from isamap.ir.index import ONE, ZERO
-from isamap.machine import Machine, caches_from_nearest, cost_value, memory_graph
+from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, memory_graph
 from isamap.match import (
     Leaf,
     OperandTile,
@@ -26,6 +26,7 @@ from isamap.match import (
     statement_mappings,
     statement_text,
 )
+from isamap.plan.access import lay_out
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
@@ -155,6 +156,7 @@ def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
             name,
             machine.memories[name].capacity_bytes or 0,
             fastest(graph.out_edges(name, data="bandwidth_bytes_per_ns")),
+            _ways(machine.memories[name]),
         )
         for name in names
     )
@@ -162,6 +164,12 @@ def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
         fastest(graph.in_edges(names[-1], data="bandwidth_bytes_per_ns")) if names else UNSTATED_BANDWIDTH
     )
     return caches, beyond
+
+
+def _ways(memory: Memory) -> int:
+    """Ways of a cache; 0 where they are not stated."""
+    stated = dict(memory.decl.attributes).get("ways")
+    return (stated.value or 0) if isinstance(stated, Index) else 0
 
 
 def _sums_can_be_padded(tile: Tile) -> bool:
@@ -189,6 +197,8 @@ def _option(
     if held is None:
         return None
     operands.append(held)
+    held_tile = tile.accumulator or tile.result
+    subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}
     item = machine.instructions[tile.mapping.instruction]
     params = dict(tile.params)
     numbers = {p.name: params.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
@@ -200,7 +210,7 @@ def _option(
         tile.mapping.ident,
         tile.params,
         axes,
-        tuple(operands),
+        tuple(lay_out(o, subjects.get(o.name), kernel, profile) for o in operands),
         cost_value(item.cost.interval_ns, numbers) / count if tile.accumulator else 0.0,
         cost_value(item.cost.latency_ns, numbers) if tile.accumulator else 0.0,
     )

@@ -37,7 +37,7 @@ class TileOperand:
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
-    (0 if unknown): with both known, the cost of visiting many pages is modelled.
+    (0 if unknown): with both known, what it costs to read many rows in place is modelled.
     """
 
     name: str
@@ -80,11 +80,15 @@ class NestProblem:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache level, nearest first. Units: bytes, and bytes per nanosecond towards the level before it."""
+    """A cache level, nearest first; `ways` is 0 where unknown.
+
+    Units: bytes, and bytes per nanosecond towards the level before it.
+    """
 
     name: str
     capacity_bytes: int
     bandwidth_bytes_per_ns: float
+    ways: int = 0
 
 
 @dataclass(frozen=True, slots=True)

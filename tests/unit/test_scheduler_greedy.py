@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from plan_problems import PROBLEMS, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule, live_registers
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, Greedy, schedule
+from isamap.scheduler.tiling import rows_held
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
@@ -39,3 +42,32 @@ def test_tiles_are_blocked_two_by_two_and_their_sums_stay_inside() -> None:
     steps = {loop.axis: loop.step for loop in nest.loops if loop.kind == "for"}
     assert {axis: steps[axis] for axis in "mn"} == {"m": 32, "n": 32}
     assert "b" in [stage.operand for stage in nest.stages]
+
+
+@pytest.mark.parametrize(
+    ("pitch_bytes", "rows"), [(4096, 12), (8192, 12), (2048, 24), (4160, 12 * 64), (0, 0)]
+)
+def test_a_cache_holds_few_rows_whose_distance_is_that_of_its_ways(pitch_bytes: int, rows: int) -> None:
+    operand = replace(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
+    assert rows_held(operand, Cache("l1", 48 << 10, 400.0, 12)) == rows
+    assert rows_held(operand, Cache("l1", 48 << 10, 400.0)) == 0
+
+
+def test_rows_that_evict_each_other_cost_more_in_place() -> None:
+    fixed = {"nest0.stage.b": 0, "nest0.block.k": 32, "nest0.unroll.m": 5, "nest0.unroll.n": 5}
+    costs = [cost(with_ways(gemm(960, n, 1024)), fixed) for n in (1024, 1040)]
+    unknown = [cost(gemm(960, n, 1024), fixed) for n in (1024, 1040)]
+    assert costs[0] > unknown[0]
+    assert costs[1] == unknown[1]
+
+
+def with_ways(problem: Problem) -> Problem:
+    """The problem on caches that have sets."""
+    ways = {"l1": 12, "l2": 16, "l3": 16}
+    return replace(problem, caches=tuple(replace(cache, ways=ways[cache.name]) for cache in problem.caches))
+
+
+def cost(problem: Problem, fixed: dict[str, int]) -> float:
+    found = schedule(problem, heuristic="greedy", fixed=fixed).cost_ns
+    assert found is not None
+    return found

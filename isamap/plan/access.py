@@ -1,0 +1,53 @@
+"""How an operand's tensor lies under the loops of a mapping: what moves its subscripts, how its rows lie.
+
+X[n, c, 2*p + r, q] of f32[1, 64, 112, 112]  ->  ((n, 1),), ((c, 1),), ((p, 2), (r, 1)), ((q, 1),); dense
+along q, rows 448 bytes apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from isamap.ir import Cast, Expr, Index, Kernel, Read
+from isamap.plan.problem import TileOperand
+
+Subscript = tuple[tuple[str, int], ...]
+
+
+def lay_out(
+    operand: TileOperand, subject: Expr | None, kernel: Kernel, profile: Mapping[str, int]
+) -> TileOperand:
+    """The operand with what its element `subject` tells of the tensor; unchanged where that is not plain."""
+    while isinstance(subject, Cast):
+        subject = subject.value
+    if not isinstance(subject, Read) or not subject.index:
+        return operand
+    subscripts = [_subscript(index) for index in subject.index]
+    known = [subscript for subscript in subscripts if subscript is not None]
+    if len(known) < len(subscripts):
+        return operand
+    shape = next((o.shape for o in kernel.operands if o.name == subject.buffer), ())
+    row = shape[-1].substitute(profile).value if shape else None
+    dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""
+    moved = [axis for subscript in known for axis, _ in subscript]
+    windows = len(moved) > len(set(moved)) or any(len(s) > 1 or any(c != 1 for _, c in s) for s in known)
+    return replace(
+        operand,
+        subscripts=tuple(known) if windows else (),
+        dense_axis=dense if row else "",
+        pitch_bytes=(row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0,
+    )
+
+
+def _subscript(index: Index) -> Subscript | None:
+    """Axes with their coefficients; None where a subscript divides, or multiplies by a size."""
+    found: list[tuple[str, int]] = []
+    for monomial, coefficient in index.terms:
+        if not monomial:
+            continue
+        atom = monomial[0]
+        if len(monomial) > 1 or not isinstance(atom, str) or not atom.startswith("@"):
+            return None
+        found.append((atom[1:], coefficient))
+    return tuple(found)
