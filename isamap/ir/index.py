@@ -62,6 +62,7 @@ class Index:
 
     terms: tuple[tuple[Monomial, int], ...] = ()
     _hash: int = field(default=0, compare=False, repr=False)
+    _symbols: frozenset[str] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash(self.terms))
@@ -79,7 +80,10 @@ class Index:
         return Index((((value,), 1),))
 
     def __add__(self, other: Index | int) -> Index:
-        return _collect((*self.terms, *Index.of(other).terms))
+        terms = Index.of(other).terms
+        if not terms or not self.terms:  # adding nothing is by far the most frequent sum
+            return self if not terms else Index.of(other)
+        return _collect((*self.terms, *terms))
 
     def __radd__(self, other: int) -> Index:
         return self + other
@@ -94,10 +98,14 @@ class Index:
         return Index.of(other) - self
 
     def __mul__(self, other: Index | int) -> Index:
+        other = Index.of(other)
+        for number, rest in ((self.value, other), (other.value, self)):
+            if number is not None:
+                return Index(tuple((m, c * number) for m, c in rest.terms)) if number else ZERO
         return _collect(
             (tuple(sorted((*m1, *m2), key=_atom_key)), c1 * c2)
             for m1, c1 in self.terms
-            for m2, c2 in Index.of(other).terms
+            for m2, c2 in other.terms
         )
 
     def __rmul__(self, other: int) -> Index:
@@ -170,7 +178,11 @@ class Index:
     @property
     def symbols(self) -> frozenset[str]:
         """All names in it, those inside `/` and `%` included."""
-        return frozenset(s for m, _ in self.terms for atom in m for s in _atom_symbols(atom))
+        if self._symbols is None:
+            found = frozenset(s for m, _ in self.terms for atom in m for s in _atom_symbols(atom))
+            object.__setattr__(self, "_symbols", found)
+            return found
+        return self._symbols
 
     def coefficient(self, symbol: str) -> Index | None:
         """What multiplies `symbol`; None when it occurs other than linearly."""
