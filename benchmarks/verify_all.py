@@ -35,26 +35,34 @@ def main() -> None:
     parser.add_argument("--machines", nargs="+", default=list(list_machines()))
     parser.add_argument("--heuristic", default="greedy")
     parser.add_argument("--sets", type=int, default=1000, help="at most this many sets of sizes a kernel")
+    parser.add_argument(
+        "--run-time", action="store_true", help="one program with M, N, K of 1..8192 for all sizes"
+    )
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     lines: list[str] = []
     for machine in options.machines:
         for kernel in options.kernels:
-            lines.append(_verify(kernel, machine, options.heuristic, options.sets))
+            lines.append(_verify(kernel, machine, options))
             print(lines[-1], flush=True)
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text("\n".join(lines) + "\n")
 
 
-def _verify(kernel: str, machine: str, heuristic: str, sets: int) -> str:
+def _verify(kernel: str, machine: str, options: argparse.Namespace) -> str:
     started = time.monotonic()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as sizes:
-        sizes.writelines(f"{line}\n" for line in _sizes(kernel).splitlines()[:sets])
+        sizes.writelines(f"{line}\n" for line in _sizes(kernel).splitlines()[: options.sets])
         sizes.flush()
         command = [sys.executable, "-m", "isamap", "verify", kernel, "--hw", machine, "--sizes", sizes.name]
+        if options.run_time:
+            command += ["-D", "M=1..8192@512", "N=1..8192@512", "K=1..8192@512"]
         result = subprocess.run(
-            [*command, "--heuristic", heuristic, "--json"], capture_output=True, text=True, check=False
+            [*command, "--heuristic", options.heuristic, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     seconds = time.monotonic() - started
     try:
