@@ -16,8 +16,7 @@ from isamap.source import Diagnostic, NoMapping, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
-    from isamap.match import Mapping
-    from isamap.report.refusals import Rejection
+    from isamap.match import Mapping, Rejection
 
 COUNTS = ("complete", "fixed")
 KINDS = ("whole", "split", "degenerate")
@@ -48,8 +47,7 @@ def match_command(
     from isamap.driver.pipeline import complete_sizes
     from isamap.ir import bind
     from isamap.machine import load_machine
-    from isamap.match import find_mappings
-    from isamap.report.refusals import find_rejections
+    from isamap.match import find_mappings, refusals
     from isamap.syntax import parse_kernel
     from isamap.transform import statements
 
@@ -63,7 +61,7 @@ def match_command(
         machine = load_machine(machine_of(hw))
         _check_instruction(instruction, machine)
         mappings = find_mappings(routine, machine, fixed=mode == "fixed")
-        rejections = find_rejections(routine, machine, mappings)
+        rejections = refusals(routine, machine, mappings)
     unmatched = set(range(len(statements(routine)))) - {m.statement for m in mappings}
     if instruction is not None:
         mappings = tuple(m for m in mappings if m.instruction == instruction)

@@ -7,10 +7,12 @@ from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.mapping import AxisGroup, Mapping, is_simple, statement_text
 from isamap.match.reach import dims
+from isamap.match.refuse import REASONS, Rejection, refusals
 from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_supply
 from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, apply_mapping, is_read_of
 
 __all__ = [
+    "REASONS",
     "AxisGroup",
     "Leaf",
     "Location",
@@ -18,6 +20,7 @@ __all__ = [
     "Mapping",
     "OperandTile",
     "Pattern",
+    "Rejection",
     "Suppliers",
     "Supply",
     "Tile",
@@ -32,6 +35,7 @@ __all__ = [
     "is_read_of",
     "is_simple",
     "pattern_of",
+    "refusals",
     "simplify",
     "simplify_expr",
     "statement_mappings",

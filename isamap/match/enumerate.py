@@ -25,16 +25,23 @@ def find_in_statement(
     pattern: Pattern, statement: Statement, number: int, *, fixed: bool = False
 ) -> Iterator[Mapping]:
     """All whole, split and degenerate mappings of one instruction, each once, in a fixed order."""
+    for mapping in find_candidates(pattern, statement, number, fixed=fixed):
+        if elements_agree(pattern, statement, mapping):
+            yield mapping
+
+
+def find_candidates(
+    pattern: Pattern, statement: Statement, number: int, *, fixed: bool = False
+) -> Iterator[Mapping]:
+    """All that would be mappings if their elements belonged together."""
     if not heads_agree(pattern, statement):
         return
     seen: set[object] = set()
     for bindings in unify(pattern.value, statement.assign.value):
         for mapping in _assignments(pattern, statement, number, bindings):
             key = canonical_key(pattern, mapping)
-            if key in seen:
-                continue
-            seen.add(key)
-            if elements_agree(pattern, statement, mapping):
+            if key not in seen:
+                seen.add(key)
                 yield mapping
         if fixed:
             return

@@ -15,7 +15,7 @@ from isamap.ir.index import ZERO
 from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
-from isamap.match.params import Params, extents_of, solve
+from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.reach import dims
 from isamap.match.supply import Want
 from isamap.transform import Statement, symbols
@@ -97,7 +97,9 @@ def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
     """The tile of a mapping; None when an operand's elements do not determine the iterations behind them."""
-    params = _choose(statement, mapping, pattern, profile)
+    params = choose_params(statement, mapping, pattern, profile)
+    if not holds(pattern, params):
+        return None
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):
         return None
@@ -164,7 +166,7 @@ def _sorted(params: Params) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(params.items()))
 
 
-def _choose(
+def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
     """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows."""

@@ -5,21 +5,8 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 
 COMMAND_CODES: dict[str, Explanation] = {
-    "axis-has-no-place": Explanation(
-        "no axes of the kernel fit an instruction's together",
-        "An axis of a kernel may run on an instruction's axis that indexes every input that it indexes, and "
-        "the output exactly when it does.",
-    ),
-    "expression-differs": Explanation(
-        "an instruction computes something else",
-        "The expressions of kernel and instruction agree up to the order of operands of + and *.",
-    ),
     "file-not-text": Explanation("a file that is no text", "Inputs are UTF-8 text."),
     "file-too-large": Explanation("a file that is too large", "Inputs have at most 1 MB."),
-    "fill-range": Explanation(
-        "padding whose size is not known",
-        "A read with `else` is served from a padded copy; how far it reaches outside must be computable.",
-    ),
     "fix-syntax": Explanation(
         "a fixed decision that cannot be read",
         "`--fix` takes DECISION=NUMBER, as in `--fix nest0.block.k=256`.",
@@ -32,22 +19,9 @@ COMMAND_CODES: dict[str, Explanation] = {
     "missing-argument": Explanation(
         "a command lacks something", "`isamap COMMAND --help` says what a command needs."
     ),
-    "no-mapping": Explanation(
-        "no instruction performs a statement",
-        "Every statement of a kernel needs an instruction whose operation, types and axes agree with it. "
-        "`isamap match --explain` says of each instruction what it lacks.",
-    ),
-    "no-move": Explanation(
-        "no instruction copies what has to be copied",
-        "Staging and padding need moves between memory and registers for the type of the data.",
-    ),
     "not-canonical": Explanation(
         "a text that `isamap fmt` would change",
         "`isamap fmt FILE` rewrites it; meaning and comments stay as they are.",
-    ),
-    "operation-differs": Explanation(
-        "an instruction assigns or reduces differently",
-        "A statement with `+=` needs an instruction with `+=`, and so on for each operation.",
     ),
     "option-value": Explanation(
         "an option with a value that it does not take", "The message says which values there are."
@@ -71,10 +45,6 @@ COMMAND_CODES: dict[str, Explanation] = {
         "emitted code refused its arguments",
         "Emitted functions check sizes, strides and pointers, and return a status; the header lists them.",
     ),
-    "result-type-differs": Explanation(
-        "an instruction sums or writes in another type",
-        "The type in which a statement sums (`accumulate`, else that of its target) is the instruction's.",
-    ),
     "result-wrong": Explanation(
         "a result differs from the interpreter's",
         "Integers agree bit for bit; floats within 4·2⁻²³·Σ|a||b| for sums in f32 on random data (K·2⁻²³ on "
@@ -95,10 +65,6 @@ COMMAND_CODES: dict[str, Explanation] = {
         "the solver was stopped by the clock",
         "The best schedule so far was taken. It is correct; a second run may find another one.",
     ),
-    "types-differ": Explanation(
-        "an instruction takes other types",
-        "Types agree exactly, widening casts included.",
-    ),
     "unknown-code": Explanation(
         "a code that does not exist", "Codes stand in brackets behind `error` or `warning`."
     ),
@@ -108,9 +74,6 @@ COMMAND_CODES: dict[str, Explanation] = {
     ),
     "unknown-kernel": Explanation(
         "a kernel that does not exist", "A kernel is a shipped name, the path of an .ir file, or `-`."
-    ),
-    "unknown-mapping": Explanation(
-        "a schedule names a mapping that does not exist", "`isamap match` lists the mappings of a kernel."
     ),
     "unknown-option": Explanation(
         "an option that does not exist", "`isamap COMMAND --help` lists a command's options."
