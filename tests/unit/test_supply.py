@@ -1,0 +1,200 @@
+"""Chains of moves: what an operand's register is made of, cheapest first, or that nothing makes it."""
+
+from __future__ import annotations
+
+from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, Index, Read
+from isamap.ir.index import ONE, ZERO
+from isamap.machine import Machine, load_machine
+from isamap.match import Leaf, Location, Suppliers, Supply, Want, find_delivery, find_supply
+
+AVX2, AVX512, AMX = (load_machine(n) for n in ("x86-avx2", "x86-avx512-bf16", "x86-amx"))
+GENERIC = load_machine("generic-c")
+
+LANE, LANE_1 = Index.of("%0"), Index.of("%1")
+M, K = Index.of("@m"), Index.of("@k")
+STRIDE = Index.of("A.s0")
+
+
+def suppliers(machine: Machine = AVX512) -> Suppliers:
+    return Suppliers(machine, {"A": (STRIDE, ONE), "B": (Index.of("B.s0"), ONE), "V": (ONE,)})
+
+
+def element(*index: Index, dtype: DType = F32, buffer: str = "A") -> Read:
+    return Read(buffer, index, dtype)
+
+
+def want(expr: Expr, memory: str, *shape: int, valid: Index | None = None, zero: bool = False) -> Want:
+    parts = (valid, *(None for _ in shape[1:]))
+    return Want(expr, memory, expr.dtype, shape, parts if shape else (), zero)
+
+
+def chain(found: Supply | Leaf | None) -> list[str]:
+    """Names of the instructions of a chain without branches, the last first."""
+    assert isinstance(found, Supply)
+    rest = [i for _, i in found.inputs if isinstance(i, Supply)]
+    return [found.instruction, *(chain(rest[0]) if rest else [])]
+
+
+def location(found: Supply | Leaf | None) -> Location:
+    """Where a chain without branches begins."""
+    assert isinstance(found, Supply)
+    (source,) = [i for _, i in found.inputs]
+    return (
+        source if isinstance(source, Location) else location(source if isinstance(source, Supply) else None)
+    )
+
+
+# --- from memory ------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_loaded() -> None:
+    found = find_supply(suppliers(), want(element(M, K + LANE), "zmm", 16))
+    assert chain(found) == ["load_zmm_f32"]
+    assert location(found) == Location("A", M * STRIDE + K, (ONE,))
+
+
+def test_one_element_for_all_lanes_is_broadcast() -> None:
+    found = find_supply(suppliers(), want(element(M, K), "zmm", 16))
+    assert chain(found) == ["broadcast_zmm_f32"]
+    assert location(found).offset == M * STRIDE + K
+
+
+def test_a_tile_is_loaded_at_the_rows_own_distance() -> None:
+    tile = element(M + LANE, K + LANE_1, dtype=BF16)
+    found = find_supply(suppliers(AMX), want(tile, "tmm", 16, 32))
+    assert chain(found) == ["tileload_bf16"]
+    assert location(found) == Location("A", M * STRIDE + K, (STRIDE, ONE))
+    assert isinstance(found, Supply)
+    assert dict(found.params) == {"R": Index.of(16), "N": Index.of(32)}
+
+
+def test_a_column_has_no_load() -> None:
+    assert find_supply(suppliers(), want(element(M + LANE, K), "zmm", 16)) is None
+
+
+def test_a_transposed_tile_has_no_load() -> None:
+    tile = element(M + LANE_1, K + LANE, dtype=BF16)
+    assert find_supply(suppliers(AMX), want(tile, "tmm", 16, 32)) is None
+
+
+def test_what_is_wider_than_any_register_has_no_load() -> None:
+    assert find_supply(suppliers(AVX2), want(element(M, K + LANE), "ymm", 16)) is None
+
+
+def test_an_array_at_an_unknown_place_has_no_load() -> None:
+    assert find_supply(suppliers(), want(element(LANE, buffer="Z"), "zmm", 16)) is None
+
+
+# --- what is computed on the way --------------------------------------------------------------------------
+
+
+def test_bf16_is_widened_behind_its_load() -> None:
+    wide = Cast(element(M, K + LANE, dtype=BF16), F32)
+    found = find_supply(suppliers(), want(wide, "zmm", 16))
+    names = chain(found)
+    assert len(names) > 1
+    assert names[-1].startswith("load")
+    assert location(found) == Location("A", M * STRIDE + K, (ONE,))
+
+
+def test_one_scalar_is_widened_too() -> None:
+    wide = Cast(Cast(element(M, K, dtype=DTYPES["i8"]), DTYPES["i32"]), F64)
+    assert chain(find_supply(suppliers(GENERIC), want(wide, "reg")))[-1] == "load_i8"
+
+
+def test_an_expression_is_computed_from_its_parts() -> None:
+    total = Call("add", (element(M, K + LANE), Cast(element(M, K, dtype=BF16, buffer="B"), F32)), F32)
+    found = find_supply(suppliers(), want(total, "zmm", 16))
+    assert isinstance(found, Supply)
+    assert found.instruction == "add_zmm_f32"
+    assert {i.memory for _, i in found.inputs if isinstance(i, Supply)} == {"zmm"}
+
+
+def test_operations_do_not_count_as_moves() -> None:
+    expr: Expr = Cast(element(M, K + LANE, dtype=BF16), F32)
+    for _ in range(8):
+        expr = Call("max", (expr, element(M, K + LANE)), F32)
+    assert find_supply(suppliers(), want(expr, "zmm", 16)) is not None
+
+
+def test_an_operation_without_an_instruction_has_no_chain() -> None:
+    power = Call("pow", (element(M, K + LANE), element(M, K + LANE)), F32)
+    assert find_supply(suppliers(), want(power, "zmm", 16)) is None
+
+
+def test_a_literal_is_set_in_all_lanes() -> None:
+    found = find_supply(suppliers(), want(Const(0.0, F32), "zmm", 16))
+    assert isinstance(found, Supply)
+    assert found.instruction == "set_zmm_f32"
+    assert found.params == (("v", Const(0.0, F32)),)
+
+
+def test_a_register_that_is_there_is_taken() -> None:
+    held = Read("$value:zmm", (LANE,), F32)
+    assert find_supply(suppliers(), want(held, "zmm", 16)) == Leaf()
+
+
+# --- parts that are not valid -----------------------------------------------------------------------------
+
+
+def test_a_tail_is_loaded_under_a_mask() -> None:
+    found = find_supply(suppliers(), want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n")))
+    assert isinstance(found, Supply)
+    assert found.instruction == "maskload_zmm_f32"
+    assert dict(found.params)["L"] == Index.of("#n")
+
+
+def test_a_tail_that_must_be_zero_takes_a_mask_that_zeroes() -> None:
+    tail = want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n"), zero=True)
+    assert chain(find_supply(suppliers(), tail)) == ["maskload_zmm_f32"]
+
+
+def test_a_tail_is_not_loaded_whole() -> None:
+    assert find_supply(suppliers(GENERIC), want(element(M, K + LANE), "reg", 16, valid=Index.of(3))) is None
+
+
+def test_a_sum_of_something_is_not_taken_for_zero() -> None:
+    one_more = Call("add", (element(M, K + LANE), element(M, K)), F32)
+    assert find_supply(suppliers(), want(one_more, "zmm", 16, valid=Index.of("#n"), zero=True)) is None
+
+
+def test_a_broadcast_needs_no_mask() -> None:
+    found = find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=Index.of("#n")))
+    assert chain(found) == ["broadcast_zmm_f32"]
+
+
+# --- deliveries -------------------------------------------------------------------------------------------
+
+
+def deliver(
+    value: Expr, target: Read, valid: Index | None = None, machine: Machine = AVX512
+) -> Supply | None:
+    memory = "zmm" if isinstance(value, Read) and value.buffer.startswith("$") else ""
+    wanted = Want(value, memory, value.dtype, (16,), (valid,))
+    return find_delivery(suppliers(machine), target, value, "", None, wanted)
+
+
+def test_a_register_is_stored_in_a_row() -> None:
+    found = deliver(Read("$value:zmm", (LANE,), F32), element(M, K + LANE))
+    assert found is not None
+    assert found.instruction == "store_zmm_f32"
+    assert found.target == Location("A", M * STRIDE + K, (ONE,))
+    assert dict(found.inputs) == {"a": Leaf()}
+
+
+def test_a_tail_is_stored_under_a_mask() -> None:
+    found = deliver(Read("$value:zmm", (LANE,), F32), element(M, K + LANE), Index.of("#n"))
+    assert found is not None
+    assert found.instruction == "maskstore_zmm_f32"
+    assert dict(found.params)["L"] == Index.of("#n")
+
+
+def test_an_expression_is_computed_and_stored() -> None:
+    bias = Call("max", (element(M, K + LANE, buffer="B"), Const(0.0, F32)), F32)
+    found = deliver(bias, element(M, K + LANE))
+    assert found is not None
+    assert [i.instruction for _, i in found.inputs if isinstance(i, Supply)] == ["max_zmm_f32"]
+
+
+def test_a_column_has_no_store() -> None:
+    assert deliver(Read("$value:zmm", (LANE,), F32), element(M + LANE, ZERO)) is None
