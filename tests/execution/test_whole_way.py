@@ -1,4 +1,4 @@
-"""Kernels from text to arrays, beside guard pages: strict sums, ordered loops, run-time sizes, tiles, tails."""
+"""Kernels from text to arrays, beside guard pages: strict sums, ordered loops, run-time sizes, tiles."""
 
 from __future__ import annotations
 
