@@ -163,7 +163,7 @@ class Issuer:
         """Where an operand in memory starts, in the element type of the operand."""
         base = Text(here.names.of(ref.buffer))
         offset = index_text(ref.offset, here.names.of, self.used)
-        found = base if ref.offset.value == 0 else Text(f"{base} + {offset}", SUM)
+        found = base if ref.offset.value == 0 else Text(f"{base} + {offset.inside(SUM)}", SUM)
         wanted = storage_type(operand.dtype)
         if offset.text.startswith("-"):
             found = Text(f"{base} + ({offset})", SUM)

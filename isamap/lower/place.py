@@ -70,6 +70,10 @@ def unrolled_places(
         yield (), place
         return
     (number, axis, step), rest = loops[0], loops[1:]
+    if number in place.trips:  # a loop over its tiles stands around it, and has set the place
+        for counters, leaf in unrolled_places(place, rest):
+            yield (0, *counters), leaf
+        return
     left = place.left[axis]
     count = -(-left.value // step) if left.value is not None else 1
     for trip in range(count):
