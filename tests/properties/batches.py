@@ -38,11 +38,14 @@ def compile_batch(programs: Iterable[EmittedC], machine: Machine) -> Path:
     return build(find_compiler(flags, machine.target.toolchains), flags, files, "batch.c")
 
 
-def call(library: Path, program: EmittedC, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def call(
+    library: Path, program: EmittedC, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, Array]:
     """What a program makes of copies of arrays. Raises: AssertionError when it writes beside them."""
     function, workspace_bytes = load_function(str(library), program.interface.name)
     held = {name: _surrounded(array) for name, array in arrays.items()}
-    passed = make_call(program.interface, {n: inner for n, (_, inner) in held.items()}, {}, {}, in_place=True)
+    lying = {n: inner for n, (_, inner) in held.items()}
+    passed = make_call(program.interface, lying, sizes, {}, in_place=True)
     arguments = make_arguments(passed.fields, [t.array.ctypes.data for t in passed.tensors])
     size = workspace_bytes(ctypes.addressof(arguments))
     blank: Array = np.full(size, POISON, np.uint8)

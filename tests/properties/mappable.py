@@ -1,6 +1,6 @@
 """Random kernels of the kind that instructions perform, and what they compute by plain loops over integers.
 
-    for i in 7, j in 16 { Y[j, i] += f32(A[i, 2*j + 1]) * f32((B[j - 1] else 0)); }
+    for i in I, j in J { Y[j, i] += f32(A[i, 2*j + 1]) * f32((B[j - 1] else 0)); }
 
 Everything is chosen by a `random.Random`, so that a number names a kernel for good. Values are small
 integers: every number in between is exact in every type used, and results can be compared for equality.
@@ -9,7 +9,7 @@ integers: every number in between is exact in every type used, and results can b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from random import Random
@@ -49,17 +49,35 @@ FORMS = (
 
 @dataclass(frozen=True)
 class Subscript:
-    """`2*i + j - 1`: steps per axis, and a constant."""
+    """`2*i + j - 1`: steps per axis, and a constant. Steps back count from the end of the axis."""
 
     steps: tuple[tuple[str, int], ...]
     constant: int = 0
 
-    def at(self, point: Point) -> int:
-        return sum(step * point[axis] for axis, step in self.steps) + self.constant
+    def at(self, point: Point, extents: Mapping[str, int]) -> int:
+        return self.constant + sum(
+            step * point[axis] if step > 0 else step * (point[axis] + 1 - extents[axis])
+            for axis, step in self.steps
+        )
+
+    def extent(self, extents: Mapping[str, int]) -> int:
+        """One more than the largest value."""
+        return self.constant + 1 + sum(abs(step) * (extents[axis] - 1) for axis, step in self.steps)
+
+    def extent_text(self) -> str:
+        """The same with extents named by the axis in capitals."""
+        return " + ".join([f"{abs(s)}*({a.upper()} - 1)" for a, s in self.steps] + [str(self.constant + 1)])
 
     def __str__(self) -> str:
-        parts = [axis if step == 1 else f"{step}*{axis}" for axis, step in self.steps]
+        parts = [
+            f"{step}*{axis}" if step > 0 else f"{-step}*({axis.upper()} - 1 - {axis})"
+            for axis, step in self.steps
+        ]
         return " + ".join([*parts, *([str(self.constant)] if self.constant or not parts else [])])
+
+
+Shape = tuple[Subscript, ...]
+"""An extent per dimension: one more than the largest value of a subscript."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +88,9 @@ class Access:
     subscripts: tuple[Subscript, ...]
     fills: bool = False
 
-    def at(self, arrays: Mapping[str, Array], point: Point) -> int:
+    def at(self, arrays: Mapping[str, Array], point: Point, extents: Mapping[str, int]) -> int:
         array = arrays[self.array]
-        index = tuple(s.at(point) for s in self.subscripts)
+        index = tuple(s.at(point, extents) for s in self.subscripts)
         inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
         assert inside or self.fills
         return int(array[index]) if inside else 0
@@ -101,8 +119,8 @@ class Line:
     values: tuple[Access | int, ...]
     operators: tuple[str, ...]
 
-    def value(self, arrays: Mapping[str, Array], point: Point) -> int:
-        numbers = [v if isinstance(v, int) else v.at(arrays, point) for v in self.values]
+    def value(self, arrays: Mapping[str, Array], point: Point, extents: Mapping[str, int]) -> int:
+        numbers = [v if isinstance(v, int) else v.at(arrays, point, extents) for v in self.values]
         result = numbers[0]
         for operator, number in zip(self.operators, numbers[1:], strict=True):
             result = OPERATIONS[operator](result, number)
@@ -116,19 +134,20 @@ class Written:
     name: str
     types: Types
     extents: dict[str, int]
-    shapes: dict[str, tuple[int, ...]]
+    shapes: dict[str, Shape]
     dtypes: dict[str, str]
     roles: dict[str, str]
     lines: tuple[Line, ...]
 
     def arrays(self, random: Random) -> dict[str, Array]:
         """Values for all operands."""
+        sizes = {n: tuple(d.extent(self.extents) for d in shape) for n, shape in self.shapes.items()}
         rng = np.random.default_rng(random.randrange(2**32))
         return {
             name: rng.integers(0 if self.dtypes[name] == "u8" else -2, 3, shape).astype(
                 DTYPES[self.dtypes[name]].numpy()
             )
-            for name, shape in self.shapes.items()
+            for name, shape in sizes.items()
         }
 
     def run(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -137,20 +156,25 @@ class Written:
         for line in self.lines:
             for values in product(*(range(self.extents[a]) for a in line.axes)):
                 point = dict(zip(line.axes, values, strict=True))
-                index = tuple(s.at(point) for s in line.target.subscripts)
-                found = line.value(state, point)
+                index = tuple(s.at(point, self.extents) for s in line.target.subscripts)
+                found = line.value(state, point, self.extents)
                 if line.op != "=":
                     found = OPERATIONS[line.op.removesuffix("=")](int(state[line.target.array][index]), found)
                 state[line.target.array][index] = found
         return {n: state[n].astype(arrays[n].dtype) for n, role in self.roles.items() if role != "in"}
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The kernel's parameters: extents of the axes, by their names in capitals."""
+        return {axis.upper(): extent for axis, extent in self.extents.items()}
+
     def __str__(self) -> str:
-        lines = [f"kernel {self.name}() {{"]
+        lines = [f"kernel {self.name}({', '.join(self.sizes)}) {{"]
         for name, shape in self.shapes.items():
-            wide = (
-                f" accumulate {self.types.sum}" if name == "Y" and self.types.sum != self.types.output else ""
-            )
-            lines.append(f"  {self.roles[name]} {name}: {self.dtypes[name]}{list(shape)}{wide};")
+            is_narrow = name == "Y" and self.types.sum != self.types.output
+            wide = f" accumulate {self.types.sum}" if is_narrow else ""
+            extents = ", ".join(d.extent_text() for d in shape)
+            lines.append(f"  {self.roles[name]} {name}: {self.dtypes[name]}[{extents}]{wide};")
         lines += [f"  {self._statement(line)}" for line in self.lines]
         return "\n".join([*lines, "}", ""])
 
@@ -159,13 +183,10 @@ class Written:
         value = self._widened(line.values[0], wanted)
         for operator, operand in zip(line.operators, line.values[1:], strict=True):
             other = self._widened(operand, wanted)
-            value = (
-                f"{operator}({value}, {other})"
-                if operator in ("max", "min")
-                else f"({value}) {operator} {other}"
-            )
+            is_call = operator in ("max", "min")
+            value = f"{operator}({value}, {other})" if is_call else f"({value}) {operator} {other}"
         statement = f"{line.target} {line.op} {value};"
-        loops = ", ".join(f"{a} in {self.extents[a]}" for a in line.axes)
+        loops = ", ".join(f"{a} in {a.upper()}" for a in line.axes)
         return f"for {loops} {{ {statement} }}" if loops else statement
 
     def _widened(self, value: Access | int, wanted: str) -> str:
@@ -182,10 +203,10 @@ def random_kernel(random: Random, name: str = "k") -> Written:
     sums = random.random() < 0.75
     kept = [a for a in axes if not sums or random.random() < 0.6]
     random.shuffle(kept)
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, Shape] = {}
     values: list[Access | int] = []
     for letter in "ABC"[: random.choice((1, 2, 2, 2, 3))]:
-        access, shape = _access(random, letter, list(axes), extents)
+        access, shape = _access(random, letter, list(axes))
         shapes[letter] = shape
         values.append(access)
     if sums:
@@ -199,7 +220,7 @@ def random_kernel(random: Random, name: str = "k") -> Written:
             operators = (*operators, "max")
     if op != "+=" and types.output == "bf16":
         types = Types(types.inputs, "f32", "f32")  # only sums are declared to run in a wider type
-    target, shape = _target(random, kept, extents, adds=sums)
+    target, shape = _target(random, kept, adds=sums)
     shapes["Y"] = shape
     dtypes = {n: random.choice(types.inputs) for n in shapes} | {"Y": types.output}
     roles = dict.fromkeys(shapes, "in") | {"Y": "inout"}
@@ -223,9 +244,7 @@ def _extents(random: Random) -> dict[str, int]:
             return extents
 
 
-def _access(
-    random: Random, array: str, axes: list[str], extents: Mapping[str, int]
-) -> tuple[Access, tuple[int, ...]]:
+def _access(random: Random, array: str, axes: list[str]) -> tuple[Access, Shape]:
     """An access over some of the axes in any order, and a shape that holds it, or not, when it fills."""
     used = random.sample(axes, random.randint(1, len(axes)))
     subscripts: list[Subscript] = []
@@ -241,35 +260,28 @@ def _access(
             constant = random.randint(1, 2)
         elif kind == "backwards":
             steps[0] = (own[0], -1)
-            constant = extents[own[0]] - 1
         subscripts.append(Subscript(tuple(steps), constant))
     if random.random() < 0.08:
         subscripts.insert(random.randint(0, len(subscripts)), Subscript((), random.randint(0, 1)))
-    fills = random.random() < 0.15
-    if fills:
-        subscripts = [
-            Subscript(s.steps, s.constant - random.randint(0, 2)) if s.steps else s for s in subscripts
-        ]
-    highs = [sum(c * (extents[a] - 1) for a, c in s.steps if c > 0) + s.constant for s in subscripts]
-    shape = tuple(max(1, h + 1 - (random.randint(0, 2) if fills else 0)) for h in highs)
-    return Access(array, tuple(subscripts), fills), shape
+    if random.random() >= 0.15:
+        return Access(array, tuple(subscripts)), tuple(subscripts)
+    moved = tuple(
+        replace(s, constant=s.constant + random.randint(-2, 2)) if s.steps else s for s in subscripts
+    )
+    return Access(array, moved, fills=True), tuple(subscripts)
 
 
-def _target(
-    random: Random, kept: list[str], extents: Mapping[str, int], *, adds: bool
-) -> tuple[Access, tuple[int, ...]]:
+def _target(random: Random, kept: list[str], *, adds: bool) -> tuple[Access, Shape]:
     """An output over the axes that are kept, each in a dimension of its own, or rarely two added up."""
     subscripts: list[Subscript] = []
-    shape: list[int] = []
     if adds and len(kept) > 1 and random.random() < 0.15:
         step = random.randint(1, 2)
         (i, j), kept = kept[:2], kept[2:]
         subscripts.append(Subscript(((i, 1), (j, step))))
-        shape.append(extents[i] + step * (extents[j] - 1))
     for axis in kept:
         step, constant = random.choice(((1, 0), (1, 0), (1, 0), (1, 0), (1, 1), (2, 0), (2, 1)))
         subscripts.append(Subscript(((axis, step),), constant))
-        shape.append(step * (extents[axis] - 1) + constant + 1 + random.choice((0, 0, 0, 1)))
     if not subscripts:
-        return Access("Y", (Subscript((), 0),)), (1,)
+        subscripts = [Subscript((), 0)]
+    shape = [replace(s, constant=s.constant + random.choice((0, 0, 0, 1))) for s in subscripts]
     return Access("Y", tuple(subscripts)), tuple(shape)

@@ -16,7 +16,7 @@ from properties.mappable import Written, random_kernel
 from properties.random_schedules import random_schedule
 
 from isamap.codegen.c import EmittedC, emit_c
-from isamap.ir import interpret
+from isamap.ir import Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.build import build_problem
@@ -35,7 +35,7 @@ BATCH = 100
 def test_the_interpreter_computes_what_plain_loops_do(random: Random) -> None:
     kernel = random_kernel(random)
     arrays = kernel.arrays(random)
-    found = interpret(parse_kernel(Source("k.ir", str(kernel))), arrays, {})
+    found = interpret(parse_kernel(Source("k.ir", str(kernel))), arrays, kernel.sizes)
     assert not different(found, kernel.run(arrays)), str(kernel)
 
 
@@ -51,7 +51,7 @@ def test_compiled_code_computes_what_plain_loops_do(hw: str) -> None:
         cases = [prepare(n, machine) for n in range(first, min(examples, first + BATCH))]
         library = compile_batch([c.program for c in cases], machine)
         for case in cases:
-            found = call(library, case.program, case.arrays)
+            found = call(library, case.program, case.arrays, case.open_sizes)
             assert not different(found, case.kernel.run(case.arrays)), case.story()
 
 
@@ -62,11 +62,17 @@ class Case:
     number: int
     kernel: Written
     arrays: dict[str, Array]
+    sizes: dict[str, int | Range]
     schedule: Schedule
     program: EmittedC
 
+    @property
+    def open_sizes(self) -> dict[str, int]:
+        """Values of the sizes that the program takes at run time."""
+        return {n: v for n, v in self.kernel.sizes.items() if isinstance(self.sizes[n], Range)}
+
     def story(self) -> str:
-        return f"case {self.number}\n{self.kernel}\n{print_schedule(self.schedule)}"
+        return f"case {self.number}: {self.kernel.sizes}\n{self.kernel}\n{print_schedule(self.schedule)}"
 
 
 def prepare(number: int, machine: Machine) -> Case:
@@ -74,11 +80,22 @@ def prepare(number: int, machine: Machine) -> Case:
     random = Random(number)
     written = random_kernel(random, f"k{number}")
     arrays = written.arrays(random)
-    kernel = make_guards_explicit(parse_kernel(Source("k.ir", str(written))))
-    problem = build_problem(kernel, machine, {})
+    sizes = random_sizes(written, random)
+    kernel = make_guards_explicit(bind(parse_kernel(Source("k.ir", str(written))), sizes))
+    problem = build_problem(kernel, machine, sizes)
     schedule = random_schedule(problem, random)
     assert schedule is not None, f"case {number}: no schedule found\n{written}"
-    return Case(number, written, arrays, schedule, emit_c(lower(kernel, machine, schedule, {}), machine))
+    program = emit_c(lower(kernel, machine, schedule, sizes), machine)
+    return Case(number, written, arrays, sizes, schedule, program)
+
+
+def random_sizes(kernel: Written, random: Random) -> dict[str, int | Range]:
+    """Half of the time all sizes as numbers, else most of them known only when the program runs."""
+    are_open = random.random() < 0.5
+    return {
+        n: Range(1, 64, random.choice((v, 40))) if are_open and random.random() < 0.7 else v
+        for n, v in kernel.sizes.items()
+    }
 
 
 def different(found: dict[str, Array], wanted: dict[str, Array]) -> list[str]:
