@@ -54,7 +54,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     body = writer.function(f"{name}_body")
     entry = entry_text(program, interface, names, issuer.used)
     title = _title(program, model)
-    parts = [[f"/* {title}", f"   Emitted by isamap {__version__}. */"], _includes(machine, issuer, name)]
+    parts = [[f"/* {title}", *_how_to_compile(machine, model)], _includes(machine, issuer, name)]
     parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
     parts += [image_text(image_name, image) for image, image_name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
@@ -83,6 +83,15 @@ def _title(program: LoweredProgram, model: bool) -> str:
     how = f"a plain-C model of {program.machine}" if model else program.machine
     note = "\n   A strict kernel: compile with -ffp-contract=off." if program.kernel.strict else ""
     return f"{program.kernel.name} on {how}{': ' if with_sizes else ''}{with_sizes}{note}"
+
+
+def _how_to_compile(machine: Machine, model: bool) -> list[str]:
+    """The rest of the first comment: what those need to know who build the file themselves."""
+    flags = " ".join(("-O2",) if model else machine.target.flags)
+    return [
+        f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
+        "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor. */",
+    ]
 
 
 def _includes(machine: Machine, issuer: Issuer, name: str) -> list[str]:

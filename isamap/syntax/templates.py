@@ -1,8 +1,8 @@
 """Families of instructions: one text with variables, many members.
 
 In a template `$T` may stand wherever a name, a part of a name or a number stands: with T = f32 and N = 16,
-`instruction add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members are
-made by renaming in its syntax tree, so that hundreds cost little and every span points into the one text.
+`instruction add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members
+are made by renaming in its syntax tree, so that hundreds cost little and every span points into the one text.
 """
 
 from __future__ import annotations
