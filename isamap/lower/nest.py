@@ -81,8 +81,8 @@ class _Nest:
         if rest is not None:
             inside = place.enter(depth, axis, base + whole * step, rest, whole)
             body = self.loops(depth + 1, inside, held)
-            always = left.value is not None or rest.value is None
-            nodes += body if always else [If(((whole * step, "<", left),), body)]
+            # With nothing left the body would still work on a whole tile where operands are staged.
+            nodes += body if left.value is not None else [If(((whole * step, "<", left),), body)]
         return tuple(nodes)
 
     def _repeat(
