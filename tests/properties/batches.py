@@ -47,7 +47,7 @@ def call(
     lying = {n: inner for n, (_, inner) in held.items()}
     passed = make_call(program.interface, lying, sizes, {}, in_place=True)
     arguments = make_arguments(passed.fields, [t.array.ctypes.data for t in passed.tensors])
-    size = workspace_bytes(ctypes.addressof(arguments))
+    size = int(workspace_bytes(ctypes.addressof(arguments)))
     blank: Array = np.full(size, POISON, np.uint8)
     outer, space = _surrounded(blank)
     status = function(ctypes.addressof(arguments), space.ctypes.data if size else None, None)

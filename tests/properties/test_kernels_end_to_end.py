@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from properties.batches import call, compile_batch
@@ -29,6 +30,7 @@ from isamap.transform import make_guards_explicit
 Array = NDArray[Any]
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16")
 BATCH = 100
+EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 
 
 @given(st.randoms(use_true_random=False))
@@ -46,9 +48,8 @@ def test_compiled_code_computes_what_plain_loops_do(hw: str) -> None:
     missing = missing_features(machine)
     if missing:
         pytest.skip(f"this processor lacks {', '.join(missing)}")
-    examples = settings().max_examples
-    for first in range(0, examples, BATCH):
-        cases = [prepare(n, machine) for n in range(first, min(examples, first + BATCH))]
+    for first in range(0, EXAMPLES, BATCH):
+        cases = [prepare(n, machine) for n in range(first, min(EXAMPLES, first + BATCH))]
         library = compile_batch([c.program for c in cases], machine)
         for case in cases:
             found = call(library, case.program, case.arrays, case.open_sizes)

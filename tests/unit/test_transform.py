@@ -1,0 +1,144 @@
+"""Canonical kernels: single statements under all of their loops, without guards and fills."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from unit.matching import kernel, shipped
+
+from isamap.ir import Index, Kernel, bind, interpret, print_routine
+from isamap.transform import make_guards_explicit, statements, tells_apart
+
+
+def lines(routine: Kernel) -> list[str]:
+    """The statements of a kernel as text, with their axes in front."""
+    found: list[str] = []
+    for s in statements(routine):
+        order = [f"seq {a.name}" for a in s.sequence] + [a.name for a in s.axes]
+        found.append(f"{', '.join(order)}: {s.assign.target.buffer} {s.assign.op or '='}")
+    return found
+
+
+def index(text: str) -> Index:
+    """A sum such as `8*i + j`."""
+    total = Index.of(0)
+    for term in text.split(" + "):
+        product = Index.of(1)
+        for factor in term.split("*"):
+            product = product * (int(factor) if factor.lstrip("-").isdigit() else Index.of(factor))
+        total = total + product
+    return total
+
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+def test_statements_of_one_loop_part() -> None:
+    routine = kernel(
+        "in A: f32[4, 5]; out Y: f32[4];",
+        "for m in 4 { Y[m] = 0; for k in 5 { Y[m] += A[m, k]; } }",
+    )
+    assert lines(routine) == ["m: Y =", "m, k: Y add"]
+
+
+def test_an_inner_axis_gets_a_name_of_its_own() -> None:
+    routine = kernel(
+        "in A: f32[4]; inout Y: f32[4]; inout Z: f32[4];",
+        "for i in 4 { Y[i] += A[i]; } for i in 4 { Z[i] += A[i]; }",
+    )
+    assert lines(routine) == ["i: Y add", "i: Z add"]
+
+
+def test_ordered_loops_stay_around_what_they_order() -> None:
+    routine = kernel(
+        "in A: f32[3, 4]; inout Y: f32[4];", "seq t in 3 { for i in 4 { Y[i] = Y[i] * A[t, i]; } }"
+    )
+    assert lines(make_guards_explicit(routine)) == ["seq t, i: Y ="]
+
+
+# --- guards and fills -------------------------------------------------------------------------------------
+
+
+def test_what_lies_outside_is_read_from_a_padded_copy() -> None:
+    routine = kernel("in X: f32[5]; inout Y: f32[5];", "for p in 5, r in 3 { Y[p] += X[p + r - 1] else 0; }")
+    canonical = make_guards_explicit(routine)
+    assert lines(canonical) == ["i0: X_padded =", "i0: X_padded =", "p, r: Y add"]
+    assert canonical.operand("X_padded").shape == (Index.of(7),)
+
+
+def test_a_fill_that_is_never_needed_costs_nothing() -> None:
+    routine = kernel("in X: f32[7]; inout Y: f32[5];", "for p in 5, r in 3 { Y[p] += X[p + r] else 0; }")
+    assert lines(make_guards_explicit(routine)) == ["p, r: Y add"]
+
+
+def test_one_padded_copy_serves_equal_reads() -> None:
+    routine = kernel(
+        "in X: f32[5]; inout Y: f32[5]; inout Z: f32[5];",
+        "for p in 5 { Y[p] += X[p - 1] else 0; } for p in 5 { Z[p] += X[p - 1] else 0; }",
+    )
+    assert [x for x in lines(make_guards_explicit(routine)) if "X_padded" in x] == ["i0: X_padded ="] * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["Y[i] = A[i] if A[i] > 0;", "Y[i] += A[i] if A[i] > 0;", "Y[i] max= A[i] if A[i] > 0;"]
+)
+def test_a_guard_becomes_a_choice(text: str) -> None:
+    routine = kernel("in A: f32[6]; inout Y: f32[6];", f"for i in 6 {{ {text} }}")
+    canonical = make_guards_explicit(routine)
+    assert all(s.assign.guard is None for s in statements(canonical))
+    arrays = {n: np.random.default_rng(i).integers(-3, 4, 6).astype(np.float32) for i, n in enumerate("AY")}
+    np.testing.assert_array_equal(
+        interpret(canonical, arrays, {})["Y"], interpret(routine, arrays, {})["Y"], print_routine(canonical)
+    )
+
+
+def test_a_convolution_with_open_sizes_is_made_explicit() -> None:
+    routine = bind(shipped("conv1d"), {"N": 1, "C": 2, "K": 3, "W": 9, "R": 3, "pad": 1, "stride": 2})
+    arrays = {
+        o.name: np.random.default_rng(1).integers(-3, 4, [s.value or 1 for s in o.shape]).astype(np.float32)
+        for o in routine.operands
+    }
+    found = interpret(make_guards_explicit(routine), arrays, {})["Y"]
+    np.testing.assert_array_equal(found, interpret(routine, arrays, {})["Y"])
+
+
+# --- elements that iterations share -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "known"),
+    [
+        (["i", "j"], True),
+        (["i + j"], False),
+        (["8*i + j"], True),
+        (["7*i + j"], False),
+        (["8*i + -1*j"], True),
+        (["-8*i + j"], True),
+        (["i + j", "j"], True),
+        (["i + j", "i + j"], False),
+        (["i"], False),
+        (["3*i", "j"], True),
+    ],
+)
+def test_digits_tell_axes_apart(subscripts: list[str], known: bool) -> None:
+    extents = {"i": Index.of(5), "j": Index.of(8)}
+    assert tells_apart(tuple(index(s) for s in subscripts), extents) is known
+
+
+def test_open_sizes_tell_axes_apart_where_they_must() -> None:
+    extents = {"i": Index.of("M"), "j": Index.of("N")}
+    assert tells_apart((index("N*i + j"),), extents)
+    assert tells_apart((index("stride*i"), index("j")), extents)
+    assert not tells_apart((index("M*i + j"),), extents)
+    assert not tells_apart((index("i + j"),), extents)
+
+
+def test_an_axis_of_one_element_is_always_told_apart() -> None:
+    assert tells_apart((index("i + j"),), {"i": Index.of(1), "j": Index.of(8)})
+
+
+def test_sums_into_shared_elements_run_in_order_over_the_shorter_axis() -> None:
+    routine = kernel(
+        "in A: f32[4]; in B: f32[9]; inout Y: f32[12];", "for i in 4, j in 9 { Y[i + j] += A[i] * B[j]; }"
+    )
+    assert lines(make_guards_explicit(routine)) == ["seq i, j: Y add"]
