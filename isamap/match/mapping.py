@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from isamap.ir import Cast, Const, Expr, IndexValue, Read, Scalar, print_expr
+from isamap.ir import Cast, Const, Expr, IndexValue, Read, Scalar, print_expr, print_stmt
 from isamap.match.unify import Bindings
 from isamap.transform import Statement
 
@@ -75,6 +75,4 @@ def is_simple(expr: Expr) -> bool:
 
 def statement_text(statement: Statement) -> str:
     """The statement as one line: its target, operation and value."""
-    from isamap.ir import print_stmt
-
     return print_stmt(statement.assign).strip()

@@ -116,54 +116,30 @@ def apply_mapping(
             return None
         operands.append(tile)
     scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named)
-    if statement.assign.op is None:
-        if len(operands) != 1:
+    chosen = tuple(sorted(params.items()))
+    if statement.assign.op is not None:
+        held, target = _held(statement), pattern.target
+        acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
+        if acc is None:
             return None
-        written = _operand(
-            pattern,
-            operands[0].name,
-            statement.assign.target,
-            operands[0].pattern,
-            params,
-            axes,
-            lengths,
-            positions,
-        )
-        if written is None:
-            return None
-        assert isinstance(written.elements, Read)
-        assert isinstance(written.subject, Read)
-        return Tile(
-            statement,
-            mapping,
-            pattern,
-            _sorted(params),
-            axes,
-            (),
-            None,
-            operands[0],
-            scalars,
-            written.elements,
-            written.subject,
-        )
-    held = _held(statement)
-    target = pattern.target
-    accumulator = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
-    if accumulator is None:
+        return Tile(statement, mapping, pattern, chosen, axes, tuple(operands), acc, None, scalars)
+    if len(operands) != 1:
         return None
-    return Tile(
-        statement, mapping, pattern, _sorted(params), axes, tuple(operands), accumulator, None, scalars
-    )
+    (result,) = operands
+    target = statement.assign.target
+    written = _operand(pattern, result.name, target, result.pattern, params, axes, lengths, positions)
+    if written is None:
+        return None
+    assert isinstance(written.elements, Read)
+    assert isinstance(written.subject, Read)
+    ends = (written.elements, written.subject)
+    return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
 
 
 def _held(statement: Statement) -> Expr:
     """What the accumulator starts from: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
-
-
-def _sorted(params: Params) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(params.items()))
 
 
 def choose_params(

@@ -29,6 +29,7 @@ from isamap.ir import (
     index_min,
 )
 from isamap.ir.index import ZERO
+from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.distinct import tells_apart
 from isamap.transform.statements import Statement, in_ordered_loops, statements
@@ -169,7 +170,7 @@ class _Builder:
         self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, read.fill),)))
         starts = tuple(index_max(0, low) for low, _ in ranges)
         ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
-        counts = tuple(e - s + 1 for e, s in zip(ends, starts, strict=True))
+        counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
         if any(c.value is not None and c.value <= 0 for c in counts):
             return name
         target = tuple(i + s - low for i, s, (low, _) in zip(here, starts, ranges, strict=True))
@@ -177,6 +178,12 @@ class _Builder:
         copy = Assign(Read(name, target, read.dtype), None, Read(read.buffer, source, read.dtype))
         self.pending.append(Loop(tuple(Axis(a.name, c) for a, c in zip(axes, counts, strict=True)), (copy,)))
         return name
+
+
+def _at_least_zero(count: Index) -> Index:
+    """The count, or 0 where sizes may make it negative: then nothing of the array is read."""
+    facts = Facts(lows=dict.fromkeys(count.symbols, 1))
+    return count if count.value is not None or is_nonnegative(count, facts) else index_max(0, count)
 
 
 def _inside(low: Index, high: Index, size: Index) -> bool:

@@ -142,3 +142,9 @@ def test_sums_into_shared_elements_run_in_order_over_the_shorter_axis() -> None:
         "in A: f32[4]; in B: f32[9]; inout Y: f32[12];", "for i in 4, j in 9 { Y[i + j] += A[i] * B[j]; }"
     )
     assert lines(make_guards_explicit(routine)) == ["seq i, j: Y add"]
+
+
+def test_a_read_that_small_sizes_put_outside_altogether_copies_nothing() -> None:
+    routine = kernel("in C: f32[K]; inout Y: f32[K];", "for k in K { Y[k] += C[k + 2] else 0; }", "K")
+    copied = statements(make_guards_explicit(routine))[1]
+    assert [a.extent.evaluate({"K": k}) for a in copied.axes for k in (1, 2, 5)] == [0, 0, 3]
