@@ -21,7 +21,7 @@ from isamap.lower.values import Emitter
 from isamap.machine import Machine
 from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
 
-TRIPS = 20_000
+TRIPS = 1_000_000  # long against the call from Python
 
 
 def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
@@ -29,23 +29,31 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
     acc = tile.accumulator
     assert acc is not None, "a peak is that of an accumulating instruction"
     operands = (*tile.inputs, acc)
+    # A chain of its own data each: a compiler makes one of chains that compute the same.
+    shapes = {o.name: ((chains, *o.shape) if o is acc else (1, *o.shape)) for o in operands}
     tensors = tuple(
-        Tensor(f"in_{o.name}", "inout" if o is acc else "in", o.dtype, _sizes(o.shape), _dense(o.shape))
+        Tensor(
+            f"in_{o.name}",
+            "inout" if o is acc else "in",
+            o.dtype,
+            _sizes(shapes[o.name]),
+            _dense(shapes[o.name]),
+        )
         for o in operands
     )
-    suppliers = Suppliers(machine, {t.name: _dense(t.shape) for t in tensors})
+    suppliers = Suppliers(machine, {t.name: t.strides for t in tensors})
     emitter = Emitter(Names({t.name for t in tensors}))
     inputs = [(o.name, RegisterRef(_load(o, suppliers, emitter).name)) for o in tile.inputs]
     held: list[Value] = []
-    for _ in range(chains):
-        held.append(_load(acc, suppliers, emitter))
+    for chain in range(chains):
+        held.append(_load(acc, suppliers, emitter, chain))
         emitter.known.clear()
     issues: tuple[Node, ...] = tuple(
         Issue(tile.mapping.instruction, (*inputs, (acc.name, RegisterRef(v.name))), tile.params) for v in held
     )
     after = Emitter(emitter.names)
-    for value in held:
-        _store(acc, value, suppliers, after)
+    for chain, value in enumerate(held):
+        _store(acc, value, suppliers, after, chain)
     nodes = (*emitter.nodes, For("trip", Index.of(TRIPS), issues), *after.nodes)
     body = assign_registers(nodes, machine)
     return LoweredProgram("peak", Kernel("peak", (), (), ()), machine.name, (), (), tensors, (), body)
@@ -95,18 +103,18 @@ def _random(tensor: Tensor) -> np.ndarray:
     return rng.integers(1, 100, shape).astype(tensor.dtype.numpy())
 
 
-def _load(operand: OperandTile, suppliers: Suppliers, emitter: Emitter) -> Value:
+def _load(operand: OperandTile, suppliers: Suppliers, emitter: Emitter, chain: int = 0) -> Value:
     here = tuple(Index.of(d) for d in dims(len(operand.shape)))
-    source = Read(f"in_{operand.name}", here, operand.dtype)
+    source = Read(f"in_{operand.name}", (Index.of(chain), *here), operand.dtype)
     found = find_supply(suppliers, operand.want({}, expr=source))
     assert found is not None, f"nothing loads {operand.name}"
     return emitter.value(found, {})
 
 
-def _store(acc: OperandTile, value: Value, suppliers: Suppliers, emitter: Emitter) -> None:
+def _store(acc: OperandTile, value: Value, suppliers: Suppliers, emitter: Emitter, chain: int) -> None:
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
     held = Read(f"$value:{acc.memory}", here, acc.dtype)
-    target = Read(f"in_{acc.name}", here, acc.dtype)
+    target = Read(f"in_{acc.name}", (Index.of(chain), *here), acc.dtype)
     found = find_delivery(suppliers, target, held, acc.memory, acc.dtype, acc.want({}))
     assert found is not None, f"nothing stores {acc.name}"
     emitter.deliver(found, {}, value)
