@@ -14,18 +14,15 @@ from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.mapping import Mapping
 
 Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
 
 
-def canonical_key(pattern: Pattern, mapping: Mapping) -> tuple[object, ...]:
+def canonical_key(pattern: Pattern, mapping: Mapping) -> Key:
     """What a mapping is told apart by: the least of its images under the instruction's symmetries."""
-    return min(  # type: ignore[type-var]
-        _image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction)
-    )
+    return min(_image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction))
 
 
-def _image(
-    mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]
-) -> tuple[object, ...]:
+def _image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
     axis, operand = dict(axes), dict(operands)
     pairing = sorted((operand.get(b.name, b.name), print_expr(b.subject)) for b in mapping.bindings)
     groups = sorted(
