@@ -6,10 +6,19 @@ from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.mapping import AxisGroup, Mapping, is_simple, statement_text
+from isamap.match.params import extents_of
 from isamap.match.reach import dims
 from isamap.match.refuse import REASONS, Rejection, refusals
 from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_supply
-from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, apply_mapping, is_read_of
+from isamap.match.tiles import (
+    LoopAxis,
+    OperandTile,
+    Tile,
+    accumulator_delivery,
+    apply_mapping,
+    choose_params,
+    is_read_of,
+)
 
 __all__ = [
     "REASONS",
@@ -28,7 +37,9 @@ __all__ = [
     "accumulator_delivery",
     "address_of",
     "apply_mapping",
+    "choose_params",
     "dims",
+    "extents_of",
     "find_delivery",
     "find_mappings",
     "find_supply",

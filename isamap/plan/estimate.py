@@ -1,0 +1,133 @@
+"""What a mapping would keep busy, and the time that it cannot be faster than: no schedule is looked for.
+
+    fma_zmm_f32 { i: n } of gemm_f32, M = N = K = 100:  utilisation 100 / (7 * 16) = 0.89, 70000 issues
+
+The time is that of all issues one after another at their interval, and of bringing every tile of every
+operand in (or out) once, by its chain of moves. A schedule is slower where it moves a tile twice, and faster
+where units work side by side: the estimate ranks mappings, it promises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Expr, Index, Instruction, substitute_expr
+from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.match import Mapping, Pattern, choose_params, extents_of
+from isamap.transform import Statement, symbols
+
+Sizes = MappingType[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Loop axes of a mapping as numbers: names of the kernel axes, iterations, iterations per issue."""
+
+    axes: tuple[str, ...]
+    extent: int
+    tile: int
+
+    @property
+    def trips(self) -> int:
+        return -(-self.extent // self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How a mapping uses its instruction. Units: `compute_ns` of all issues; lanes are iterations.
+
+    `walks` are the loops, `lanes` how many iterations one issue could perform.
+    """
+
+    walks: tuple[Walk, ...]
+    lanes: int
+    compute_ns: float
+
+    @property
+    def issues(self) -> int:
+        return prod(w.trips for w in self.walks)
+
+    @property
+    def utilisation(self) -> float:
+        """The share of lanes, over all issues, that perform an iteration of the kernel."""
+        return prod(w.extent for w in self.walks) / (self.issues * self.lanes)
+
+    def tiles_of(self, axes: frozenset[str]) -> int:
+        """How many different tiles an operand has whose element depends on these kernel axes."""
+        return prod(w.trips for w in self.walks if axes & set(w.axes))
+
+
+def estimate(
+    statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine, sizes: Sizes
+) -> Estimate | None:
+    """The estimate for these sizes; None where an extent, or an instruction's length, is no number."""
+    if any(a.extent.substitute(sizes).value is None for a in statement.axes + statement.sequence):
+        return None
+    lengths = lane_lengths(statement, mapping, pattern, sizes)
+    grouped = {a for g in mapping.groups for a in g.kernel_axes}
+    loops = [a for a in statement.axes + statement.sequence if a.name not in grouped]
+    walks = [Walk((a.name,), _number(a.extent, sizes), 1) for a in loops]
+    for group in mapping.groups:
+        extent = prod(_number(statement.axis(a).extent, sizes) for a in group.kernel_axes)
+        walks.append(Walk(group.kernel_axes, extent, _length(group.instruction_axes, lengths) or extent))
+    kept = [w for w in walks if w.extent > 0]
+    if len(kept) < len(walks):
+        return None
+    lanes = prod(w.tile for w in walks) * (_length(mapping.empty, lengths) or 1)
+    item = machine.instructions[mapping.instruction]
+    issues = prod(w.trips for w in walks)
+    params = choose_params(statement, mapping, pattern, sizes)
+    return Estimate(tuple(walks), lanes, issues * interval_ns(item, machine, params))
+
+
+def lane_lengths(
+    statement: Statement, mapping: Mapping, pattern: Pattern, sizes: Sizes
+) -> dict[str, int | None]:
+    """How long each instruction axis is at most; None where only the machine, or a mask, says."""
+    known, _ = extents_of(pattern, choose_params(statement, mapping, pattern, sizes))
+    return {a.name: known.get(a.name) for a in pattern.axes}
+
+
+def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
+    """What the share of busy lanes cannot exceed whatever the sizes: 1/16 where an axis of 16 stays empty.
+
+    None where nothing is known.
+    """
+    lengths = [a.extent.value for a in pattern.axes if a.name in mapping.empty]
+    return 1 / prod(n for n in lengths if n) if any(lengths) else None
+
+
+def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[str, int]) -> float:
+    """The time that one issue occupies its unit for, shared among units of one kind."""
+    count = max(1, machine.units[item.cost.unit].count)
+    return cost_value(item.cost.interval_ns, _numbers(item.instruction, params)) / count
+
+
+def chain_ns(chain: Sequence[str], machine: Machine) -> float:
+    """The time that a chain of moves occupies its units for, one after the other."""
+    known = [machine.instructions[name] for name in chain if name in machine.instructions]
+    return sum(interval_ns(item, machine, {}) for item in known)
+
+
+def axes_of(expr: Expr) -> frozenset[str]:
+    """Names that an operand's element depends on."""
+    return symbols(expr)
+
+
+def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[str, int]:
+    return {p.name: params.get(p.name, 1) for p in instruction.params if p.dtype is None}
+
+
+def _length(axes: Sequence[str], lengths: MappingType[str, int | None]) -> int | None:
+    """Of several axes together; None when one of them has no length of its own."""
+    found = [lengths.get(a) for a in axes]
+    return None if None in found else prod(n for n in found if n)
+
+
+def _number(extent: Index, sizes: Sizes) -> int:
+    value = extent.substitute(sizes).value
+    assert value is not None, "asked for before"
+    return value
