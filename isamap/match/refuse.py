@@ -27,7 +27,7 @@ from isamap.match.mapping import Mapping
 from isamap.match.params import holds
 from isamap.match.tiles import choose_params
 from isamap.match.unify import Bindings, unify
-from isamap.source import Span
+from isamap.source import Edit, Span
 from isamap.transform import Statement, statements
 
 REASONS = (
@@ -45,7 +45,12 @@ REASONS = (
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """One instruction that cannot perform one statement; `span` is that of the part of the statement."""
+    """One instruction that cannot perform one statement, and the first condition that fails.
+
+    `span` is that of the part of the statement, `instruction_span` that of the instruction's text. `edit` says
+    what would help; `edits` are changes of the kernel's text after which the instruction performs it, () when
+    there are none.
+    """
 
     instruction: str
     statement: int
@@ -53,6 +58,8 @@ class Rejection:
     message: str
     span: Span | None
     edit: str | None = None
+    instruction_span: Span | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 def refusals(

@@ -2,6 +2,7 @@
 
 from isamap.source.codes import CODES
 from isamap.source.diagnostic import Diagnostic, Edit, Severity
+from isamap.source.edits import apply_edits
 from isamap.source.errors import (
     Infeasible,
     IsamapError,
@@ -35,4 +36,5 @@ __all__ = [
     "TypeProblem",
     "UsageProblem",
     "VerificationFailed",
+    "apply_edits",
 ]
