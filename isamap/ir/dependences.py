@@ -136,6 +136,26 @@ def _determines(
     known: Known,
 ) -> bool:
     """Whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
+    solved = equal_axes(f, g, a, b, common, equal, known, until=axis)
+    return solved is None or axis in solved
+
+
+def equal_axes(
+    f: Read,
+    g: Read,
+    a: Site,
+    b: Site,
+    common: tuple[AxisAt, ...],
+    equal: set[str],
+    known: Known,
+    *,
+    until: str | None = None,
+) -> frozenset[str] | None:
+    """The axes of which f in a and g in b have equal values wherever they touch one element.
+
+    None when they never touch one. `equal` are axes that are taken to be equal; axes that are not `common`
+    are of one site each, whatever they are called. The search ends when `until` is found.
+    """
     facts = known.facts
     extents_a = {x.name: x.extent.substitute(known.bindings) for x in a.axes}
     extents_b = {x.name: x.extent.substitute(known.bindings) for x in b.axes}
@@ -146,21 +166,21 @@ def _determines(
     ]
     solved: set[Atom] = set(equal)
     changed = True
-    while changed and axis not in solved:
+    while changed and (until is None or until not in solved):
         changed = False
         for left, right in list(pairs):
             digits = _digits(left, right, names, extents_a, extents_b, solved, facts)
             if digits is None:
                 continue
             if _never_zero(digits, facts):
-                return True
+                return None
             for unknown in [u for u in digits.shared if u not in solved]:
                 if _is_leading(unknown, digits, facts):
                     solved.add(unknown)
                     changed = True
                     digits.shared.pop(unknown)
         changed = _join_divisions(solved, pairs) or changed
-    return axis in solved
+    return frozenset(s for s in solved if isinstance(s, str))
 
 
 def _digits(
