@@ -60,7 +60,7 @@ def match_command(
         progress("match")
         machine = load_machine(machine_of(hw))
         _check_instruction(instruction, machine)
-        mappings = find_mappings(routine, machine, fixed=mode == "fixed")
+        mappings = find_mappings(routine, machine, "fixed" if mode == "fixed" else "complete")
         rejections = refusals(routine, machine, mappings)
     unmatched = set(range(len(statements(routine)))) - {m.statement for m in mappings}
     if instruction is not None:

@@ -5,7 +5,7 @@ from isamap.match.bounds import simplify, simplify_expr
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
-from isamap.match.mapping import AxisGroup, Mapping, is_simple, statement_text
+from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
 from isamap.match.refuse import REASONS, Rejection, refusals
@@ -23,6 +23,7 @@ from isamap.match.tiles import (
 __all__ = [
     "REASONS",
     "AxisGroup",
+    "CountMode",
     "Leaf",
     "Location",
     "LoopAxis",

@@ -12,7 +12,7 @@ from itertools import product
 
 from isamap.ir import Assign, Index
 from isamap.match.instructions import Pattern
-from isamap.match.mapping import AxisGroup, Kind, Mapping
+from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
 from isamap.match.symmetry import canonical_key
 from isamap.match.unify import Binding, Bindings, unify
 from isamap.match.validity import elements_agree
@@ -22,16 +22,16 @@ Signature = tuple[frozenset[str], bool]
 
 
 def find_in_statement(
-    pattern: Pattern, statement: Statement, number: int, *, fixed: bool = False
+    pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
     """All whole, split and degenerate mappings of one instruction, each once, in a fixed order."""
-    for mapping in find_candidates(pattern, statement, number, fixed=fixed):
+    for mapping in find_candidates(pattern, statement, number, mode):
         if elements_agree(pattern, statement, mapping):
             yield mapping
 
 
 def find_candidates(
-    pattern: Pattern, statement: Statement, number: int, *, fixed: bool = False
+    pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
     """All that would be mappings if their elements belonged together."""
     if not heads_agree(pattern, statement):
@@ -43,7 +43,7 @@ def find_candidates(
             if key not in seen:
                 seen.add(key)
                 yield mapping
-        if fixed:
+        if mode == "fixed":
             return
 
 

@@ -8,24 +8,24 @@ from isamap.ir import Kernel
 from isamap.machine import Machine
 from isamap.match.enumerate import find_in_statement
 from isamap.match.instructions import pattern_of
-from isamap.match.mapping import Mapping
+from isamap.match.mapping import CountMode, Mapping
 from isamap.transform import Statement, statements
 
 
-def find_mappings(kernel: Kernel, machine: Machine, *, fixed: bool = False) -> tuple[Mapping, ...]:
+def find_mappings(kernel: Kernel, machine: Machine, mode: CountMode = "complete") -> tuple[Mapping, ...]:
     """All mappings, by statement, then in the machine's order of instructions."""
     return tuple(
         m
         for number, statement in enumerate(statements(kernel))
-        for m in statement_mappings(statement, number, machine, fixed=fixed)
+        for m in statement_mappings(statement, number, machine, mode)
     )
 
 
 def statement_mappings(
-    statement: Statement, number: int, machine: Machine, *, fixed: bool = False
+    statement: Statement, number: int, machine: Machine, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
     """All mappings of one statement."""
     for item in machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is not None:
-            yield from find_in_statement(pattern, statement, number, fixed=fixed)
+            yield from find_in_statement(pattern, statement, number, mode)

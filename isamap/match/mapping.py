@@ -15,6 +15,8 @@ from isamap.match.unify import Bindings
 from isamap.transform import Statement
 
 Kind = Literal["whole", "split", "degenerate"]
+CountMode = Literal["complete", "fixed", "amos"]
+"""What is counted: all pairings of operands, the first as written, or what AMOS's released code finds."""
 
 
 @dataclass(frozen=True, slots=True)

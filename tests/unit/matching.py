@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from isamap.ir import Instruction, Kernel
-from isamap.match import Mapping, Pattern, pattern_of
+from isamap.match import CountMode, Mapping, Pattern, pattern_of
 from isamap.match.enumerate import find_in_statement
 from isamap.source import Source
 from isamap.syntax import parse_kernel, parse_module
@@ -33,16 +33,16 @@ def kernel(operands: str, loops: str, params: str = "") -> Kernel:
     return parse_kernel(Source("kernel.ir", f"kernel k({params}) {{ {operands} {loops} }}"))
 
 
-def mappings(pattern: Pattern, routine: Kernel, statement: int = 0, fixed: bool = False) -> list[Mapping]:
+def mappings(pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete") -> list[Mapping]:
     """All mappings of one statement."""
-    return list(find_in_statement(pattern, statements(routine)[statement], statement, fixed=fixed))
+    return list(find_in_statement(pattern, statements(routine)[statement], statement, mode))
 
 
 def counts(
-    pattern: Pattern, routine: Kernel, statement: int = 0, fixed: bool = False
+    pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete"
 ) -> tuple[int, int, int]:
     """How many mappings are whole, split and degenerate."""
-    kinds = Counter(m.kind for m in mappings(pattern, routine, statement, fixed))
+    kinds = Counter(m.kind for m in mappings(pattern, routine, statement, mode))
     return kinds["whole"], kinds["split"], kinds["degenerate"]
 
 

@@ -30,7 +30,7 @@ GROUPED = """
 def test_a_matrix_product_takes_whole_axes(name: str, statement: int, complete: int, fixed: int) -> None:
     product, routine = instruction(MATRIX), shipped(name)
     assert counts(product, routine, statement) == (complete, 0, 0)
-    assert counts(product, routine, statement, fixed=True) == (fixed, 0, 0)
+    assert counts(product, routine, statement, mode="fixed") == (fixed, 0, 0)
 
 
 def test_dilation_and_groups_change_nothing() -> None:
@@ -42,12 +42,12 @@ def test_dilation_and_groups_change_nothing() -> None:
     """
     routine = kernel(operands, GROUPED, params)
     assert counts(instruction(MATRIX), routine) == (98, 0, 0)
-    assert counts(instruction(MATRIX), routine, fixed=True) == (49, 0, 0)
+    assert counts(instruction(MATRIX), routine, mode="fixed") == (49, 0, 0)
 
 
 def test_an_axis_without_a_place_makes_a_mapping_degenerate() -> None:
     assert counts(instruction(MATRIX), shipped("depthwise")) == (0, 0, 42)
-    assert counts(instruction(MATRIX), shipped("depthwise"), fixed=True) == (0, 0, 21)
+    assert counts(instruction(MATRIX), shipped("depthwise"), mode="fixed") == (0, 0, 21)
 
 
 @pytest.mark.parametrize(("name", "count"), [("gemm_f32", 3), ("conv2d_nchw", 15)])
@@ -61,7 +61,7 @@ def test_a_dot_product_takes_any_axes_that_are_summed() -> None:
 
 def test_a_class_of_axes_is_cut_together() -> None:
     assert counts(instruction(PAIRS), shipped("gemm_bf16_f32")) == (0, 2, 0)
-    assert counts(instruction(PAIRS), shipped("gemm_bf16_f32"), fixed=True) == (0, 1, 0)
+    assert counts(instruction(PAIRS), shipped("gemm_bf16_f32"), mode="fixed") == (0, 1, 0)
 
 
 def test_axes_of_one_element_do_not_count() -> None:
