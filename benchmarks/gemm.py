@@ -26,8 +26,8 @@ from isamap.driver.request import Request
 from isamap.ir import Kernel
 from isamap.kernels import kernel_path
 from isamap.machine import Machine
-from isamap.match import Suppliers, Tile
-from isamap.plan.build import chosen_tile, find_tiles, layouts
+from isamap.match import Suppliers, Tile, layouts
+from isamap.plan.build import chosen_tile, find_tiles
 from isamap.plan.schedule import Schedule
 from isamap.source import Source
 from isamap.transform import statements

@@ -1,68 +1,34 @@
-"""Copy loops: elements moved between arrays, by the widest move of the machine that fits, else one by one."""
+"""Copies between arrays and buffers as loops, by the widest moves that serve, else one element at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from isamap.ir import Expr, Index, Read, print_expr, substitute_expr
+from isamap.ir import Index, print_expr
 from isamap.lower.names import Names
 from isamap.lower.program import For, Node
 from isamap.lower.values import Emitter
-from isamap.match import Suppliers, Supply, Want, find_delivery, widths
+from isamap.match import Copy, Suppliers, Transfer, find_transfer
 from isamap.source import Diagnostic, NoMapping
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """`target = value` for every point of `counters`, symbols from 0 on; no two points write one element."""
-
-    target: Read
-    value: Expr
-    counters: tuple[str, ...]
 
 
 def copy_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
     """The loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
-    lane, width, delivery = _widest(copy, counts, suppliers)
-    bindings: dict[str, Index] = {}
-    variables: list[tuple[str, Index]] = []
-    order = [c for c in copy.counters if c != lane] + ([lane] if lane is not None else [])
-    for counter in order:
-        trips = counts[counter].floordiv(width) if counter == lane else counts[counter]
-        if trips.value == 1:
-            bindings[counter] = Index.of(0)
-            continue
-        variable = names.fresh(counter.strip("~"))
-        variables.append((variable, trips))
-        bindings[counter] = Index.of(variable) * (width if counter == lane else 1)
-    emitter = Emitter(names)
-    emitter.deliver(delivery, bindings)
-    body: tuple[Node, ...] = tuple(emitter.nodes)
-    for variable, trips in reversed(variables):
-        body = (For(variable, trips, body),)
-    return body
+    found = transfer_of(copy, counts, suppliers)
+    order = [c for c in copy.counters if c != found.counter]
+    trips = {c: counts[c] for c in order}
+    if found.counter is not None:
+        trips[found.counter] = counts[found.counter].floordiv(found.width)
+    steps = {found.counter: found.width} if found.counter is not None else {}
+    return group_loops(found, trips, steps, {}, names)
 
 
-def _widest(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> tuple[str | None, int, Supply]:
-    """The counter to run lanes over, how many lanes, and the delivery of one such group."""
-    best: tuple[float, str | None, int, Supply] | None = None
-    for counter in copy.counters:
-        for width in widths(suppliers, copy.target.dtype):
-            count = counts[counter].value
-            if count is None or count % width:
-                continue
-            found = _delivery(copy, counter, width, suppliers)
-            if found is not None and (best is None or found.cost_ns / width < best[0]):
-                best = (found.cost_ns / width, counter, width, found)
-    if best is not None:
-        return best[1], best[2], best[3]
-    single = find_delivery(
-        suppliers, copy.target, copy.value, "", None, Want(copy.value, "", copy.value.dtype, (), ())
-    )
-    if single is None:
+def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer:
+    """How a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
+    found = find_transfer(copy, counts, suppliers)
+    if found is None:
         raise NoMapping(
             Diagnostic(
                 "no-move",
@@ -72,12 +38,29 @@ def _widest(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> tu
                 "and store them, as generic-c does",
             )
         )
-    return None, 1, single
+    return found
 
 
-def _delivery(copy: Copy, counter: str, width: int, suppliers: Suppliers) -> Supply | None:
-    lanes = {counter: Index.of(counter) + Index.of("%0")}
-    target = substitute_expr(copy.target, lanes)
-    value = substitute_expr(copy.value, lanes)
-    assert isinstance(target, Read)
-    return find_delivery(suppliers, target, value, "", None, Want(value, "", value.dtype, (width,), (None,)))
+def group_loops(
+    transfer: Transfer,
+    trips: Mapping[str, Index],
+    steps: Mapping[str, int],
+    around: Mapping[str, Index],
+    names: Names,
+) -> tuple[Node, ...]:
+    """Loops that count `trips`, in their order; a counter advances by its step, 1 unless `steps` has it."""
+    bindings: dict[str, Index] = dict(around)
+    variables: list[tuple[str, Index]] = []
+    for counter, count in trips.items():
+        if count.value == 1:
+            bindings[counter] = Index.of(0)
+            continue
+        variable = names.fresh(counter.strip("~"))
+        variables.append((variable, count))
+        bindings[counter] = Index.of(variable) * steps.get(counter, 1)
+    emitter = Emitter(names)
+    emitter.deliver(transfer.delivery, bindings)
+    body: tuple[Node, ...] = tuple(emitter.nodes)
+    for variable, count in reversed(variables):
+        body = (For(variable, count, body),)
+    return body

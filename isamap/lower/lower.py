@@ -8,8 +8,8 @@ from isamap.lower.nest import lower_nest
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor
 from isamap.lower.registers import assign_registers
 from isamap.machine import Machine
-from isamap.match import Suppliers, statement_text
-from isamap.plan.build import chosen_tile, find_tiles, layouts, tensor_strides
+from isamap.match import Suppliers, layouts, statement_text, tensor_strides
+from isamap.plan.build import chosen_tile, find_tiles
 from isamap.plan.schedule import Schedule
 from isamap.transform import Statement, in_ordered_loops, statements
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 
 from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import Copy, copy_loops
+from isamap.lower.copies import copy_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, RegisterRef, Value
-from isamap.lower.staging import OFFSET, Staged, claim_buffer, copy_tile, copy_tiles, stage_at
+from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
 from isamap.match import (
+    OFFSET,
+    Copy,
     Leaf,
     OperandTile,
     Suppliers,

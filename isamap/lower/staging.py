@@ -9,16 +9,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Cast, Expr, Index, Read, index_min, substitute_expr
+from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import Copy, copy_loops
+from isamap.lower.copies import copy_loops, group_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, Fill, For, If, Node
-from isamap.match import LoopAxis, OperandTile, Suppliers, Tile
+from isamap.match import (
+    OFFSET,
+    Copy,
+    LoopAxis,
+    OperandTile,
+    Suppliers,
+    Tile,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_packing,
+    find_transfer,
+    shown_axes,
+)
 from isamap.plan.schedule import LoopStep
-
-OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions of its elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +136,9 @@ def copy_tile(
     back: bool,
 ) -> tuple[Node, ...]:
     """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
-    axes = [a for a in tile.axes if a.tile > 1 and _shows(operand, a)]
-    size = prod(operand.cell_shape)
-    used = [a for a in axes if a.name in operand.axes or a.name.startswith("_")]
-    copy = _element(operand, buffer, offset, tile, place, used, back=back)
-    clear: tuple[Node, ...] = () if back else (Fill(buffer, offset, Index.of(size)),)
+    used = shown_axes(operand, tile)
+    copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
+    clear: tuple[Node, ...] = () if back else (Fill(buffer, offset, Index.of(prod(operand.cell_shape))),)
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
 
@@ -137,10 +146,13 @@ def copy_tile(
         counts = {
             f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
         }
+        if not partly and not back and fills_all(operand, tile):
+            packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
+            if packed is not None:
+                return packed
         return copy_loops(copy, counts, suppliers, names)
 
-    fills_all = prod(a.tile for a in used) == size
-    whole = (*(() if fills_all else clear), *run(False))
+    whole = (*(() if fills_all(operand, tile) else clear), *run(False))
     if not open_axes:
         return whole
     if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
@@ -150,8 +162,30 @@ def copy_tile(
     return tuple(nodes)
 
 
-def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
-    return any(d in i.symbols for d, n in axis.digits if n > 1 for i in operand.pattern)
+def _pack(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    by_axes: Copy,
+    counts: Mapping[str, Index],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Node, ...] | None:
+    """A whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
+    by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
+    if by_cells is None:
+        return None
+    found = find_packing(by_cells, operand.shape, suppliers)
+    if found is None:
+        return None
+    other = find_transfer(by_axes, counts, suppliers)
+    if other is not None and other.cost_ns <= found.cost_ns:
+        return None
+    trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}
+    trips[by_cells.counters[-1]] = Index.of(operand.shape[-1] // found.width)
+    around = {f"@{n}": p for n, p in place.position.items()} | {OFFSET: offset}
+    return group_loops(found, trips, {}, around, names)
 
 
 def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
@@ -160,33 +194,3 @@ def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Itera
     for axis in axes:
         yield (*before, (lefts[axis], "<", Index.of(axis.tile)))
         before = (*before, (Index.of(axis.tile), "<=", lefts[axis]))
-
-
-def _element(
-    operand: OperandTile,
-    buffer: str,
-    offset: Index,
-    tile: Tile,
-    place: Place,
-    used: list[LoopAxis],
-    *,
-    back: bool,
-) -> Copy:
-    """The copy of one element, over counters `~axis` of the elements in the tile."""
-    digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
-    moved: dict[str, Index] = {f"@{n}": p for n, p in place.position.items()}
-    for axis in used:
-        counter, inner = Index.of(f"~{axis.name}"), 1
-        moved[f"@{axis.name}"] = place.position[axis.name] + counter
-        for position, (digit, length) in reversed(list(enumerate(axis.digits))):
-            value = counter.floordiv(inner)
-            digits[digit] = value if position == 0 else value.mod(length)
-            inner *= length
-    cell = Read(buffer, (offset, *(i.substitute(digits) for i in operand.pattern)), operand.dtype)
-    outer: Expr = substitute_expr(operand.subject, moved)
-    counters = tuple(f"~{a.name}" for a in used)
-    if not back:
-        return Copy(cell, outer, counters)
-    target = outer.value if isinstance(outer, Cast) else outer
-    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
-    return Copy(target, cell if target.dtype == cell.dtype else Cast(cell, target.dtype), counters)

@@ -2,9 +2,20 @@
 
 from isamap.match.address import Location, address_of
 from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.copying import (
+    Copy,
+    Transfer,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_packing,
+    find_transfer,
+    shown_axes,
+)
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
@@ -21,8 +32,10 @@ from isamap.match.tiles import (
 )
 
 __all__ = [
+    "OFFSET",
     "REASONS",
     "AxisGroup",
+    "Copy",
     "CountMode",
     "Leaf",
     "Location",
@@ -34,23 +47,34 @@ __all__ = [
     "Suppliers",
     "Supply",
     "Tile",
+    "Transfer",
     "Want",
     "accumulator_delivery",
     "address_of",
     "apply_mapping",
     "choose_params",
+    "copy_by_axes",
+    "copy_by_cells",
     "dims",
     "extents_of",
+    "fills_all",
     "find_delivery",
     "find_mappings",
+    "find_packing",
     "find_supply",
+    "find_transfer",
+    "in_tiles",
     "is_read_of",
     "is_simple",
+    "layouts",
     "pattern_of",
+    "profile_sizes",
     "refusals",
+    "shown_axes",
     "simplify",
     "simplify_expr",
     "statement_mappings",
     "statement_text",
+    "tensor_strides",
     "widths",
 ]

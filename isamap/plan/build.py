@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Cast, Index, Kernel, Operand, Range, Read, product
-from isamap.ir.index import ONE, ZERO
+from isamap.ir import Cast, Index, Kernel, Range, Read
+from isamap.ir.index import ZERO
 from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, memory_graph
 from isamap.match import (
     Leaf,
@@ -18,11 +18,16 @@ from isamap.match import (
     Want,
     accumulator_delivery,
     apply_mapping,
+    copy_by_cells,
     dims,
     find_delivery,
+    find_packing,
     find_supply,
+    in_tiles,
     is_read_of,
+    layouts,
     pattern_of,
+    profile_sizes,
     statement_mappings,
     statement_text,
 )
@@ -38,20 +43,6 @@ STRICT_NOTE = (
 )
 UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
-PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
-
-
-def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Strides in elements: the caller's for its arrays (the last axis dense), row-major for temporaries."""
-    rank = len(operand.shape)
-    if operand.role == "temp":
-        return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
-    return tuple(ONE if d == rank - 1 else Index.of(f"{operand.name}.s{d}") for d in range(rank))
-
-
-def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
-    """Strides of all arrays of a kernel."""
-    return {o.name: tensor_strides(o) for o in kernel.operands}
 
 
 def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple[Tile, ...]:
@@ -65,11 +56,6 @@ def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple
         if tile is not None and _sums_can_be_padded(tile):
             found.append(tile)
     return tuple(found)
-
-
-def profile_sizes(statement: Statement) -> dict[str, int]:
-    """Values that stand for sizes left symbolic when lengths are chosen: large."""
-    return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
 def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
@@ -218,15 +204,7 @@ def _option(
 
 def _staged_supply(operand: OperandTile, suppliers: Suppliers) -> Supply | Leaf | None:
     """How a tile is loaded from a buffer of whole tiles."""
-    return find_supply(suppliers, operand.want({}, expr=_probe(operand, suppliers)))
-
-
-def _probe(operand: OperandTile, suppliers: Suppliers) -> Read:
-    """An operand's elements as they would lie in a staging buffer."""
-    name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}"
-    strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
-    suppliers.strides.setdefault(name, (ONE, *strides))
-    return Read(name, (Index.of("@offset"), *operand.cells), operand.dtype)
+    return find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers)))
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
@@ -276,7 +254,7 @@ def _pack_ns(operand: OperandTile, direct: Supply | Leaf | None, suppliers: Supp
     if isinstance(direct, Supply) and elements == prod(operand.shape):
         stored = find_delivery(
             suppliers,
-            _probe(operand, suppliers),
+            in_tiles(operand, suppliers),
             _value(operand),
             operand.memory,
             operand.dtype,
@@ -284,9 +262,15 @@ def _pack_ns(operand: OperandTile, direct: Supply | Leaf | None, suppliers: Supp
         )
         if stored is not None:
             return (direct.cost_ns + stored.cost_ns) / elements
+    cells = copy_by_cells(operand, in_tiles(operand, suppliers).buffer, ZERO)
+    packing = find_packing(cells, operand.shape, suppliers) if cells is not None else None
+    if packing is not None:
+        return packing.cost_ns
     single = Want(operand.subject, "", operand.dtype, (), ())
     cell = Read(
-        _probe(operand, suppliers).buffer, tuple(ZERO for _ in range(len(operand.shape) + 1)), operand.dtype
+        in_tiles(operand, suppliers).buffer,
+        tuple(ZERO for _ in range(len(operand.shape) + 1)),
+        operand.dtype,
     )
     moved = find_delivery(suppliers, cell, operand.subject, "", operand.dtype, single)
     return moved.cost_ns if moved is not None else SLOW_MOVE_NS
@@ -345,7 +329,7 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
     acc = tile.accumulator
     value = _value(acc)
     loaded = _staged_supply(acc, suppliers)
-    cell = _probe(acc, suppliers)
+    cell = in_tiles(acc, suppliers)
     stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
     if loaded is None or stored is None:
         return None

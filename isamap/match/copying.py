@@ -1,0 +1,158 @@
+"""Copies between arrays and buffers: which instructions move their elements, as many at once as there are.
+
+A copy is given for one element. By axes, a group of elements that follow each other along one axis moves at
+once, where both sides lie so. By cells, a group that follows each other in the buffer moves at once, wherever
+its elements come from: interleaves and transposing loads pack whole registers in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Cast, Expr, Index, Read, substitute_expr
+from isamap.ir.index import ZERO
+from isamap.match.bounds import simplify_expr
+from isamap.match.delivery import find_delivery, widths
+from isamap.match.reach import dims
+from isamap.match.supply import Suppliers, Supply, Want
+from isamap.match.tiles import LoopAxis, OperandTile, Tile
+
+LANE = Index.of("%0")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`target = value` for every point of `counters`, symbols from 0 on; no two points write one element."""
+
+    target: Read
+    value: Expr
+    counters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The delivery that moves one group of a copy: `width` elements along `counter`, which counts groups."""
+
+    counter: str | None
+    width: int
+    delivery: Supply
+
+    @property
+    def cost_ns(self) -> float:
+        """Units: ns per element."""
+        return self.delivery.cost_ns / self.width
+
+
+def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer | None:
+    """The cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
+    best: Transfer | None = None
+    for counter in copy.counters:
+        for width in widths(suppliers, copy.target.dtype):
+            count = counts[counter].value
+            if count is None or count % width:
+                continue
+            found = _along(copy, counter, width, suppliers)
+            if found is not None and (best is None or found.cost_ns < best.cost_ns):
+                best = found
+    if best is not None:
+        return best
+    one = Want(copy.value, "", copy.value.dtype, (), ())
+    single = find_delivery(suppliers, copy.target, copy.value, "", None, one)
+    return Transfer(None, 1, single) if single is not None else None
+
+
+def _along(copy: Copy, counter: str, width: int, suppliers: Suppliers) -> Transfer | None:
+    """The delivery of so many elements that follow each other along a counter, which counts elements."""
+    lanes = {counter: Index.of(counter) + LANE}
+    target = substitute_expr(copy.target, lanes)
+    value = substitute_expr(copy.value, lanes)
+    return _deliver(target, value, counter, width, suppliers)
+
+
+def _deliver(target: Expr, value: Expr, counter: str, width: int, suppliers: Suppliers) -> Transfer | None:
+    assert isinstance(target, Read)
+    want = Want(value, "", value.dtype, (width,), (None,))
+    found = find_delivery(suppliers, target, value, "", None, want)
+    return Transfer(counter, width, found) if found is not None else None
+
+
+# --- tiles ------------------------------------------------------------------------------------------------
+
+
+def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
+    """Loop axes of which one tile of an operand holds more than one element that differs."""
+    return [
+        a
+        for a in tile.axes
+        if a.tile > 1
+        and (a.name in operand.axes or a.name.startswith("_"))
+        and any(d in i.symbols for d, n in a.digits if n > 1 for i in operand.pattern)
+    ]
+
+
+def fills_all(operand: OperandTile, tile: Tile) -> bool:
+    """Whether every cell of a buffered tile is one element of the operand."""
+    return prod(a.tile for a in shown_axes(operand, tile)) == prod(operand.cell_shape)
+
+
+def copy_by_axes(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    position: Mapping[str, Index],
+    *,
+    back: bool,
+) -> Copy:
+    """One element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile."""
+    digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
+    moved: dict[str, Index] = {f"@{n}": p for n, p in position.items()}
+    used = shown_axes(operand, tile)
+    for axis in used:
+        counter, inner = Index.of(f"~{axis.name}"), 1
+        moved[f"@{axis.name}"] = position[axis.name] + counter
+        for place, (digit, length) in reversed(list(enumerate(axis.digits))):
+            value = counter.floordiv(inner)
+            digits[digit] = value if place == 0 else value.mod(length)
+            inner *= length
+    cell = Read(buffer, (offset, *(i.substitute(digits) for i in operand.cell_pattern)), operand.dtype)
+    outer: Expr = substitute_expr(operand.subject, moved)
+    counters = tuple(f"~{a.name}" for a in used)
+    if not back:
+        return Copy(cell, outer, counters)
+    target = outer.value if isinstance(outer, Cast) else outer
+    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
+    return Copy(target, cell if target.dtype == cell.dtype else Cast(cell, target.dtype), counters)
+
+
+def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | None:
+    """One cell of a buffered tile as an element of the kernel, over counters `~0`, … of its coordinates.
+
+    None where elements repeat in the register: its coordinates are then not those of the buffer.
+    """
+    if operand.cell_shape != operand.shape or not operand.shape:
+        return None
+    counters = tuple(f"~{i}" for i in range(len(operand.shape)))
+    here = {d: Index.of(c) for d, c in zip(dims(len(counters)), counters, strict=True)}
+    cell = Read(buffer, (offset, *here.values()), operand.dtype)
+    return Copy(cell, substitute_expr(operand.elements, here), counters)
+
+
+def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Transfer | None:
+    """The cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
+    best: Transfer | None = None
+    last = copy.counters[-1]
+    sizes = dict(zip(copy.counters, shape, strict=True))
+    for width in widths(suppliers, copy.target.dtype):
+        if shape[-1] % width:
+            continue
+        extents = {**sizes, last: shape[-1] // width, "%0": width}
+        lanes = {last: Index.of(last) * width + LANE}
+        target = simplify_expr(substitute_expr(copy.target, lanes), extents)
+        value = simplify_expr(substitute_expr(copy.value, lanes), extents)
+        found = _deliver(target, value, last, width, suppliers)
+        if found is not None and (best is None or found.cost_ns < best.cost_ns):
+            best = found
+    return best
