@@ -1,1 +1,6 @@
-"""Runs a lowered program by interpreting each instruction's own semantics."""
+"""What programs and mappings compute, found by interpreting the meaning of every instruction."""
+
+from isamap.simulate.issue import CannotPad, perform, size_values
+from isamap.simulate.lanes import Cut
+
+__all__ = ["CannotPad", "Cut", "perform", "size_values"]

@@ -1,0 +1,286 @@
+"""A statement performed by a mapping on arrays, issue by issue: what a mapping is held against.
+
+    perform(gemm, mma, mapping, {"A": a, "B": b, "C": c}, Cut(), {"M": 20, "N": 16, "K": 5})  ==  c + a @ b
+
+For every issue the operands are gathered exactly as the mapping says, lanes beyond the end hold what the
+reduction does not notice, the instruction's own meaning is interpreted, and the elements that stand for
+something are written back. A mapping that is not valid gives wrong results: nothing is repaired here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from isamap.ir import (
+    DType,
+    Env,
+    Expr,
+    Index,
+    Read,
+    Routine,
+    convert,
+    evaluate_expr,
+    evaluate_index,
+)
+from isamap.ir.evaluate import make_value
+from isamap.match import Mapping, Pattern
+from isamap.match.padding import Fills, neutral_fills
+from isamap.match.unify import Binding
+from isamap.simulate.batch import operand_shapes, perform_issues
+from isamap.simulate.lanes import Array, Cut, Grid, Sizes, make_grids
+from isamap.simulate.leaks import shown_in_padded_lanes
+from isamap.transform import Statement
+
+MOST_LANES = 1 << 20
+
+
+class CannotPad(ValueError):
+    """Padded lanes of a reduction would count, whatever they hold: the mapping needs whole tiles or masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all issues share: `arrays` are read; `held`, the target in the type of its sum, is written."""
+
+    statement: Statement
+    pattern: Pattern
+    mapping: Mapping
+    values: Sizes
+    scalars: MappingType[str, Array]
+    arrays: MappingType[str, Array]
+    held: Array
+    exact: bool
+
+
+def perform(
+    statement: Statement,
+    pattern: Pattern,
+    mapping: Mapping,
+    arrays: MappingType[str, Array],
+    cut: Cut,
+    values: Sizes,
+    scalars: MappingType[str, float] | None = None,
+    *,
+    exact: bool = False,
+) -> Array:
+    """The target's new array after the statement has been performed by the mapping's instruction.
+
+    Shapes: `arrays` holds every array that the statement names, the target's old values among them; nothing
+    is changed. `values` are those of all sizes (see `size_values`) and of ordered loops around the statement;
+    `scalars` of the kernel's typed parameters. `exact` rounds no float, as in `interpret`.
+    Raises: CannotPad when lanes beyond the end cannot be made to count for nothing.
+    """
+    target, is_sum = statement.assign.target, statement.assign.op is not None
+    assert statement.assign.guard is None, "a guarded statement is matched after its guard was made explicit"
+    wide = statement.accumulator if is_sum else target.dtype
+    old = _as_type(arrays[target.buffer], target.dtype, exact)
+    held = convert(old, target.dtype, wide, "exact") if not (exact and wide.is_float) else old
+    found = dict(scalars or {})
+    typed = {n: np.asarray(v) for n, v in found.items()}
+    read = {n: a if n != target.buffer else old for n, a in arrays.items()}
+    job = _Job(statement, pattern, mapping, values, typed, read, np.array(held), exact)
+    for grid in make_grids(statement, pattern, mapping, cut, values):
+        _perform_grid(job, grid)
+    if exact and wide.is_float:
+        return job.held
+    return convert(job.held, wide, target.dtype, "wrap" if target.dtype.is_integer else "exact")
+
+
+def size_values(routine: Routine, sizes: Sizes) -> dict[str, int]:
+    """The sizes of a routine with its defaults and `let`s."""
+    values = {p.name: p.default for p in routine.params if p.default is not None} | dict(sizes)
+    for let in routine.lets:
+        values[let.name] = int(let.value.evaluate(values))
+    return values
+
+
+def _as_type(array: Array, dtype: DType, exact: bool) -> Array:
+    return array.astype(np.float64) if exact and dtype.is_float else array.astype(dtype.numpy())
+
+
+# --- all issues of a grid ---------------------------------------------------------------------------------
+
+
+def _perform_grid(job: _Job, grid: Grid) -> None:
+    """Issues of different output elements together, the blocks of a sum one after the other."""
+    written = {s for i in job.statement.assign.target.index for s in i.symbols}
+    fills = _fills(job, grid)
+    counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
+    outer = [bool(written & set(s.group.kernel_axes)) for s in grid.spans]
+    outer += [axis in written for axis in grid.loops]
+    together = _points([n if o else 1 for n, o in zip(counts, outer, strict=True)])
+    in_turn = _points([1 if o else n for n, o in zip(counts, outer, strict=True)])
+    most = max(1, MOST_LANES // max(1, prod(grid.lengths.values())))
+    for step in range(in_turn.shape[1]):
+        for first in range(0, together.shape[1], most):
+            chosen = together[:, first : first + most] + in_turn[:, step : step + 1]
+            _perform_batch(job, grid, chosen, fills)
+
+
+def _points(counts: list[int]) -> Array:
+    """All points of a box. Shapes: dimension × point."""
+    return np.indices(counts).reshape(len(counts), -1) if counts else np.zeros((0, 1), np.int64)
+
+
+def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:
+    """Issues, each a column of `chosen`: which block of each span, then the value of each loop."""
+    pattern, statement = job.pattern, job.statement
+    count = chosen.shape[1]
+    issue, own, cell = _cells(job, grid, chosen, pattern.target.index, statement.assign.target)
+    scalars = _scalars(job, grid, chosen)
+    meet = np.unique(cell).size != cell.size or any(v.size > 1 for v in scalars.values())
+    if count > 1 and meet:  # issues that write one element, or take different scalars, go one after the other
+        for column in range(count):
+            _perform_batch(job, grid, chosen[:, column : column + 1], fills)
+        return
+    operands = _operands(job, grid, chosen, fills)
+    shapes = operand_shapes(pattern.instruction, grid.params)
+    output = pattern.target.buffer
+    flat = job.held.reshape(-1)
+    if pattern.output.role == "inout":
+        start = np.zeros((count, prod(shapes[output])), flat.dtype)
+        start[issue, own] = flat[cell]
+        operands[output] = start.reshape((count, *shapes[output]))
+    given = {name: found[0].item() for name, found in scalars.items()}
+    done = perform_issues(pattern.instruction, grid.params, count, operands, given, exact=job.exact)
+    flat[cell] = done.reshape(count, -1)[issue, own]
+
+
+def _scalars(job: _Job, grid: Grid, chosen: Array) -> dict[str, Array]:
+    """For each typed parameter of the instruction the values that these issues need."""
+    return {
+        b.name: np.unique(_at_lanes(job, grid, chosen, (), b.subject)[2])
+        for b in job.mapping.bindings
+        if _is_param(job.pattern, b)
+    }
+
+
+def _is_param(pattern: Pattern, binding: Binding) -> bool:
+    return any(p.name == binding.name for p in pattern.instruction.params)
+
+
+# --- gathering --------------------------------------------------------------------------------------------
+
+
+def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, Array]:
+    """Every input operand of every issue, lanes that stand for nothing holding their fill."""
+    shapes = operand_shapes(job.pattern.instruction, grid.params)
+    found: dict[str, Array] = {}
+    for binding in job.mapping.bindings:
+        if _is_param(job.pattern, binding):
+            continue
+        dtype = job.pattern.instruction.operand(binding.name).dtype
+        issue, own, values = _elements(job, grid, chosen, binding, shapes[binding.name])
+        kind = np.float64 if job.exact and dtype.is_float else dtype.numpy()
+        fill = make_value(fills[binding.name].value if binding.name in fills else 0, dtype)
+        array = np.full((chosen.shape[1], prod(shapes[binding.name])), fill.astype(kind), kind)
+        array[issue, own] = values
+        found[binding.name] = array.reshape((chosen.shape[1], *shapes[binding.name]))
+    return found
+
+
+def _elements(
+    job: _Job, grid: Grid, chosen: Array, binding: Binding, shape: tuple[int, ...]
+) -> tuple[Array, Array, Array]:
+    """Issue, element and value of everything that an operand holds."""
+    axes = _axes_of(grid, binding.pattern)
+    issue, lanes, values = _at_lanes(job, grid, chosen, axes, binding.subject)
+    own = _flat(binding.pattern, shape, dict(grid.params) | lanes)
+    return issue, np.broadcast_to(own, issue.shape), np.broadcast_to(values, issue.shape)
+
+
+def _cells(
+    job: _Job, grid: Grid, chosen: Array, own: tuple[Index, ...], target: Read
+) -> tuple[Array, Array, Array]:
+    """Issue, element of the output operand and element of the target, of everything that is written."""
+    shapes = operand_shapes(job.pattern.instruction, grid.params)
+    issue, lanes, symbols = _iterations(job, grid, chosen, _axes_of(grid, own))
+    mine = _flat(own, shapes[job.pattern.target.buffer], dict(grid.params) | lanes)
+    theirs = _flat(target.index, job.held.shape, dict(job.values) | symbols)
+    return issue, np.broadcast_to(mine, issue.shape), np.broadcast_to(theirs, issue.shape)
+
+
+def _at_lanes(
+    job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...], subject: Expr
+) -> tuple[Array, dict[str, Array], Array]:
+    """Issue and lanes that stand for iterations, and there the values of a kernel's expression."""
+    issue, lanes, symbols = _iterations(job, grid, chosen, axes)
+    known = dict(job.values) | symbols
+    env = Env(known, job.scalars, lambda read: _load(job, read, known), job.exact)
+    values = evaluate_expr(subject, env)
+    return issue, lanes, values
+
+
+def _iterations(
+    job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...]
+) -> tuple[Array, dict[str, Array], dict[str, Array]]:
+    """Every valid pair of issue and lanes of `axes`, as points: their issue, lanes and kernel axes."""
+    lanes = grid.lanes(axes)
+    column = (-1, *(1 for _ in axes))
+    symbols: dict[str, Array] = {}
+    valid: Array = np.ones((chosen.shape[1], *(grid.lengths[a] for a in axes)), np.bool_)
+    for number, span in enumerate(grid.spans):
+        found, inside = span.at(span.starts[chosen[number]].reshape(column), lanes)
+        symbols |= found
+        valid = valid & inside
+    for number, axis in enumerate(grid.loops, len(grid.spans)):
+        symbols[axis] = chosen[number].reshape(column)
+    for axis in grid.empty:
+        if axis in lanes:
+            valid = valid & (lanes[axis] == 0)
+    where = valid.nonzero()
+    points = {n: np.broadcast_to(v, valid.shape)[where] for n, v in symbols.items()}
+    return where[0], {a: where[n] for n, a in enumerate(axes, 1)}, points
+
+
+def _axes_of(grid: Grid, subscripts: tuple[Index, ...]) -> tuple[str, ...]:
+    used = {s for i in subscripts for s in i.symbols}
+    return tuple(a for a in grid.lengths if a in used)
+
+
+def _flat(subscripts: tuple[Index, ...], shape: tuple[int, ...], symbols: MappingType[str, Any]) -> Array:
+    """Row-major positions of elements. Raises: IndexError when one is not in the array."""
+    total: Any = np.zeros((), np.int64)
+    for subscript, extent in zip(subscripts, shape, strict=True):
+        position = evaluate_index(subscript, symbols)
+        if ((position < 0) | (position >= extent)).any():
+            raise IndexError(f"`{subscript}` leaves an axis of {extent}")
+        total = total * extent + position
+    return np.asarray(total)
+
+
+def _load(job: _Job, read: Read, symbols: MappingType[str, Any]) -> Array:
+    """Elements of an array of the kernel, outside it the fill. Raises: IndexError where there is none."""
+    array = job.arrays[read.buffer]
+    if read.fill is None:
+        return np.asarray(array.reshape(-1)[_flat(read.index, array.shape, symbols)])
+    inside: Any = np.ones((), np.bool_)
+    places: list[Array] = []
+    for subscript, extent in zip(read.index, array.shape, strict=True):
+        position = evaluate_index(subscript, symbols)
+        inside = inside & (position >= 0) & (position < extent)
+        places.append(np.clip(position, 0, extent - 1))
+    return np.where(inside, array[tuple(places)], make_value(read.fill.value, read.dtype))
+
+
+# --- padding ----------------------------------------------------------------------------------------------
+
+
+def _fills(job: _Job, grid: Grid) -> Fills:
+    shown = shown_in_padded_lanes(job.pattern, grid)
+    if shown is None:
+        raise CannotPad("a lane that stands for nothing writes an element that stands for something")
+    if not shown:
+        return {}
+    fills = neutral_fills(job.pattern.instruction, shown, finite=True)
+    if fills is None:
+        names = " and ".join(sorted({n for s in shown for n in s})) or "no operand"
+        raise CannotPad(
+            f"{names} in use by other lanes: nothing that the others hold makes them count for nothing"
+        )
+    return fills

@@ -1,0 +1,180 @@
+"""Which kernel iteration each lane of an issue stands for, and which lanes stand for none.
+
+With `k` on an instruction axis of 4 lanes and extent 6 there are two issues: lanes 0 … 3 stand for k = 0 … 3,
+then lanes 0 and 1 for k = 4 and 5, and lanes 2 and 3 for nothing. Several kernel axes on one instruction axis
+are fused: lane a stands for the a-th of their points, counted from where the issue begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Index
+from isamap.match import AxisGroup, Mapping, Pattern
+from isamap.transform import Statement
+
+Array = NDArray[Any]
+Sizes = MappingType[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a mapping's iterations are cut into issues: one of its variants.
+
+    `groups` are the mapping's, kernel axes in the order in which they are fused and instruction axes in that
+    of the digits of the fused number, outermost first; empty means as the mapping writes them. `params` are
+    values of the instruction's integer parameters. `tiles` says how many lanes of an instruction axis are
+    used, all where it says nothing. With `masked`, an axis as long as a parameter says is made shorter at
+    the end; else, and where it cannot be, lanes beyond the end are padded.
+    """
+
+    params: Sizes = field(default_factory=dict[str, int])
+    groups: tuple[AxisGroup, ...] = ()
+    tiles: Sizes = field(default_factory=dict[str, int])
+    masked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The issues along one group of axes. Units: `starts` in fused points, one per issue."""
+
+    group: AxisGroup
+    extents: tuple[int, ...]
+    tiles: tuple[int, ...]
+    starts: Array
+
+    @property
+    def points(self) -> int:
+        return prod(self.extents)
+
+    @property
+    def step(self) -> int:
+        """Points that one issue covers."""
+        return prod(self.tiles)
+
+    def at(self, starts: Array, lanes: MappingType[str, Array]) -> tuple[dict[str, Array], Array]:
+        """Kernel axes of given lanes (0 where `lanes` has no axis), and where they stand for an iteration."""
+        fused: Any = 0
+        valid: Any = True
+        for axis, tile in zip(self.group.instruction_axes, self.tiles, strict=True):
+            lane = lanes.get(axis, np.zeros((), np.int64))
+            fused = fused * tile + lane
+            valid = valid & (lane < tile)
+        fused = starts + fused
+        valid = valid & (fused < self.points)
+        found: dict[str, Array] = {}
+        rest = fused
+        for axis, extent in reversed(list(zip(self.group.kernel_axes, self.extents, strict=True))):
+            found[axis] = rest % extent
+            rest = rest // extent
+        return found, np.asarray(valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """All issues of one shape: the instruction's axes with their lengths, the loops around it.
+
+    `spans` are the groups; `loops` extents of kernel axes on no instruction axis; `empty` instruction axes on
+    which there is nothing: of them only lane 0 stands for iterations.
+    """
+
+    params: tuple[tuple[str, int], ...]
+    lengths: Sizes
+    spans: tuple[Span, ...]
+    loops: Sizes
+    empty: tuple[str, ...]
+
+    def lanes(self, axes: tuple[str, ...]) -> dict[str, Array]:
+        """Lanes of some instruction axes, each along a dimension of its own behind that of the issues."""
+        rank = len(axes)
+        return {
+            axis: np.arange(self.lengths[axis]).reshape([-1 if d == n else 1 for d in range(-1, rank)])
+            for n, axis in enumerate(axes)
+        }
+
+
+def make_grids(
+    statement: Statement, pattern: Pattern, mapping: Mapping, cut: Cut, values: Sizes
+) -> tuple[Grid, ...]:
+    """All issues of a mapping: one grid, or one for each combination of whole blocks and masked rests."""
+    groups = cut.groups or mapping.groups
+    inside = {k for g in groups for k in g.kernel_axes}
+    extents = {a.name: number(a.extent, values) for a in statement.axes}
+    loops = {a: n for a, n in extents.items() if a not in inside}
+    if not all(n > 0 for n in extents.values()):
+        return ()
+    params = dict(cut.params)
+    spans = tuple(_span(g, extents, pattern, params, cut) for g in groups)
+    whole = Grid(tuple(sorted(params.items())), lengths_of(pattern, params), spans, loops, mapping.empty)
+    return tuple(_with_rests(whole, pattern)) if cut.masked else (whole,)
+
+
+def lengths_of(pattern: Pattern, params: Sizes) -> Sizes:
+    """Extents of all axes of the instruction; its parameters have values."""
+    return {a.name: number(a.extent, params) for a in pattern.axes}
+
+
+def number(index: Index, values: Sizes) -> int:
+    """The value of an index expression all of whose symbols have values."""
+    return int(index.evaluate(values))
+
+
+def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut: Cut) -> Span:
+    lengths = lengths_of(pattern, params)
+    tiles = tuple(min(cut.tiles.get(i, lengths[i]), lengths[i]) for i in group.instruction_axes)
+    own = tuple(extents[k] for k in group.kernel_axes)
+    return Span(group, own, tiles, np.arange(0, prod(own), prod(tiles), dtype=np.int64))
+
+
+# --- rests as issues of their own -------------------------------------------------------------------------
+
+
+def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
+    """The grid with the last issue of every axis that may be shortened taken out of its span."""
+    choices: list[list[tuple[Span, dict[str, int]]]] = []
+    for span in grid.spans:
+        rest = span.points % span.step
+        param = _length_param(span, pattern)
+        if rest and param is not None:
+            full = replace(span, starts=span.starts[:-1])
+            choices.append(
+                [(full, {}), (replace(span, tiles=(rest,), starts=span.starts[-1:]), {param: rest})]
+            )
+        else:
+            choices.append([(span, {})])
+    found: list[Grid] = []
+    for chosen in product(*choices):
+        params = dict(grid.params)
+        for _, changed in chosen:
+            params |= changed
+        spans = tuple(s for s, _ in chosen)
+        if all(s.starts.size for s in spans):
+            found.append(
+                replace(
+                    grid,
+                    params=tuple(sorted(params.items())),
+                    lengths=lengths_of(pattern, params),
+                    spans=spans,
+                )
+            )
+    return found
+
+
+def _length_param(span: Span, pattern: Pattern) -> str | None:
+    """The parameter that alone says how long the one axis of a group is."""
+    if len(span.group.instruction_axes) != 1:
+        return None
+    (name,) = span.group.instruction_axes
+    extent = next(a.extent for a in pattern.axes if a.name == name)
+    param = next((p for p in pattern.instruction.params if Index.of(p.name) == extent), None)
+    others = [a for a in pattern.axes if a.name != name and param and param.name in a.extent.symbols]
+    if param is None or others or (param.low is not None and (param.low.value or 0) > 1):
+        return None
+    return param.name

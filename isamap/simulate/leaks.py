@@ -1,0 +1,83 @@
+"""Padded lanes that meet elements in use: which operands of such a lane cannot be chosen.
+
+In `c[i] += a[i, k] * b[k]` a padded k touches elements of a and b that no lane in use touches, so both can be
+filled; in `c[p] += a[p + r] * b[r]` a padded r touches elements of a that other lanes use: only b can be.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Index
+from isamap.match import Pattern
+from isamap.match.padding import Shown
+from isamap.simulate.batch import operand_shapes
+from isamap.simulate.lanes import Grid
+from isamap.transform import reads
+
+Array = NDArray[Any]
+
+
+def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | None:
+    """For padded lanes whose output element is in use: the sets of operands whose elements are in use.
+
+    Empty when there are none. None when such a lane would overwrite the element: the statement only assigns.
+    """
+    axes = tuple(grid.lengths)
+    lanes = {a: lane.reshape(lane.shape[1:]) for a, lane in grid.lanes(axes).items()}
+    shape = tuple(grid.lengths.values())
+    found: set[Shown] = set()
+    for starts in _kinds_of_issues(grid):
+        valid: Array = np.ones(shape, np.bool_)
+        for span, start in zip(grid.spans, starts, strict=True):
+            valid = valid & span.at(np.asarray(start), lanes)[1]
+        for axis in grid.empty:
+            valid = valid & (lanes[axis] == 0)
+        if valid.all():
+            continue
+        leaking = ~valid & _in_use(pattern, grid, pattern.target.buffer, pattern.target.index, lanes, valid)
+        if not leaking.any():
+            continue
+        if pattern.statement.assign.op is None:
+            return None
+        found |= _shown(pattern, grid, lanes, valid, leaking)
+    return frozenset(found)
+
+
+def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
+    """Where issues begin that differ in their valid lanes: along each span the first and the last."""
+    return list(product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)))
+
+
+def _shown(pattern: Pattern, grid: Grid, lanes: dict[str, Array], valid: Array, leaking: Array) -> set[Shown]:
+    subscripts = {r.buffer: r.index for r in reads(pattern.value)}
+    names = tuple(subscripts)
+    used = [_in_use(pattern, grid, n, subscripts[n], lanes, valid)[leaking] for n in names]
+    if not used:
+        return {frozenset()}
+    rows = np.unique(np.stack(used, axis=1), axis=0)
+    return {frozenset(n for n, u in zip(names, row, strict=True) if u) for row in rows}
+
+
+def _in_use(
+    pattern: Pattern,
+    grid: Grid,
+    operand: str,
+    subscripts: tuple[Index, ...],
+    lanes: dict[str, Array],
+    valid: Array,
+) -> Array:
+    """For every lane, whether a valid lane touches the same element of the operand."""
+    extents = operand_shapes(pattern.instruction, grid.params)[operand]
+    element: Any = np.zeros((), np.int64)
+    for subscript, extent in zip(subscripts, extents, strict=True):
+        element = element * extent + subscript.evaluate(dict(grid.params) | lanes)
+    element = np.broadcast_to(element, valid.shape)
+    touched = np.zeros(max(1, prod(extents)), np.bool_)
+    touched[element[valid]] = True
+    return touched[element]
