@@ -31,11 +31,14 @@ def list_command(as_json: AsJson = False) -> Answer:
             for m in machines
         ]
     }
-    rows = [
-        (m.name, f"lacks {', '.join(lacking[m.name])}" if lacking[m.name] else "runs here", m.summary)
-        for m in machines
-    ]
-    return Answer(payload, table(rows))
+    return Answer(payload, table([(m.name, _runs(m, lacking[m.name]), m.summary) for m in machines]))
+
+
+def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
+    """How this computer runs programs for a machine."""
+    if lacking:
+        return f"lacks {', '.join(lacking)}"
+    return "as a model" if machine.target.run != "native" else "runs here"
 
 
 def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:

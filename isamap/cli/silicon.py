@@ -21,7 +21,7 @@ def check_silicon(name: str, payload: Mapping[str, object], text: str) -> Answer
         checks = check_machine(machine, model=bool(missing))
     bad = [check for check in checks if check.verdict in ("wrong", "crashed")]
     counts = Counter(check.verdict for check in checks)
-    ran_on = "model" if missing else "native"
+    ran_on = "model" if missing or machine.target.run == "model" else "native"
     results = [
         {"instruction": c.instruction, "verdict": c.verdict, "message": c.message, "trials": c.trials}
         for c in checks

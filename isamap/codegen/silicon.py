@@ -76,6 +76,7 @@ def check_machine(
 
     Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
     """
+    model = model or machine.target.run == "model"
     wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
     if model:  # a model does what the loops say, in which way ever the hardware differs
         wanted = [replace(e, instruction=replace(e.instruction, numerics=())) for e in wanted]

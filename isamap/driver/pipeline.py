@@ -95,7 +95,7 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         made = (kernel, machine, canonical, problem, schedule, program, None)
         return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
     with clock("emit"):
-        emitted = emit_c(program, machine, model=request.model)
+        emitted = emit_c(program, machine, model=request.model or machine.target.run == "model")
     return Compilation(
         kernel, machine, canonical, problem, schedule, program, emitted, warnings, clock.seconds
     )

@@ -97,7 +97,8 @@ def _member(
         emit = resolve_call(template, row, instruction, around)
     elif template is not None:
         emit = template
-    if spec.emit is not None and not isinstance(template, EmitNothing):
+    compiled = world.target.run != "model" and not isinstance(template, EmitNothing)
+    if spec.emit is not None and compiled:  # a model holds every register in an array of elements
         check_c_types(instruction, world.memories, spec.emit.span)
     source = substitute_text(spec.source.text, row)
     cost = _cost(spec, row, instruction, world)
