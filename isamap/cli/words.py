@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from typing import TypeVar
 
 from isamap.driver.request import Size
 from isamap.source import Diagnostic, Source, Span, UsageProblem
 
+C = TypeVar("C", bound=str)
 GROUPS = ("hw",)
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -136,10 +138,11 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
     return value
 
 
-def read_choice(word: str, option: str, choices: Sequence[str]) -> str:
+def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
     """The word behind an option that takes one of a few. Raises: UsageProblem."""
-    if word in choices:
-        return word
+    for choice in choices:
+        if word == choice:
+            return choice
     raise UsageProblem(
         Diagnostic(
             "option-value",

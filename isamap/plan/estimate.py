@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
-from isamap.ir import Expr, Index, Instruction, substitute_expr
+from isamap.ir import Axis, Index, Instruction
 from isamap.machine import Machine, MachineInstruction, cost_value
 from isamap.match import Mapping, Pattern, choose_params, extents_of
-from isamap.transform import Statement, symbols
+from isamap.transform import Statement
 
 Sizes = MappingType[str, int]
 
@@ -60,35 +60,37 @@ class Estimate:
         return prod(w.trips for w in self.walks if axes & set(w.axes))
 
 
-def estimate(
-    statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine, sizes: Sizes
-) -> Estimate | None:
-    """The estimate for these sizes; None where an extent, or an instruction's length, is no number."""
-    if any(a.extent.substitute(sizes).value is None for a in statement.axes + statement.sequence):
+def numbered(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
+    """The statement with extents as numbers, those left open `open_extent`; None where that is None, too."""
+
+    def fixed(axis: Axis) -> Axis | None:
+        value = axis.extent.substitute(sizes).value
+        value = open_extent if value is None else value
+        return None if value is None else replace(axis, extent=Index.of(value))
+
+    axes = [fixed(a) for a in statement.axes]
+    sequence = [fixed(a) for a in statement.sequence]
+    if None in axes or None in sequence:
         return None
-    lengths = lane_lengths(statement, mapping, pattern, sizes)
+    return replace(statement, axes=tuple(a for a in axes if a), sequence=tuple(a for a in sequence if a))
+
+
+def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
+    """The estimate for a statement whose extents are numbers; None where it has no iteration."""
+    params = choose_params(statement, mapping, pattern, {})
+    lengths, _ = extents_of(pattern, params)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
     loops = [a for a in statement.axes + statement.sequence if a.name not in grouped]
-    walks = [Walk((a.name,), _number(a.extent, sizes), 1) for a in loops]
+    walks = [Walk((a.name,), a.extent.value or 0, 1) for a in loops]
     for group in mapping.groups:
-        extent = prod(_number(statement.axis(a).extent, sizes) for a in group.kernel_axes)
+        extent = prod(statement.axis(a).extent.value or 0 for a in group.kernel_axes)
         walks.append(Walk(group.kernel_axes, extent, _length(group.instruction_axes, lengths) or extent))
-    kept = [w for w in walks if w.extent > 0]
-    if len(kept) < len(walks):
+    if not all(w.extent > 0 for w in walks):
         return None
     lanes = prod(w.tile for w in walks) * (_length(mapping.empty, lengths) or 1)
-    item = machine.instructions[mapping.instruction]
     issues = prod(w.trips for w in walks)
-    params = choose_params(statement, mapping, pattern, sizes)
+    item = machine.instructions[mapping.instruction]
     return Estimate(tuple(walks), lanes, issues * interval_ns(item, machine, params))
-
-
-def lane_lengths(
-    statement: Statement, mapping: Mapping, pattern: Pattern, sizes: Sizes
-) -> dict[str, int | None]:
-    """How long each instruction axis is at most; None where only the machine, or a mask, says."""
-    known, _ = extents_of(pattern, choose_params(statement, mapping, pattern, sizes))
-    return {a.name: known.get(a.name) for a in pattern.axes}
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
@@ -112,22 +114,10 @@ def chain_ns(chain: Sequence[str], machine: Machine) -> float:
     return sum(interval_ns(item, machine, {}) for item in known)
 
 
-def axes_of(expr: Expr) -> frozenset[str]:
-    """Names that an operand's element depends on."""
-    return symbols(expr)
-
-
 def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[str, int]:
     return {p.name: params.get(p.name, 1) for p in instruction.params if p.dtype is None}
 
 
-def _length(axes: Sequence[str], lengths: MappingType[str, int | None]) -> int | None:
-    """Of several axes together; None when one of them has no length of its own."""
-    found = [lengths.get(a) for a in axes]
-    return None if None in found else prod(n for n in found if n)
-
-
-def _number(extent: Index, sizes: Sizes) -> int:
-    value = extent.substitute(sizes).value
-    assert value is not None, "asked for before"
-    return value
+def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
+    """Of several axes together; None when one of them has no length of its own, but a mask."""
+    return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None

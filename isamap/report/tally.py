@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from isamap.ir import Call, Cast, Expr, Instruction
 from isamap.machine import Machine
-from isamap.match import is_simple, pattern_of
 from isamap.match import Mapping as Found
+from isamap.match import is_simple, pattern_of
 from isamap.transform import Statement, reads
 
 

@@ -1,0 +1,167 @@
+"""A kernel's mappings as people read them: how many of which kind, and the best of them.
+
+gemm_bf16_f32 on x86-amx: 0 whole, 2 split, 0 degenerate
+
+statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
+  instruction  whole  split  degenerate  composed
+  tdpbf16ps        0      2           0         0
+
+  instruction  axes                           operands      kind   lanes  cost
+  tdpbf16ps    m ← m, n ← n, (k, p) ← k       a = A, b = B  split  100 %  1.05 ms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from isamap.ir import print_expr
+from isamap.match import Mapping, statement_text
+from isamap.report.cells import axes_text, cost_text, kind_text, operands_text, utilisation_text
+from isamap.report.columns import indented, table
+from isamap.report.facts import Facts, Matched, facts_of, ranked
+from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, total
+from isamap.transform import Statement
+
+FEW = 8
+"""Mappings shown of a kernel's only statement; those of several share them, three of each at least."""
+
+NAMED = 6
+"""Instructions named of those that perform a statement that only moves."""
+
+_COUNTS = ("whole", "split", "degenerate", "composed")
+_COLUMNS = ("instruction", "axes", "operands", "kind", "lanes", "cost")
+
+
+def mappings_text(matched: Matched, *, every: bool = False) -> str:
+    """The counts of each statement by instruction, and its best mappings, or every one."""
+    numbers = range(len(matched.statements))
+    blocks = [headline(matched)]
+    few = None if every else max(3, FEW // max(1, len(numbers)))
+    blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
+    return "\n\n".join(blocks)
+
+
+def headline(matched: Matched) -> str:
+    """The kernel, the machine, sizes and all counts in one line."""
+    sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
+    counts = counts_text(computed(matched.statements, matched.mappings))
+    mode = "" if matched.mode == "complete" else f" ({matched.mode})"
+    at = f" at {sizes}" if sizes else ""
+    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{mode}"
+
+
+def counts_text(tally: Tally) -> str:
+    """The numbers of the kinds in words; composed mappings where there are any."""
+    words = f"{tally.count} whole, {tally.split} split, {tally.degenerate} degenerate"
+    return f"{words}, {tally.composed} composed" if tally.composed else words
+
+
+def statement_line(number: int, statement: Statement) -> str:
+    """The statement with its number, and the loops over it."""
+    loops = ", ".join(f"{a.name} in {a.extent}" for a in statement.axes)
+    around = ", ".join(f"seq {a.name} in {a.extent}" for a in statement.sequence)
+    over = "; ".join(part for part in (around, loops) if part)
+    return f"statement {number}: {statement_text(statement)}{f'  over {over}' if over else ''}"
+
+
+def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator[str]:
+    own = matched.of_statement(number)
+    statement = matched.statements[number]
+    yield statement_line(number, statement)
+    if not own:
+        yield "  no mapping"
+        return
+    if not is_computing(statement) and few is not None:
+        names = list(by_instruction(own))
+        first = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
+        yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
+        return
+    yield indented(_counts_table(own, matched, every=few is None))
+    best = ranked(matched, own)
+    computing = matched.computing
+    worth = [f for f in best if not f.mapping.composed or f.mapping.instruction in computing]
+    shown = best if few is None else (worth or best)[:few]
+    yield ""
+    yield indented(_facts_table(shown))
+    if len(shown) < len(own):
+        rest = len(own) - len(shown)
+        yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
+
+
+def _counts_table(mappings: Sequence[Mapping], matched: Matched, *, every: bool) -> str:
+    counted = by_instruction(mappings)
+    named = {n: c for n, c in counted.items() if every or c.plain or n in matched.computing}
+    rows = [("instruction", *_COUNTS)]
+    rows += [(name, *_numbers(one)) for name, one in named.items()]
+    if len(named) < len(counted):
+        moves = [one for name, one in counted.items() if name not in named]
+        rows.append((f"{len(moves)} moves of what is computed first", *_numbers(total(moves))))
+    if len(rows) > 2:
+        rows.append(("total", *_numbers(total(counted.values()))))
+    return table(rows, right=range(1, 1 + len(_COUNTS)))
+
+
+def _numbers(one: Tally) -> tuple[str, str, str, str]:
+    return str(one.count), str(one.split), str(one.degenerate), str(one.composed)
+
+
+def _facts_table(found: Sequence[Facts]) -> str:
+    rows = [_COLUMNS, *(_row(facts) for facts in found)]
+    return table(rows, right=(4, 5))
+
+
+def _row(facts: Facts) -> tuple[str, ...]:
+    mapping = facts.mapping
+    return (
+        mapping.instruction,
+        axes_text(mapping),
+        operands_text(mapping),
+        kind_text(mapping),
+        utilisation_text(facts),
+        cost_text(facts),
+    )
+
+
+def mappings_json(matched: Matched) -> dict[str, object]:
+    """The same as JSON: every mapping, and counts by kernel, by statement and by instruction."""
+    counts = computed(matched.statements, matched.mappings)
+    return {
+        "kernel": matched.kernel.name,
+        "machine": matched.machine.name,
+        "mode": matched.mode,
+        "sizes": dict(matched.sizes),
+        "mappings": [_mapping_json(facts_of(matched, m)) for m in matched.mappings],
+        **counts.as_json(),
+        "instructions": {name: one.as_json() for name, one in by_instruction(matched.mappings).items()},
+        "statements": [_statement_json(matched, n, s) for n, s in enumerate(matched.statements)],
+    }
+
+
+def _mapping_json(facts: Facts) -> dict[str, object]:
+    m = facts.mapping
+    found = facts.estimate
+    return {
+        "instruction": m.instruction,
+        "statement": m.statement,
+        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
+        "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
+        "kind": m.kind,
+        "composed": m.composed,
+        "issues": None if found is None else found.issues,
+        "utilisation": None if found is None else round(found.utilisation, 6),
+        "utilisation_bound": facts.bound,
+        "cost_ns": facts.cost_ns,
+        "proof": "unproved",
+    }
+
+
+def _statement_json(matched: Matched, number: int, statement: Statement) -> dict[str, object]:
+    own = matched.of_statement(number)
+    instructions = {name: one.as_json() for name, one in by_instruction(own).items()}
+    return {
+        "statement": number,
+        "text": statement_text(statement),
+        "computes": is_computing(statement),
+        **tally(own).as_json(),
+        "instructions": instructions,
+    }

@@ -1,0 +1,96 @@
+"""Why instructions do not perform a statement, the nearest first, with the lines of both sides.
+
+statement 0: C[m, n] += A[m, k] * B[k, n];
+  1  tdpbf16ps [types-differ] takes a of bf16; `A[m, k]` is f32
+       gemm.ir:6:16          C[m, n] += A[m, k] * B[k, n];
+                                        ^^^^^^^
+       x86-amx.yaml:81:30    c[m, n] += f32(a[m, 2*k + p]) * f32(b[k, 2*n + p]);
+                                            ^^^^^^^^^^^^^^^
+       edit                  A: bf16[…]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from isamap.match import Rejection
+from isamap.report.columns import table
+from isamap.report.facts import Matched
+from isamap.report.mappings import statement_line
+from isamap.source import Span
+
+FEW = 5
+"""Refusals of a statement that are shown in full; the others are counted by their reason."""
+
+_NAMED = 4
+
+
+def refusals_text(matched: Matched, rejections: Sequence[Rejection], *, every: bool = False) -> str:
+    """The nearest refusals of each statement with both source lines, and the others by reason."""
+    if not rejections:
+        return "no refusal: every instruction asked for performs every statement"
+    blocks: list[str] = []
+    for number in sorted({r.statement for r in rejections}):
+        own = [r for r in rejections if r.statement == number]
+        shown = own if every else own[:FEW]
+        lines = [f"not performing {statement_line(number, matched.statements[number])}"]
+        for place, rejection in enumerate(shown, 1):
+            lines += _rejection_lines(place, rejection)
+        if len(shown) < len(own):
+            lines += _others(own[len(shown) :])
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _rejection_lines(place: int, rejection: Rejection) -> Iterator[str]:
+    yield f"{place:>3}  [{rejection.reason}] {rejection.message}"
+    for span in (rejection.span,):
+        yield from _place_lines(span)
+    if rejection.edit:
+        yield f"       edit: {rejection.edit}"
+
+
+def _place_lines(span: Span | None) -> Iterator[str]:
+    """The line of a span with its place before it, and carets below."""
+    if span is None:
+        return
+    line = span.source.line_text(span.line).expandtabs(1)
+    text = line.strip()
+    offset = max(0, span.column - 1 - (len(line) - len(line.lstrip())))
+    width = max(1, min(span.end - span.start, len(text) - offset))
+    head = f"       {span}: "
+    yield f"{head}{text}"
+    yield f"{' ' * (len(head) + offset)}{'^' * width}"
+
+
+def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
+    """How many of each other reason, with the first names."""
+    by_reason: dict[str, list[str]] = {}
+    for r in rejections:
+        by_reason.setdefault(r.reason, []).append(r.instruction)
+    yield f"  … and {len(rejections)} more: --all shows them, --instruction NAME one of them"
+    rows = [(str(len(names)), reason, _names(names)) for reason, names in by_reason.items()]
+    yield "\n".join(f"     {line}" for line in table(rows, right=(0,)).splitlines())
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
+def rejections_json(rejections: Sequence[Rejection]) -> list[dict[str, object]]:
+    """All refusals as JSON."""
+    return [
+        {
+            "instruction": r.instruction,
+            "statement": r.statement,
+            "reason": r.reason,
+            "message": r.message,
+            "span": _span_json(r.span),
+            "edit": r.edit,
+        }
+        for r in rejections
+    ]
+
+
+def _span_json(span: Span | None) -> dict[str, object] | None:
+    return None if span is None else {"file": span.source.name, "line": span.line, "column": span.column}
