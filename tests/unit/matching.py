@@ -33,7 +33,9 @@ def kernel(operands: str, loops: str, params: str = "") -> Kernel:
     return parse_kernel(Source("kernel.ir", f"kernel k({params}) {{ {operands} {loops} }}"))
 
 
-def mappings(pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete") -> list[Mapping]:
+def mappings(
+    pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete"
+) -> list[Mapping]:
     """All mappings of one statement."""
     return list(find_in_statement(pattern, statements(routine)[statement], statement, mode))
 
