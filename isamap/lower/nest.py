@@ -15,21 +15,22 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import copy_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
-from isamap.lower.program import Block, For, If, Issue, Node, RegisterRef, Value
+from isamap.lower.program import Block, For, If, Issue, Node, OperandRef, RegisterRef, Value
 from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
 from isamap.match import (
     OFFSET,
     Copy,
     Leaf,
+    Location,
     OperandTile,
     Suppliers,
     Supply,
     Tile,
     accumulator_delivery,
+    bring,
     dims,
     find_delivery,
-    find_supply,
 )
 from isamap.plan.schedule import LoopStep, NestSchedule
 
@@ -184,6 +185,7 @@ class _Nest:
     def _bring(self, acc: OperandTile, place: Place, emitter: Emitter) -> tuple[Value, str | None]:
         """An accumulator with its first contents, and the buffer of its own that it goes through, if any."""
         found, bindings, buffer = self._supply(acc, place, emitter)
+        assert not isinstance(found, Location), "planning takes accumulators in registers only"
         value = emitter.value(found, bindings)
         emitter.known.clear()  # accumulators change: none may stand for another's first contents
         return value, buffer
@@ -231,11 +233,11 @@ class _Nest:
 
     def _supply(
         self, operand: OperandTile, place: Place, emitter: Emitter
-    ) -> tuple[Supply | Leaf, dict[str, Index], str | None]:
+    ) -> tuple[Supply | Leaf | Location, dict[str, Index], str | None]:
         """How an operand gets its elements here: from its buffer, in place, or through a tile of its own."""
         staged = self.staged.get(operand.name)
         if staged is not None:
-            found = find_supply(self.suppliers, operand.want({}, expr=staged.elements()))
+            found = bring(self.suppliers, self.tile, operand, operand.want({}, expr=staged.elements()))
             assert found is not None, "planning has checked that tiles can be loaded"
             return found, {OFFSET: staged.offset(place.trips)}, None
         partial = partial_axes(self.tile.axes, place)
@@ -243,7 +245,7 @@ class _Nest:
         mine = {a: n for a, n in partial.items() if a in operand.parts or a in operand.scattered}
         if not mine.keys() & operand.scattered:
             zero = sums and any(self.tile.axis(a).is_reduction for a in mine)
-            found = find_supply(self.suppliers, operand.want(_symbols(mine), zero=zero))
+            found = bring(self.suppliers, self.tile, operand, operand.want(_symbols(mine), zero=zero))
             if found is not None:
                 return found, _bindings(place, mine), None
         buffer = self._own_buffer(operand)
@@ -251,7 +253,7 @@ class _Nest:
             operand, buffer, ZERO, self.tile, place, self.suppliers, self.names, back=False
         )
         single = Staged(buffer, operand, ())
-        found = find_supply(self.suppliers, operand.want({}, expr=single.elements()))
+        found = bring(self.suppliers, self.tile, operand, operand.want({}, expr=single.elements()))
         assert found is not None, "planning has checked that tiles can be loaded"
         return found, {OFFSET: ZERO}, buffer
 
@@ -260,7 +262,7 @@ class _Nest:
     def _issue_all(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         """The innermost block: one issue per tile, operands shared between them loaded once."""
         emitter = Emitter(self.names)
-        brought: dict[tuple[object, ...], Value] = {}
+        brought: dict[tuple[object, ...], OperandRef] = {}
         for _, here in unrolled_places(place, self._unrolled(depth)):
             if self.tile.result is not None:
                 self._assign(self.tile.result, here, emitter)
@@ -269,11 +271,11 @@ class _Nest:
         return tuple(emitter.nodes)
 
     def _accumulate(
-        self, place: Place, held: Held, emitter: Emitter, brought: dict[tuple[object, ...], Value]
+        self, place: Place, held: Held, emitter: Emitter, brought: dict[tuple[object, ...], OperandRef]
     ) -> None:
         acc = self.tile.accumulator
         assert acc is not None
-        operands: list[tuple[str, RegisterRef]] = []
+        operands: list[tuple[str, OperandRef]] = []
         for operand in self.tile.inputs:
             key = (
                 operand.name,
@@ -282,8 +284,8 @@ class _Nest:
             )
             if key not in brought:
                 found, bindings, _ = self._supply(operand, place, emitter)
-                brought[key] = emitter.value(found, bindings)
-            operands.append((operand.name, RegisterRef(brought[key].name)))
+                brought[key] = emitter.reference(found, bindings)
+            operands.append((operand.name, brought[key]))
         operands.append((acc.name, RegisterRef(held[self._key(acc, place)].name)))
         emitter.nodes.append(
             Issue(self.tile.mapping.instruction, tuple(operands), (*self.tile.params, *self.tile.scalars))

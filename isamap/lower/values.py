@@ -38,6 +38,13 @@ class Emitter:
             self.known[placed] = value
         return value
 
+    def reference(self, found: Supply | Leaf | Location, bindings: Bindings) -> OperandRef:
+        """What an issue names: the register that a chain computes here, or the place in memory."""
+        if isinstance(found, Location):
+            place = _bind_location(found, bindings)
+            return MemoryRef(place.buffer, place.offset, place.strides)
+        return RegisterRef(self.value(found, bindings).name)
+
     def deliver(self, supply: Supply, bindings: Bindings, leaf: Value | None = None) -> None:
         """Write what a delivery computes to its place in memory."""
         placed = bind_supply(supply, bindings)

@@ -27,6 +27,7 @@ from isamap.match.tiles import (
     Tile,
     accumulator_delivery,
     apply_mapping,
+    bring,
     choose_params,
     is_read_of,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "accumulator_delivery",
     "address_of",
     "apply_mapping",
+    "bring",
     "choose_params",
     "copy_by_axes",
     "copy_by_cells",

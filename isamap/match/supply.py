@@ -125,8 +125,21 @@ class Suppliers:
         return self.costs[key]
 
 
+def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
+    """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
+    if any(
+        part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
+    ):
+        return None
+    limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
+    binding = Binding(operand.name, tuple(Index.of(a) for a in limits), want.expr)
+    return locate(suppliers.strides, operand, binding, params, limits)
+
+
 def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
     """The cheapest chain that makes the wanted register behind so many moves; None when there is none."""
+    if suppliers.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
+        return None
     if _is_there(want):
         return Leaf()
     if want in suppliers.underway:  # a chain never needs the very thing that it is to make

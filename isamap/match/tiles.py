@@ -12,12 +12,13 @@ from math import prod
 
 from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
+from isamap.match.address import Location
 from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
 from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.reach import dims
-from isamap.match.supply import Want
+from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_place, find_supply
 from isamap.transform import Statement, symbols
 
 
@@ -91,6 +92,15 @@ class Tile:
 
     def axis(self, name: str) -> LoopAxis:
         return next(a for a in self.axes if a.name == name)
+
+
+def bring(
+    suppliers: Suppliers, tile: Tile, operand: OperandTile, want: Want
+) -> Supply | Leaf | Location | None:
+    """How an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
+    if not suppliers.is_addressable(operand.memory):
+        return find_supply(suppliers, want)
+    return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
 
 
 def apply_mapping(

@@ -11,6 +11,7 @@ from isamap.ir.index import ZERO
 from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, memory_graph
 from isamap.match import (
     Leaf,
+    Location,
     OperandTile,
     Suppliers,
     Supply,
@@ -18,6 +19,7 @@ from isamap.match import (
     Want,
     accumulator_delivery,
     apply_mapping,
+    bring,
     copy_by_cells,
     dims,
     find_delivery,
@@ -213,8 +215,8 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 
 
 def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
-    direct = find_supply(suppliers, operand.want({}))
-    staged = _staged_supply(operand, suppliers)
+    direct = bring(suppliers, tile, operand, operand.want({}))
+    staged = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
     if staged is None:
         return None
     described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
@@ -248,7 +250,7 @@ def _with_reads(
     return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
 
 
-def _pack_ns(operand: OperandTile, direct: Supply | Leaf | None, suppliers: Suppliers) -> float:
+def _pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
     """Time to copy one element into a staging buffer: tile by tile where registers serve, else one by one."""
     elements = prod(operand.cell_shape)
     if isinstance(direct, Supply) and elements == prod(operand.shape):
@@ -282,7 +284,7 @@ def _value(operand: OperandTile) -> Read:
     return Read(f"$value:{operand.memory}", here, operand.dtype)
 
 
-def _cost(supply: Supply | Leaf | None) -> float | None:
+def _cost(supply: Supply | Leaf | Location | None) -> float | None:
     return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
 
 
