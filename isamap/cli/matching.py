@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from isamap.cli.answer import Answer, Finding
+from isamap.cli.coverage import coverage_answer, is_several
 from isamap.cli.inputs import machine_of, read_kernel
-from isamap.cli.options import AsJson, KernelName, MachineName, SizeWords
+from isamap.cli.options import AsJson, KernelNames, MachineName, SizeWords
 from isamap.cli.progress import Progress
 from isamap.cli.words import did_you_mean, read_choice, read_sizes
 from isamap.source import Diagnostic, UsageProblem
@@ -23,7 +25,7 @@ COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 
 def match_command(
-    kernel: KernelName,
+    kernels: KernelNames,
     hw: MachineName,
     sizes: SizeWords = None,
     explain: Annotated[
@@ -42,7 +44,7 @@ def match_command(
     every: Annotated[bool, typer.Option("--all", help="Print everything, however much.")] = False,
     as_json: AsJson = False,
 ) -> Answer:
-    """List every mapping of a kernel onto a machine's instructions."""
+    """List every mapping of a kernel onto a machine's instructions, or what it has for many kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import load_machine
     from isamap.match import refusals
@@ -51,7 +53,10 @@ def match_command(
 
     mode = read_choice(count, "--count", COUNTS)
     given = read_sizes(sizes or ())
-    source = read_kernel(kernel)
+    if is_several(kernels):
+        _check_alone({"-D": given, "--explain": explain, "--instruction": instruction})
+        return coverage_answer(kernels, machine_of(hw), mode)
+    source = read_kernel(kernels[0])
     with Progress() as progress:
         progress("match")
         machine = load_machine(machine_of(hw))
@@ -72,6 +77,18 @@ def match_command(
         if explain and not as_json:
             text += "\n\n" + refusals_text(matched, rejections, every=every)
     return Answer(payload, text, findings, 3 if findings else 0)
+
+
+def _check_alone(options: Mapping[str, object]) -> None:
+    given = [option for option, value in options.items() if value]
+    if given:
+        raise UsageProblem(
+            Diagnostic(
+                "one-kernel-only",
+                f"`isamap match` takes {given[0]} with one kernel, not with several",
+                help="name one kernel, or leave the option out",
+            )
+        )
 
 
 def _check_instruction(name: str | None, machine: Machine) -> None:

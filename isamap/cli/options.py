@@ -12,6 +12,15 @@ KernelName = Annotated[
         metavar="KERNEL", help="A shipped kernel's name, the path of an .ir file, or -.", show_default=False
     ),
 ]
+KernelNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KERNEL…",
+        help="A shipped kernel's name, the path of an .ir file, or -; several of them, or a folder, "
+        "give a matrix.",
+        show_default=False,
+    ),
+]
 MachineName = Annotated[
     str,
     typer.Option(

@@ -19,9 +19,18 @@ COMMAND_CODES: dict[str, Explanation] = {
     "missing-argument": Explanation(
         "a command lacks something", "`isamap COMMAND --help` says what a command needs."
     ),
+    "no-kernels": Explanation(
+        "a folder without kernels",
+        "`isamap match FOLDER` shows what a machine has for each kernel in it, a file that ends in .ir.",
+    ),
     "not-canonical": Explanation(
         "a text that `isamap fmt` would change",
         "`isamap fmt FILE` rewrites it; meaning and comments stay as they are.",
+    ),
+    "one-kernel-only": Explanation(
+        "an option that needs a single kernel",
+        "With several kernels, or a folder, `isamap match` prints a matrix of counts; sizes, refusals and "
+        "single instructions are looked at kernel by kernel.",
     ),
     "option-value": Explanation(
         "an option with a value that it does not take", "The message says which values there are."

@@ -1,0 +1,190 @@
+"""Which kernels a machine's instructions compute, as a matrix of counts with totals.
+
+coverage of matmul-16x16x16: 2 kernels, 3 statements, 1 computing instruction
+
+kernel          matmul    total
+conv2d_nchw         98       98
+depthwise       0/0/42   0/0/42
+total          98/0/42  98/0/42
+
+A cell holds whole/split/degenerate, zeros at its end left out. Mappings with an operand that is computed
+first have a column of their own: an instruction that has no others has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.machine import Machine
+from isamap.match import statement_text
+from isamap.report.columns import table
+from isamap.report.facts import Matched
+from isamap.report.tally import NONE, Tally, by_instruction, computing_instructions, is_computing, total
+
+WIDTH = 110
+"""Columns have numbers instead of names where the matrix would be wider."""
+
+NAMED = 8
+NOTHING = "·"
+_LEGEND = "a cell: whole/split/degenerate, zeros at its end left out; ·: none"
+_COMPOSED = "; composed: with an operand that is computed first"
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """One statement of a kernel and what each instruction that performs it finds."""
+
+    kernel: str
+    statement: int
+    label: str
+    text: str
+    cells: Mapping[str, Tally]
+
+    @property
+    def total(self) -> Tally:
+        return total(self.cells.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Statements against instructions. `instructions` are all that compute; few may have a mapping."""
+
+    machine: str
+    mode: str
+    instructions: tuple[str, ...]
+    rows: tuple[CoverageRow, ...]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(r.kernel for r in self.rows))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The instructions that have a mapping, composed ones included, in their order."""
+        return tuple(i for i in self.instructions if self.total_of(i))
+
+    def total_of(self, instruction: str) -> Tally:
+        return total(r.cells.get(instruction, NONE) for r in self.rows)
+
+    @property
+    def total(self) -> Tally:
+        return total(r.total for r in self.rows)
+
+    @property
+    def uncovered(self) -> tuple[CoverageRow, ...]:
+        return tuple(r for r in self.rows if not r.total)
+
+
+def coverage_of(machine: Machine, found: Iterable[Matched], mode: str) -> Coverage:
+    """The matrix of kernels that were matched; statements that only move have no row beside others."""
+    instructions = computing_instructions(machine)
+    rows = [row for matched in found for row in _rows(matched, frozenset(instructions))]
+    return Coverage(machine.name, mode, instructions, tuple(rows))
+
+
+def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
+    all_of_it = list(enumerate(matched.statements))
+    kept = [(n, s) for n, s in all_of_it if is_computing(s)] or all_of_it
+    rows: list[CoverageRow] = []
+    for number, statement in kept:
+        counted = by_instruction(matched.of_statement(number))
+        cells = {name: one for name, one in counted.items() if name in computing}
+        name = matched.kernel.name
+        does = f"{statement.assign.target.buffer} {'+' if statement.assign.op == 'add' else ''}="
+        label = name if len(kept) == 1 else f"{name}.{number} {does}"
+        rows.append(CoverageRow(name, number, label, statement_text(statement), cells))
+    return rows
+
+
+# --- as text ----------------------------------------------------------------------------------------------
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """The matrix, its legend, and what is left out of it."""
+    columns = [i for i in coverage.used if coverage.total_of(i).plain]
+    shown = _matrix(coverage, columns, columns)
+    names: list[str] = []
+    if max(map(len, shown.splitlines())) > WIDTH:
+        shown = _matrix(coverage, columns, [str(n) for n in range(1, len(columns) + 1)])
+        names = ["", *_numbered(columns)]
+    legend = _LEGEND + (_COMPOSED if coverage.total.composed else "")
+    return "\n".join([_headline(coverage), "", shown, "", legend, *names, *_left_out(coverage)])
+
+
+def cell_text(one: Tally) -> str:
+    """Counts by kind, zeros at the end left out; those of composed mappings are not among them."""
+    numbers = [one.count, one.split, one.degenerate]
+    while len(numbers) > 1 and not numbers[-1]:
+        numbers.pop()
+    return "/".join(map(str, numbers)) if one.plain else NOTHING
+
+
+def _headline(coverage: Coverage) -> str:
+    mode = "" if coverage.mode == "complete" else f", counted as {coverage.mode}"
+    covered = len(coverage.rows) - len(coverage.uncovered)
+    return (
+        f"coverage of {coverage.machine}: {covered} of {_counted(len(coverage.rows), 'statement')} in "
+        f"{_counted(len(coverage.kernels), 'kernel')}, by {len(coverage.used)} of "
+        f"{_counted(len(coverage.instructions), 'computing instruction')}{mode}"
+    )
+
+
+def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) -> str:
+    composed = bool(coverage.total.composed)
+
+    def line(label: str, cells: Iterable[Tally], sums: Tally) -> tuple[str, ...]:
+        apart = (str(sums.composed or NOTHING),) if composed else ()
+        return (label, *map(cell_text, cells), cell_text(sums), *apart)
+
+    rows: list[tuple[str, ...]] = [("kernel", *names, "total", *(("composed",) if composed else ()))]
+    rows += [line(r.label, (r.cells.get(i, NONE) for i in columns), r.total) for r in coverage.rows]
+    rows.append(line("total", (coverage.total_of(i) for i in columns), coverage.total))
+    return table(rows, right=range(1, len(rows[0])))
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """The names behind the numbers of the columns, four to a line."""
+    cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
+    lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
+    return table([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
+
+
+def _left_out(coverage: Coverage) -> list[str]:
+    lines: list[str] = []
+    if coverage.uncovered:
+        lines.append(f"no mapping: {', '.join(r.label for r in coverage.uncovered)}")
+    unused = [i for i in coverage.instructions if i not in coverage.used]
+    if unused:
+        first = ", ".join(unused[:NAMED]) + (", …" if len(unused) > NAMED else "")
+        lines.append(f"{_counted(len(unused), 'instruction')} without a mapping: {first}")
+    return ["", *lines] if lines else []
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------
+
+
+def coverage_json(coverage: Coverage) -> dict[str, object]:
+    """The matrix as JSON: a row per statement, cells by instruction, totals of all three directions."""
+    return {
+        "machine": coverage.machine,
+        "mode": coverage.mode,
+        "kernels": list(coverage.kernels),
+        "instructions": list(coverage.instructions),
+        "rows": [
+            {
+                "kernel": row.kernel,
+                "statement": row.statement,
+                "text": row.text,
+                "cells": {name: one.as_json() for name, one in row.cells.items()},
+                **row.total.as_json(),
+            }
+            for row in coverage.rows
+        ],
+        "totals": {name: coverage.total_of(name).as_json() for name in coverage.used},
+        **coverage.total.as_json(),
+    }
