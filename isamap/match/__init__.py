@@ -17,6 +17,7 @@ from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
+from isamap.match.movement import MoveKind, Movement, choices, movements
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
 from isamap.match.refuse import REASONS, Rejection, refusals
@@ -42,6 +43,8 @@ __all__ = [
     "Location",
     "LoopAxis",
     "Mapping",
+    "MoveKind",
+    "Movement",
     "OperandTile",
     "Pattern",
     "Rejection",
@@ -54,6 +57,7 @@ __all__ = [
     "address_of",
     "apply_mapping",
     "bring",
+    "choices",
     "choose_params",
     "copy_by_axes",
     "copy_by_cells",
@@ -69,6 +73,7 @@ __all__ = [
     "is_read_of",
     "is_simple",
     "layouts",
+    "movements",
     "pattern_of",
     "profile_sizes",
     "refusals",

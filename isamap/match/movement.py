@@ -1,0 +1,378 @@
+"""What moves for each operand of a mapping: the instructions that bring it where and how it is wanted.
+
+    movements(gemm_bf16, its statement, tdpbf16ps { m: m, n: n, k: k, p: k }, x86-amx)
+
+    a  strided   tileload_bf16                                  at the distance of A's rows
+    b  packed    interleave1_lo_zmm_bf16 …, tileload_bf16       copied in order of use, then loaded
+    c  packed    tileload_f32, tilestore_f32                    widened into a buffer, rounded on the way back
+
+Kinds, from the cheapest:
+
+- `in place`: no move, or a chain that reads (writes) one place where elements follow each other without a
+  gap, one element for all lanes included.
+- `strided`: the same with gaps: rows at the distance of the array's own, a column at a stride.
+- `gathered`: elements come from several places: a chain with more than one load of an array, or a copy into a
+  buffer element by element, as where several axes are fused onto one (im2col).
+- `packed`: groups of elements are copied into a workspace buffer in the order in which they are used, and
+  loaded from there.
+- `none`: no chain exists, and `why` says what is missing.
+
+A movement is what is done when nothing else is decided: in place where a chain exists, through a buffer where
+none does, and through a buffer too where loading from there takes fewer moves than gathering. All chains are
+found by the search of `supply.py` and `delivery.py`; none is known by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
+from isamap.machine import Machine
+from isamap.match.address import Location
+from isamap.match.copying import (
+    Transfer,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_packing,
+    find_transfer,
+    shown_axes,
+)
+from isamap.match.delivery import find_delivery
+from isamap.match.instructions import Pattern, digits_of, pattern_of
+from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
+from isamap.match.mapping import Mapping
+from isamap.match.params import extents_of
+from isamap.match.reach import dims
+from isamap.match.supply import Leaf, Suppliers, Supply, find_supply
+from isamap.match.tiles import (
+    OperandTile,
+    Tile,
+    accumulator_delivery,
+    apply_mapping,
+    bring,
+    choose_params,
+    is_read_of,
+)
+from isamap.transform import Statement, reads
+
+MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What moves for one operand.
+
+    `chain` are the instructions of one issue in the order in which they are performed, `packing` those of the
+    copy into (or out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing
+    cheaper serves. Units: `moves_per_issue` instructions, those of the copy not counted; `packing_moves`
+    instructions for one tile of the copy; `bytes_per_issue` of the array that one issue needs; `cost_ns` of
+    one issue, the copy not counted.
+    """
+
+    operand: str
+    kind: MoveKind
+    chain: tuple[str, ...]
+    why: str = ""
+    packing: tuple[str, ...] = ()
+    moves_per_issue: int = 0
+    packing_moves: int = 0
+    bytes_per_issue: int = 0
+    cost_ns: float = 0.0
+
+
+def movements(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> tuple[Movement, ...]:
+    """What moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
+
+    `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
+    """
+    return tuple(ways[0] for ways in choices(kernel, statement, mapping, machine, suppliers=suppliers))
+
+
+def choices(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> tuple[tuple[Movement, ...], ...]:
+    """For every operand all ways to move it, what is done when nothing else is decided first."""
+    suppliers = suppliers or Suppliers(machine, layouts(kernel))
+    instruction = machine.instructions[mapping.instruction].instruction
+    pattern = pattern_of(instruction)
+    assign = replace(statement.assign, value=_plain(statement.assign.value), guard=None)
+    plain = replace(statement, assign=assign)
+    bare = replace(mapping, bindings=tuple(replace(b, subject=_plain(b.subject)) for b in mapping.bindings))
+    tile = apply_mapping(plain, bare, pattern, profile_sizes(plain)) if pattern is not None else None
+    if pattern is None or tile is None:
+        return tuple((m,) for m in _not_issued(instruction, pattern, plain, bare))
+    if tile.accumulator is None:
+        return _assigned(tile, suppliers)
+    filled = {b.name: _filled(b.subject) for b in mapping.bindings}
+    inputs = [_after_padding(_input_ways(o, tile, suppliers), filled[o.name]) for o in tile.inputs]
+    return (*inputs, _held_ways(tile, tile.accumulator, suppliers))
+
+
+def _plain(expr: Expr) -> Expr:
+    """The expression without fills: what lies outside an array is read from a padded copy of it."""
+    match expr:
+        case Read():
+            return replace(expr, fill=None)
+        case Call():
+            return replace(expr, args=tuple(_plain(a) for a in expr.args))
+        case Cast():
+            return replace(expr, value=_plain(expr.value))
+        case _:
+            return expr
+
+
+def _filled(expr: Expr) -> tuple[str, ...]:
+    """Arrays that an expression reads beyond their edge."""
+    return tuple(dict.fromkeys(r.buffer for r in reads(expr) if r.fill is not None))
+
+
+def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple[Movement, ...]:
+    """The ways when arrays are first copied into padded ones: nothing of them is read in place."""
+    if not arrays:
+        return ways
+    said = f"{', '.join(arrays)} is copied into a padded array first, for what is read beyond its edge"
+    kinds: dict[MoveKind, MoveKind] = {"in place": "packed", "strided": "packed"}
+    return tuple(
+        replace(m, kind=kinds.get(m.kind, m.kind), why="; ".join(filter(None, (said, m.why)))) for m in ways
+    )
+
+
+# --- inputs -----------------------------------------------------------------------------------------------
+
+
+def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> tuple[Movement, ...]:
+    """Where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
+    direct = _direct(operand, tile, suppliers)
+    staged = _through_buffer(operand, tile, suppliers)
+    if direct is None and staged is None:
+        return (Movement(operand.name, "none", (), _why_none(operand, suppliers)),)
+    if direct is None or staged is None:
+        (only,) = (m for m in (direct, staged) if m is not None)
+        why = f"no chain of moves reads {_array(operand)} where it lies" if direct is None else ""
+        return (replace(only, why=why),)
+    if direct.kind == "gathered" and staged.moves_per_issue < direct.moves_per_issue:
+        return (replace(staged, why=f"in place it takes {direct.moves_per_issue} moves an issue"), direct)
+    return (direct, staged)
+
+
+def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+    """The operand read where its array lies."""
+    found = bring(suppliers, tile, operand, operand.want({}))
+    if found is None:
+        return None
+    if isinstance(found, Location):
+        owner = tile.pattern.instruction
+        kind: MoveKind = "in place" if _is_dense(found, owner, operand.name, dict(tile.params)) else "strided"
+        return _moved(operand, kind, ())
+    chain = _steps(found)
+    return _moved(operand, _kind_of(chain, len(set(reads(operand.subject))), suppliers), chain)
+
+
+def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+    """The operand copied into a buffer of tiles, and loaded from there."""
+    if len(reads(operand.subject)) > 1:  # what is computed from several arrays is computed where it is used
+        return None
+    loaded = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
+    copied = _copied(operand, tile, suppliers, back=False)
+    if loaded is None or copied is None:
+        return None
+    chain = () if isinstance(loaded, Location) else _steps(loaded)
+    moved = _moved(operand, "packed" if copied.width > 1 else "gathered", chain)
+    return _with_copy(moved, operand, copied)
+
+
+def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool) -> Transfer | None:
+    """How a whole tile is copied into its buffer, or back."""
+    buffer, offset = in_tiles(operand, suppliers).buffer, Index.of(OFFSET)
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    copy = copy_by_axes(operand, buffer, offset, tile, position, back=back)
+    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    found = find_transfer(copy, counts, suppliers)
+    cells = copy_by_cells(operand, buffer, offset) if fills_all(operand, tile) and not back else None
+    packed = find_packing(cells, operand.shape, suppliers) if cells is not None else None
+    if packed is not None and (found is None or packed.cost_ns < found.cost_ns):
+        return packed
+    return found
+
+
+# --- outputs ----------------------------------------------------------------------------------------------
+
+
+def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> tuple[Movement, ...]:
+    """The accumulator: brought in and taken back in place, or through a buffer."""
+    if suppliers.is_addressable(acc.memory):
+        return (Movement(acc.name, "none", (), f"accumulators in {acc.memory} are not held by any schedule"),)
+    target, value = accumulator_delivery(tile)
+    first = find_supply(suppliers, acc.want({}))
+    back = find_delivery(suppliers, target, value, "", None, acc.want({}))
+    found: list[Movement] = []
+    if first is not None and back is not None:
+        chain = (*_steps(first), *_steps(back))
+        found.append(_moved(acc, _kind_of(chain, 1, suppliers), chain))
+    cell = in_tiles(acc, suppliers)
+    held = Read(f"$value:{acc.memory}", tuple(Index.of(d) for d in dims(len(acc.shape))), acc.dtype)
+    loaded = find_supply(suppliers, acc.want({}, expr=cell))
+    stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
+    copies = [_copied(acc, tile, suppliers, back=b) for b in (False, True)]
+    into, out = copies
+    if loaded is not None and stored is not None and into is not None and out is not None:
+        kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
+        moved = _moved(acc, kind, (*_steps(loaded), *_steps(stored)))
+        why = "" if found else f"no chain of moves brings it from {_array(acc)} and back"
+        found.append(replace(_with_copy(moved, acc, into, out), why=why))
+    return tuple(found) or (Movement(acc.name, "none", (), _why_none(acc, suppliers)),)
+
+
+def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
+    """Of a statement that only assigns: what its instruction reads, and what it writes."""
+    result, target = tile.result, tile.target_elements
+    assert result is not None
+    assert target is not None
+    fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
+    output = tile.pattern.output.name
+    found = find_delivery(suppliers, target, result.elements, result.memory, result.dtype, result.want(fixed))
+    if found is None or found.instruction != tile.mapping.instruction:
+        said = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+        if found is not None:
+            said = f"{found.instruction} writes {target.buffer} sooner"
+        missing = Movement(output, "none", (), said)
+        return ((replace(missing, operand=result.name),), (missing,))
+    chain = tuple(s for s in _steps(found) if s != found)
+    kind = _kind_of(chain, len(set(reads(result.subject))), suppliers)
+    assert found.target is not None
+    params = {n: v.value for n, v in found.params if isinstance(v, Index) and v.value is not None}
+    dense = _is_dense(found.target, tile.pattern.instruction, output, params)
+    size = prod(result.cell_shape) * target.dtype.size_bytes
+    written = Movement(output, "in place" if dense else "strided", (), bytes_per_issue=size)
+    return ((_moved(result, kind, chain),), (written,))
+
+
+# --- chains -----------------------------------------------------------------------------------------------
+
+
+def _steps(found: Supply | Leaf) -> tuple[Supply, ...]:
+    """The instructions of a chain in the order in which they are performed; equal ones run once."""
+    if isinstance(found, Leaf):
+        return ()
+    inner = [s for _, source in found.inputs if isinstance(source, Supply) for s in _steps(source)]
+    return tuple(dict.fromkeys((*inner, found)))
+
+
+def _kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:
+    """What a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
+    places: dict[Location, bool] = {}
+    for step in chain:
+        owner = suppliers.machine.instructions[step.instruction].instruction
+        params = {n: v.value for n, v in step.params if isinstance(v, Index) and v.value is not None}
+        ends = [(n, p) for n, p in step.inputs if isinstance(p, Location)]
+        if step.target is not None:
+            ends.append((step.output, step.target))
+        for name, place in ends:
+            places[place] = _is_dense(place, owner, name, params)
+    if len({(p.buffer, p.offset) for p in places}) > arrays:
+        return "gathered"
+    return "in place" if all(places.values()) else "strided"
+
+
+def _is_dense(place: Location, owner: Instruction, name: str, params: dict[str, int]) -> bool:
+    """Whether the elements of an operand in memory follow each other without a gap."""
+    step = Index.of(1)
+    for size, stride in reversed(list(zip(owner.operand(name).shape, place.strides, strict=True))):
+        length = size.substitute(params)
+        if length.value != 1 and stride != step:
+            return False
+        step = step * length
+    return True
+
+
+def _moved(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
+    """The movement of one issue by a chain."""
+    array = [r.dtype.size_bytes for r in reads(operand.subject)]
+    return Movement(
+        operand.name,
+        kind,
+        tuple(s.instruction for s in chain),
+        moves_per_issue=len(chain),
+        bytes_per_issue=prod(operand.cell_shape) * sum(array),
+        cost_ns=sum(s.cost_ns - sum(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain),
+    )
+
+
+def _with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
+    """The movement with its copies into and out of a buffer."""
+    chains = [(_steps(c.delivery), c.width) for c in copies]
+    elements = prod(operand.cell_shape)
+    return replace(
+        moved,
+        packing=tuple(s.instruction for chain, _ in chains for s in chain),
+        packing_moves=sum(len(chain) * -(-elements // width) for chain, width in chains),
+    )
+
+
+# --- where there is none ----------------------------------------------------------------------------------
+
+
+def _array(operand: OperandTile) -> str:
+    return is_read_of(operand.subject) or "its value"
+
+
+def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
+    """What is missing where neither a chain in place nor one through a buffer exists."""
+    machine = suppliers.machine.name
+    register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
+    writers = suppliers.producers.get((operand.memory, operand.dtype.name), [])
+    if not writers:
+        return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
+    if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
+        return (
+            f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
+            f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
+        )
+    return f"{machine} cannot copy an element of {_array(operand)} into a buffer, or one back"
+
+
+def _not_issued(
+    instruction: Instruction, pattern: Pattern | None, statement: Statement, mapping: Mapping
+) -> Iterator[Movement]:
+    """Movements of a mapping that is valid but not carried out: every operand says why."""
+    operands = [o.name for o in instruction.operands]
+    if pattern is None:
+        yield from (
+            Movement(n, "none", (), "instructions of several statements are not issued") for n in operands
+        )
+        return
+    params = choose_params(statement, mapping, pattern, profile_sizes(statement))
+    lengths, masked = extents_of(pattern, params)
+    accesses = {b.name: b.pattern for b in mapping.bindings} | {pattern.target.buffer: pattern.target.index}
+    windows = {
+        name: next((str(i) for i in subscripts if digits_of(i, lengths) is None and i.symbols), None)
+        for name, subscripts in accesses.items()
+    }
+    first = next((f"`{n}[… {w} …]`" for n, w in windows.items() if w), None)
+    for name in operands:
+        window = windows.get(name)
+        if masked:
+            why = f"an instruction of run-time length ({', '.join(masked.values())}) is not issued by itself"
+        elif window:
+            why = f"neighbouring iterations share its element `{window}`: such windows are not loaded"
+        elif first:
+            why = f"the instruction is not issued, for {first} is a window"
+        else:
+            why = "its elements in one issue do not tell which iterations they stand for"
+        yield Movement(name, "none", (), why)
