@@ -21,6 +21,7 @@ from isamap.match.movement import MoveKind, Movement, choices, movements
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
 from isamap.match.refuse import REASONS, Rejection, refusals
+from isamap.match.several import GroupMapping, find_groups
 from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_supply
 from isamap.match.tiles import (
     LoopAxis,
@@ -39,6 +40,7 @@ __all__ = [
     "AxisGroup",
     "Copy",
     "CountMode",
+    "GroupMapping",
     "Leaf",
     "Location",
     "LoopAxis",
@@ -65,6 +67,7 @@ __all__ = [
     "extents_of",
     "fills_all",
     "find_delivery",
+    "find_groups",
     "find_mappings",
     "find_packing",
     "find_supply",

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from isamap.ir import Axis, Expr, Index, Instruction, Operand, Read
+from isamap.ir import Axis, Call, Expr, Index, Instruction, Operand, Read
+from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
-from isamap.transform import Statement, statements
+from isamap.transform import Statement, reads, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,42 @@ def pattern_of(instruction: Instruction) -> Pattern | None:
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
         return None
     return Pattern(instruction, found[0])
+
+
+@lru_cache(maxsize=4096)
+def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
+    """A pattern for each statement of an instruction; () where one is ordered or under a condition.
+
+    A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
+    """
+    found: list[Pattern] = []
+    for statement in statements(instruction):
+        guard = statement.assign.guard
+        if statement.sequence or not (guard is None or is_predicate(guard, instruction)):
+            return ()
+        found.append(Pattern(instruction, statement))
+    return tuple(p for n, p in enumerate(found) if not any(_overwrites(later, p) for later in found[n + 1 :]))
+
+
+def _overwrites(later: Pattern, earlier: Pattern) -> bool:
+    """Whether nothing of an earlier statement is left: zeroing, as loads under a predicate do first."""
+    return (
+        later.statement.assign.op is None
+        and later.target == earlier.target
+        and later.axes == earlier.axes
+        and all(r.buffer != later.target.buffer for r in reads(later.value))
+    )
+
+
+def is_predicate(guard: Expr, instruction: Instruction) -> bool:
+    """Whether a condition is a conjunction of elements of predicate operands."""
+    match guard:
+        case Call("and", args):
+            return all(is_predicate(a, instruction) for a in args)
+        case Read(buffer, _, dtype):
+            return dtype == BOOL and instruction.operand(buffer).role == "in"
+        case _:
+            return False
 
 
 Digits = tuple[tuple[str, int], ...]

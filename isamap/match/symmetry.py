@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import permutations
 
 from isamap.ir import OPS, Call, Cast, Expr, Index, Instruction, Read, print_expr
-from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.instructions import Pattern, pattern_of, patterns_of
 from isamap.match.mapping import Mapping
 
 Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -18,34 +18,39 @@ Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[tuple[str, ...], tuple[str,
 
 
 def canonical_key(pattern: Pattern, mapping: Mapping) -> Key:
-    """What a mapping is told apart by: the least of its images under the instruction's symmetries."""
-    return min(_image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction))
+    """What a mapping is told apart by: the least of its images under the instruction's symmetries.
+
+    One statement among several has none of its own: what leaves it as it stands may change the others.
+    """
+    if pattern_of(pattern.instruction) is None:
+        return image(mapping, (), ())
+    return min(image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction))
 
 
-def _image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
+def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
+    """Pairing and sets of axes, with the instruction's axes and operands renamed."""
     axis, operand = dict(axes), dict(operands)
     pairing = sorted((operand.get(b.name, b.name), print_expr(b.subject)) for b in mapping.bindings)
     groups = sorted(
-        (tuple(sorted(axis[i] for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
+        (tuple(sorted(axis.get(i, i) for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
         for g in mapping.groups
     )
     return (tuple(pairing), tuple(groups))
 
 
 @lru_cache(maxsize=4096)
-def symmetries(instruction: Instruction) -> tuple[Renaming, ...]:
-    """All symmetries, the identity first."""
-    pattern = pattern_of(instruction)
-    assert pattern is not None
-    axes = [a.name for a in pattern.axes]
+def symmetries(instruction: Instruction, wanted: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
+    """All symmetries, the identity first; of the statements `wanted` only, counted from 0, when given."""
+    patterns = [p for n, p in enumerate(patterns_of(instruction)) if wanted is None or n in wanted]
+    axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
     inputs = [o.name for o in instruction.operands if o.role == "in"]
-    plain = _shape(pattern, {}, {})
+    plain = [_shape(p, {}, {}) for p in patterns]
     found: list[Renaming] = []
     for axis_order in permutations(axes):
         for operand_order in permutations(inputs):
             axis = dict(zip(axes, axis_order, strict=True))
             operand = dict(zip(inputs, operand_order, strict=True))
-            if _shape(pattern, axis, operand) == plain:
+            if [_shape(p, axis, operand) for p in patterns] == plain:
                 found.append((tuple(axis.items()), tuple(operand.items())))
     return tuple(found)
 
