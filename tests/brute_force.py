@@ -1,0 +1,313 @@
+"""All mappings of a small statement, straight from the definition in docs/matching.md: by trying everything.
+
+    all_mappings(instruction, kernel)       each mapping as the set of its images under symmetries
+
+Nothing here knows how the matcher works, and nothing is shared with it. Operands are laid over every node of
+the kernel's tree; kernel axes are put everywhere; a mapping is valid when no element of an operand stands for
+two elements of a tensor, in whatever order axes are fused and wherever blocks lie. Sizes are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from math import prod
+
+from isamap.ir import (  # fmt: skip
+    OPS,
+    Assign,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    IndexValue,
+    Instruction,
+    Loop,
+    Read,
+    Routine,
+    Scalar,
+)
+
+UNBOUNDED = 10**6
+"""The length of an instruction axis whose parameter has no upper end: more than any kernel here fills."""
+
+Element = tuple[int, ...]
+Point = Mapping[str, int]
+Block = list[tuple[int, int]]
+"""The lanes of one block: the number of each lane, and that of the iteration that it stands for."""
+Path = tuple[int, ...]
+Pairing = dict[tuple[str, tuple[Index, ...]], Expr]
+"""What each operand, read at these subscripts, stands for; parameters have no subscripts."""
+Groups = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+"""Instruction axes, and the kernel axes that run over them together."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One mapping: what operands stand for, and which kernel axes run over which instruction axes."""
+
+    kind: str
+    pairing: frozenset[tuple[str, Expr]]
+    groups: frozenset[tuple[frozenset[str], frozenset[str]]]
+    empty: frozenset[str]
+
+    def images(self, instruction: Instruction) -> frozenset[Found]:
+        """Itself and what the symmetries of the instruction make of it."""
+        return frozenset(
+            Found(
+                self.kind,
+                frozenset((operands.get(name, name), e) for name, e in self.pairing),
+                frozenset((frozenset(axes[i] for i in mine), theirs) for mine, theirs in self.groups),
+                frozenset(axes[i] for i in self.empty),
+            )
+            for axes, operands in _symmetries(instruction)
+        )
+
+
+def all_mappings(instruction: Instruction, kernel: Routine, *, fixed: bool = False) -> set[frozenset[Found]]:
+    """All mappings, each with its images; those of the first pairing in written order when `fixed`."""
+    (_, mine), (_, theirs) = _single(instruction), _single(kernel)
+    output = kernel.operand(theirs.target.buffer)
+    wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
+    if (mine.op, mine.target.dtype, mine.value.dtype) != (theirs.op, wanted, theirs.value.dtype):
+        return set()
+    pairings = sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0])
+    return {
+        mapping.images(instruction)
+        for _, pairing in (pairings[:1] if fixed else pairings)
+        for mapping in _placements(instruction, kernel, pairing)
+    }
+
+
+def _single(routine: Routine) -> tuple[dict[str, Index], Assign]:
+    """The axes and the assignment of a routine of one statement."""
+    axes: dict[str, Index] = {}
+    (stmt,) = routine.body
+    while isinstance(stmt, Loop):
+        axes |= {a.name: a.extent for a in stmt.axes}
+        (stmt,) = stmt.body
+    return axes, stmt
+
+
+# --- trees ------------------------------------------------------------------------------------------------
+
+
+def _children(e: Expr) -> tuple[Expr, ...]:
+    return e.args if isinstance(e, Call) else (e.value,) if isinstance(e, Cast) else ()
+
+
+def _with(e: Expr, children: Sequence[Expr]) -> Expr:
+    if isinstance(e, Call):
+        return replace(e, args=tuple(children))
+    return replace(e, value=children[0]) if isinstance(e, Cast) else e
+
+
+def _nodes(e: Expr, path: Path = ()) -> Iterator[tuple[Path, Expr]]:
+    yield path, e
+    for n, child in enumerate(_children(e)):
+        yield from _nodes(child, (*path, n))
+
+
+def _replaced(e: Expr, new: Mapping[Path, Expr], path: Path = ()) -> Expr:
+    if path in new:
+        return new[path]
+    return _with(e, [_replaced(c, new, (*path, n)) for n, c in enumerate(_children(e))])
+
+
+def _normal(e: Expr) -> Expr:
+    """The tree with what commutes in an order that does not depend on the writing."""
+    children = [_normal(c) for c in _children(e)]
+    if isinstance(e, Call) and OPS[e.op].commutative:
+        children.sort(key=repr)
+    return _with(e, children)
+
+
+def _renamed(e: Expr, axes: Mapping[str, Index], operands: Mapping[str, str]) -> Expr:
+    if isinstance(e, Read):
+        name = operands.get(e.buffer, e.buffer)
+        return replace(e, buffer=name, index=tuple(i.substitute(axes) for i in e.index))
+    return _with(e, [_renamed(c, axes, operands) for c in _children(e)])
+
+
+def _symmetries(instruction: Instruction) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """Renamings of axes and inputs under which the instruction means the same as written."""
+    axes, own = _single(instruction)
+    inputs = [o.name for o in instruction.operands if o.role == "in"]
+    plain = own.target, _normal(own.value)
+    for places, names in product(permutations(axes), permutations(inputs)):
+        axis, operand = dict(zip(axes, places, strict=True)), dict(zip(inputs, names, strict=True))
+        to = {a: Index.of(b) for a, b in axis.items()}
+        declared = all(
+            replace(instruction.operand(a), name=b) == instruction.operand(b) for a, b in operand.items()
+        )
+        renamed = _renamed(own.target, to, operand), _normal(_renamed(own.value, to, operand))
+        if declared and renamed == plain and all(axes[a] == axes[b] for a, b in axis.items()):
+            yield axis, operand
+
+
+# --- what operands stand for ------------------------------------------------------------------------------
+
+
+def _pairings(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairing]]:
+    """Every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie."""
+    if any(isinstance(e, IndexValue) and e.index.symbols for _, e in _nodes(mine)):
+        return  # an axis of an instruction counts from 0 in each issue
+    leaves = [(p, e) for p, e in _nodes(mine) if isinstance(e, Read | Scalar)]
+    pattern = _normal(_replaced(mine, {p: _mark(n, e) for n, (p, e) in enumerate(leaves)}))
+    for chosen in product(*(list(_options(leaf, theirs, n)) for n, (_, leaf) in enumerate(leaves))):
+        paths = tuple(path for path, _, _ in chosen)
+        laid = {path: new for path, _, new in chosen}
+        if len(laid) < len(chosen) or _normal(_replaced(theirs, laid)) != pattern:
+            continue
+        pairs = {
+            ((leaf.buffer, leaf.index) if isinstance(leaf, Read) else (leaf.name, ()), subject)
+            for (_, leaf), (_, subject, _) in zip(leaves, chosen, strict=True)
+        }
+        if len({name for (name, _), _ in pairs}) == len(pairs):  # an operand has one place and one meaning
+            yield paths, dict(pairs)
+
+
+def _mark(number: int, leaf: Expr) -> Read:
+    return Read(f"leaf {number}", (), leaf.dtype)
+
+
+def _options(leaf: Read | Scalar, theirs: Expr, number: int) -> Iterator[tuple[Path, Expr, Expr]]:
+    """Nodes of a leaf's type: where, what it stands for there, and what takes the node's place.
+
+    A cast to f32 of something narrower is a cast of its cast to bf16, when bf16 holds all its numbers.
+    """
+    for path, e in _nodes(theirs):
+        if e.dtype == leaf.dtype and (isinstance(leaf, Read) or isinstance(e, Const | Scalar | IndexValue)):
+            yield path, e, _mark(number, leaf)
+        if (
+            isinstance(e, Cast)
+            and e.mode == "exact"
+            and isinstance(leaf, Read)
+            and e.value.dtype != leaf.dtype
+        ):
+            narrow, between, wide = str(e.value.dtype), str(leaf.dtype), str(e.dtype)
+            if between in WIDER[narrow] and wide in WIDER[between]:
+                yield path, Cast(e.value, leaf.dtype), Cast(_mark(number, leaf), e.dtype)
+
+
+WIDER = {
+    "i8": {"i8", "i16", "i32", "bf16", "f32"},
+    "u8": {"u8", "i16", "i32", "bf16", "f32"},
+    "i16": {"i16", "i32", "f32"},
+    "i32": {"i32"},
+    "bf16": {"bf16", "f32"},
+    "f32": {"f32"},
+}
+"""The types, of those that are tried, that hold all numbers of a type."""
+
+
+# --- which axes run where ---------------------------------------------------------------------------------
+
+
+def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> Iterator[Found]:
+    """All valid ways to put kernel axes on instruction axes, or on classes of them, under one pairing."""
+    issues = _Issues(instruction, kernel, pairing)
+    homes = [(j,) for j in issues.lengths] + [c for c in issues.classes() if len(c) > 1]
+    # An axis taken off a valid mapping leaves a valid one: outermost in its fusion, it stands still in most
+    # blocks. So one that may not run somewhere alone need not be tried there with others.
+    alone = {x: [h for h in homes if issues.are_valid(((h, (x,)),))] for x in issues.extents}
+    needless = {j for j in issues.lengths if not any((j,) in places for places in alone.values())}
+    for chosen in product(*([None, *places] for places in alone.values())):
+        on = {h: tuple(x for x, c in zip(alone, chosen, strict=True) if c == h) for h in homes}
+        groups = tuple((h, xs) for h, xs in on.items() if xs)
+        taken = [j for h, _ in groups for j in h]
+        empty = issues.lengths.keys() - set(taken)
+        if len(taken) == len(set(taken)) and empty <= needless and issues.are_valid(groups):
+            kind = "degenerate" if empty else "split" if any(len(h) > 1 for h, _ in groups) else "whole"
+            pairs = frozenset((name, e) for (name, _), e in pairing.items())
+            sets = frozenset((frozenset(h), frozenset(xs)) for h, xs in groups)
+            yield Found(kind, pairs, sets, frozenset(empty))
+
+
+class _Issues:
+    """All issues of an instruction under one pairing: what each lane and each iteration touches."""
+
+    def __init__(self, instruction: Instruction, kernel: Routine, pairing: Pairing) -> None:
+        (mine, own), (theirs, target) = _single(instruction), _single(kernel)
+        self.sizes = {p.name: _at((p.high,), {})[0] if p.high else UNBOUNDED for p in instruction.params}
+        # One lane alone would not tell what an axis is for: any axis at all might run on it. It counts as two.
+        self.lengths = {j: max(2, _at((extent,), self.sizes)[0]) for j, extent in mine.items()}
+        self.extents = {x: n for x, extent in theirs.items() if (n := _at((extent,), {})[0]) > 1}
+        widths = {j: min(n, prod(self.extents.values())) for j, n in self.lengths.items()}
+        self.lane_steps, self.steps = _steps(widths), _steps(self.extents)
+        self.subscripts = [s for _, s in pairing] + [own.target.index]
+        tensors = [_indices(e) for e in pairing.values()] + [target.target.index]
+        self.elements = [[_at(s, self.sizes | p) for p in _points(widths)] for s in self.subscripts]
+        still = dict.fromkeys(theirs, 0)
+        self.tensors = [[_at(t, still | p) for p in _points(self.extents)] for t in tensors]
+
+    def classes(self) -> list[tuple[str, ...]]:
+        """Instruction axes that move the same operands when they alone are moved."""
+        found: dict[Element, list[str]] = {}
+        box = [self.sizes | p for p in _points(dict.fromkeys(self.lengths, 4))]
+        for j in self.lengths:
+            moved = tuple(any(_at(s, p) != _at(s, p | {j: 0}) for p in box) for s in self.subscripts)
+            found.setdefault(moved, []).append(j)
+        return [tuple(c) for c in found.values()]
+
+    def are_valid(self, groups: Groups) -> bool:
+        """Whether no element stands for two, in whatever order axes are fused and wherever blocks lie."""
+        inside = {x for _, theirs in groups for x in theirs}
+        loops = self._numbers([x for x in self.extents if x not in inside])
+        orders = [product(permutations(mine), permutations(theirs)) for mine, theirs in groups]
+        return all(
+            self._is_valid(start, blocks)
+            for order in product(*orders)
+            for blocks in product(*(self._blocks(mine, theirs) for mine, theirs in order))
+            for start in loops
+        )
+
+    def _numbers(self, axes: Sequence[str]) -> list[int]:
+        """Numbers of the iterations over some axes, the last one fastest, all others at 0."""
+        points = _points({x: self.extents[x] for x in axes})
+        return [sum(self.steps[x] * v for x, v in p.items()) for p in points]
+
+    def _blocks(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> list[Block]:
+        """A block at every position: the lanes of `mine` together count along the fused axes `theirs`."""
+        fused = self._numbers(theirs)
+        lanes: Block = []
+        for p in _points({j: min(self.lengths[j], len(fused)) for j in mine}):
+            distance = 0
+            for j in mine:
+                distance = distance * self.lengths[j] + p[j]
+            lanes.append((sum(self.lane_steps[j] * v for j, v in p.items()), distance))
+        return [[(n, fused[o + d]) for n, d in lanes if o + d < len(fused)] for o in range(len(fused))]
+
+    def _is_valid(self, start: int, blocks: Sequence[Block]) -> bool:
+        """Whether elements and what they stand for agree in one issue, and its outputs are all different."""
+        lanes = [(sum(n for n, _ in ps), start + sum(i for _, i in ps)) for ps in product(*blocks)]
+        both = [
+            [(at[n], of[i]) for n, i in lanes] for at, of in zip(self.elements, self.tensors, strict=True)
+        ]
+        return all(map(_is_function, both)) and _is_function([(of, at) for at, of in both[-1]])
+
+
+def _is_function(pairs: Sequence[tuple[Element, Element]]) -> bool:
+    return len(set(pairs)) == len({a for a, _ in pairs})
+
+
+def _points(extents: Point) -> Iterator[dict[str, int]]:
+    for values in product(*(range(n) for n in extents.values())):
+        yield dict(zip(extents, values, strict=True))
+
+
+def _steps(extents: Point) -> dict[str, int]:
+    """By how much the number of a point grows with each axis, in the order of `_points`."""
+    return {x: prod(list(extents.values())[n + 1 :]) for n, x in enumerate(extents)}
+
+
+def _at(subscripts: Sequence[Index], point: Point) -> Element:
+    return tuple(s.evaluate(point) for s in subscripts)
+
+
+def _indices(e: Expr) -> tuple[Index, ...]:
+    """All integers that the value of an expression depends on, besides what the tensors hold."""
+    own = e.index if isinstance(e, Read) else (e.index,) if isinstance(e, IndexValue) else ()
+    return own + tuple(i for c in _children(e) for i in _indices(c))

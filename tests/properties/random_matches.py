@@ -1,0 +1,282 @@
+"""Strategies for an instruction and a kernel, both of one small statement, that often belong together.
+
+    instruction: for i in 2, j in 3 { c[i] += f32(a[i + j]) * f32(b[j]); }
+    kernel:      for m in 3, n in 2, k in 4 { Y[n, m] += f32(B[k]) * f32(A[m + k, 2*n]); }
+
+Each kernel axis is given a home, an axis of the instruction or the loops around it, and then indexes what that
+home indexes: nearly, for most of what there is to get wrong lies in the exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hypothesis import strategies as st
+
+MOST_ITERATIONS = 100
+MOST_LANES = 40
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Texts of an instruction and of a kernel."""
+
+    instruction: str
+    kernel: str
+
+    def __repr__(self) -> str:
+        return f"\n{self.instruction}\n{self.kernel}\n"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A statement's shape: its value over operands 0, 1, … by type and place, and what may reduce it."""
+
+    value: str
+    types: tuple[str, ...]
+    ops: tuple[str, ...] = ("+=",)
+    result: str = "f32"
+
+    def text(self, operands: Sequence[str]) -> str:
+        return self.value.format(*operands)
+
+
+EVERY = ("=", "+=", "max=", "min=")
+F32, BF16, I8 = ("f32",), ("bf16",), ("i8",)
+
+FORMS = (
+    Form("{0} * {1}", F32 * 2, EVERY),
+    Form("{1} * {0}", F32 * 2),
+    Form("f32({0}) * f32({1})", BF16 * 2),
+    Form("i32({0}) * i32({1})", I8 * 2, result="i32"),
+    Form("i32({0}) * i32({1})", ("u8", "i8"), result="i32"),
+    Form("i32({1}) * i32({0})", ("u8", "i8"), result="i32"),
+    Form("i32({0}) * i32({1})", ("i16", "i16"), result="i32"),
+    Form("{0}", F32, EVERY),
+    Form("f32({0})", BF16, ("=", "+=")),
+    Form("f32({0})", I8, ("=", "+=")),
+    Form("{0} + {1}", F32 * 2, EVERY),
+    Form("{0} - {1}", F32 * 2, EVERY),
+    Form("max({0}, {1})", F32 * 2, EVERY),
+    Form("max({0}, 0)", F32, ("=", "+=")),
+    Form("{0} * 2", F32, ("=", "+=", "max=")),
+    Form("{0} * {0}", F32),
+    Form("{0} * {0} + {1}", F32 * 2, ("=", "+=")),
+    Form("{0} * {1} + {2}", F32 * 3, ("=", "+=")),
+    Form("{0} * {1} * {2}", F32 * 3),
+    Form("({0} + {1}) * ({0} + {2})", F32 * 3),
+    Form("select({0} > {1}, {0}, {1})", F32 * 2, ("=", "max=")),
+    Form("alpha * {0}", F32, ("=", "+=")),
+    Form("alpha * {0} * {1}", F32 * 2),
+)
+
+RELATED = (
+    (0, 0), (0, 1), (1, 0), (0, 14), (0, 15), (0, 18), (0, 17), (2, 2), (2, 3), (3, 3), (6, 3), (6, 6), (4, 5),
+    (5, 4), (4, 4), (6, 4), (7, 0), (7, 7), (7, 10), (7, 17), (8, 8), (8, 9), (9, 9), (10, 10), (10, 17), (10, 16),
+    (11, 11), (12, 12), (12, 13), (13, 13), (14, 14), (15, 15), (15, 0), (16, 16), (16, 17), (17, 17), (17, 16),
+    (18, 18), (18, 22), (19, 19), (20, 20), (21, 21), (21, 14), (21, 0), (22, 22), (22, 18), (0, 21), (0, 22),
+)  # fmt: skip
+"""Forms of an instruction and of a kernel that it may perform, as positions in `FORMS`."""
+
+
+@dataclass(frozen=True)
+class Subscript:
+    """`2*i + j + 1`; steps back count from the end of the axis, and `ending` is `/ 2` or `% 2`, or nothing."""
+
+    steps: tuple[tuple[str, int], ...]
+    constant: int = 0
+    ending: str = ""
+
+    def text(self, extents: Mapping[str, str]) -> str:
+        parts = [
+            f"{step}*{axis}" if step > 0 else f"{-step}*({extents[axis]} - 1 - {axis})"
+            for axis, step in self.steps
+        ]
+        total = " + ".join([*parts, str(self.constant)])
+        return f"({total}) {self.ending}" if self.ending else total
+
+    def extent(self, extents: Mapping[str, str]) -> str:
+        """One more than the largest value before the ending."""
+        return " + ".join([f"{abs(s)}*({extents[a]} - 1)" for a, s in self.steps] + [str(self.constant + 1)])
+
+
+Shape = tuple[Subscript, ...]
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> Pair:
+    """An instruction, and a kernel that mostly does what several of its issues do."""
+    mine, theirs = (FORMS[n] for n in draw(st.sampled_from(RELATED)))
+    if draw(st.integers(0, 11)) == 0:
+        theirs = draw(st.sampled_from(FORMS))
+    op = draw(st.sampled_from([o for o in mine.ops if o in theirs.ops] or mine.ops))
+    lengths = draw(_lengths())
+    inside = _subsets(draw, list(lengths), len(mine.types))
+    output = list(lengths) if op == "=" else _subset(draw, list(lengths))
+    shapes = [draw(_subscripts(axes, fancy=3)) for axes in inside]
+    target = draw(_subscripts(output, fancy=0 if op == "=" else 6))
+    names = [name for name, *_ in lengths.values()]
+    extents = {j: name for j, (name, _) in lengths.items()}
+    instruction = _instruction(mine, op, extents, [t for _, t in lengths.values() if t], shapes, target)
+    assert len(names) == len(lengths)
+    kernel = draw(_kernels(mine, theirs, op, inside, output, shapes, list(lengths)))
+    return Pair(instruction, kernel)
+
+
+@st.composite
+def _lengths(draw: st.DrawFn) -> dict[str, tuple[str, str]]:
+    """Axes of an instruction: what each extent is called, and the declaration of the parameter that it is."""
+    found: dict[str, tuple[str, str]] = {}
+    lanes = 1
+    for axis in "ijkl"[: draw(st.sampled_from((1, 1, 2, 2, 3, 3, 4)))]:
+        length = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 4))), MOST_LANES // lanes)
+        lanes *= length
+        kind = draw(st.sampled_from(("", "", "", "", "choose", "scalar", "open")))
+        name = axis.upper()
+        if not kind:
+            found[axis] = (str(length), "")
+        elif kind == "open" and lanes <= 4:
+            found[axis] = (name, f"choose {name}")
+        else:
+            found[axis] = (name, f"{'choose' if kind == 'open' else kind} {name}: 1..{length}")
+    return found
+
+
+def _subset(draw: st.DrawFn, axes: list[str]) -> list[str]:
+    return [a for a in axes if draw(st.integers(0, 4)) < 3]
+
+
+def _subsets(draw: st.DrawFn, axes: list[str], count: int) -> list[list[str]]:
+    found = [_subset(draw, axes) for _ in range(count)]
+    for axis in axes:
+        if not any(axis in f for f in found):
+            found[draw(st.integers(0, count - 1))].append(axis)
+    return found
+
+
+@st.composite
+def _subscripts(draw: st.DrawFn, axes: Sequence[str], fancy: int) -> Shape:
+    """Axes in some order, most in a dimension of their own; one in `fancy` dimensions is something else."""
+    left = draw(st.permutations(list(axes)))
+    found: list[Subscript] = []
+    while left:
+        plain = not fancy or draw(st.integers(0, fancy)) > 0
+        count = 1 if plain else draw(st.integers(1, min(2, len(left))))
+        own, left = left[:count], left[count:]
+        if plain:
+            found.append(Subscript(((own[0], 1),)))
+            continue
+        steps = tuple((a, draw(st.sampled_from((1, 1, 2, 3, -1, -2)))) for a in own)
+        ending = draw(st.sampled_from((*[""] * 20, "/ 2", "% 2")))
+        found.append(Subscript(steps, draw(st.sampled_from((0, 0, 1, 2))), ending))
+    return tuple(found)
+
+
+def _declaration(role: str, name: str, dtype: str, shape: Shape, extents: Mapping[str, str], end: str) -> str:
+    sizes = ", ".join(s.extent(extents) for s in shape)
+    return f"{role} {name}: {dtype}[{sizes}]{end};" if shape else f"{role} {name}: {dtype}{end};"
+
+
+def _access(name: str, shape: Shape, extents: Mapping[str, str]) -> str:
+    return f"{name}[{', '.join(s.text(extents) for s in shape)}]" if shape else name
+
+
+def _loops(extents: Mapping[str, str], statement: str) -> str:
+    loops = ", ".join(f"{a} in {n}" for a, n in extents.items())
+    return f"for {loops} {{ {statement} }}"
+
+
+def _instruction(
+    form: Form, op: str, extents: Mapping[str, str], params: list[str], shapes: list[Shape], target: Shape
+) -> str:
+    used = list(zip("abd", form.types, shapes, strict=False))
+    declared = [_declaration("in", n, t, s, extents, " @ reg") for n, t, s in used]
+    declared.append(_declaration("inout", "c", form.result, target, extents, " @ reg"))
+    if "alpha" in form.value:
+        params = [*params, "scalar alpha: f32"]
+    value = form.text([_access(n, s, extents) for n, _, s in used])
+    body = _loops(extents, f"{_access('c', target, extents)} {op} {value};")
+    return f"instruction perform({', '.join(params)}) {{ {' '.join(declared)} {body} }}"
+
+
+@st.composite
+def _kernels(
+    draw: st.DrawFn,
+    mine: Form,
+    theirs: Form,
+    op: str,
+    inside: list[list[str]],
+    output: list[str],
+    shapes: list[Shape],
+    homes: list[str],
+) -> str:
+    """A kernel whose axes index what their homes do, with exceptions; its operands may be in another order."""
+    extents, home = _kernel_axes(draw, homes)
+    order = (
+        draw(st.permutations(range(len(theirs.types)))) if draw(st.booleans()) else range(len(theirs.types))
+    )
+    declared: list[str] = []
+    accesses: list[str] = []
+    for name, dtype, source in zip("ABD", theirs.types, order, strict=False):
+        like = inside[source] if source < len(inside) else draw(st.sampled_from(inside))
+        axes = [a for a in extents if _indexes(draw, home[a], like)]
+        shape = None
+        if source < len(shapes) and draw(st.integers(0, 2)) > 0:
+            shape = _imitation(draw, shapes[source], {h: a for a, h in home.items() if a in axes}, axes)
+        shape = shape or draw(_subscripts(axes, fancy=4))
+        access, end = _access(name, shape, extents), ""
+        if shape and draw(st.integers(0, 9)) == 0:
+            access = f"({_access(name, (_shifted(shape[0]), *shape[1:]), extents)} else 0)"
+        declared.append(_declaration("in", name, dtype, shape, extents, end))
+        accesses.append(access)
+    if op == "=":
+        target = tuple(Subscript(((a, 1),)) for a in draw(st.permutations(list(extents))))
+    else:
+        target = draw(_subscripts([a for a in extents if _indexes(draw, home[a], output)], fancy=8))
+    declared.append(_declaration("inout", "Y", theirs.result, target, extents, ""))
+    statement = f"{_access('Y', target, extents)} {op} {theirs.text(accesses)};"
+    params = "scalar alpha: f32" if "alpha" in theirs.value else ""
+    return f"kernel k({params}) {{ {' '.join(declared)} {_loops(extents, statement)} }}"
+
+
+def _kernel_axes(draw: st.DrawFn, homes: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Axes with their extents, and the instruction's axis that each is meant for, '' for a loop."""
+    count = draw(st.sampled_from((1, 2, 2, 3, 3, 3, 4, 4, 5)))
+    extents: dict[str, str] = {}
+    for axis in "ikmnp"[:count]:
+        room = MOST_ITERATIONS // prod(map(int, extents.values()))
+        extents[axis] = str(min(room, draw(st.sampled_from((1, 2, 2, 3, 3, 4)))))
+    left = list(draw(st.permutations(homes)))
+    home = {
+        a: left.pop() if left and draw(st.integers(0, 5)) else draw(st.sampled_from(["", *homes]))
+        for a in extents
+    }
+    return extents, home
+
+
+def _indexes(draw: st.DrawFn, home: str, axes: Sequence[str]) -> bool:
+    """Whether a kernel axis indexes what its home indexes, mostly; a loop may index anything."""
+    if not home:
+        return draw(st.booleans())
+    return (home in axes) != (draw(st.integers(0, 19)) == 0)
+
+
+def _imitation(
+    draw: st.DrawFn, shape: Shape, axis_at: Mapping[str, str], axes: Sequence[str]
+) -> Shape | None:
+    """The instruction's own subscripts over kernel axes, steps scaled; axes left over get dimensions."""
+    if not all(a in axis_at for s in shape for a, _ in s.steps):
+        return None
+    scale = draw(st.sampled_from((1, 1, 1, 2)))
+    found = [
+        Subscript(tuple((axis_at[a], scale * step) for a, step in s.steps), s.constant, s.ending)
+        for s in shape
+    ]
+    used = {a for s in found for a, _ in s.steps}
+    return (*found, *(Subscript(((a, 1),)) for a in axes if a not in used))
+
+
+def _shifted(s: Subscript) -> Subscript:
+    return Subscript(s.steps, s.constant - 1)
