@@ -113,6 +113,21 @@ CASES: dict[str, tuple[str, tuple[tuple[int, ...], ...], Callable[[Arrays, Sizes
         ((1, 1, 1, 1, 1), (2, 3, 5, 7, 16), (1, 2, 3, 1, 64)),
         lambda a, s: np.einsum("lhmd,lhnd->lhmn", a["Q"], a["K"]) / np.sqrt(s["D"]),
     ),
+    "attention_context": (
+        "L H M N D",
+        ((1, 1, 1, 1, 1), (2, 3, 5, 7, 16), (1, 2, 3, 1, 64)),
+        lambda a, s: np.einsum("lhmn,lhnd->lhmd", a["P"], a["V"]),
+    ),
+    "attention_scores_mqa": (
+        "L H M N D",
+        ((1, 1, 1, 1, 1), (2, 3, 5, 7, 16), (1, 2, 3, 1, 64)),
+        lambda a, s: np.einsum("lhmd,lnd->lhmn", a["Q"], a["K"]) / np.sqrt(s["D"]),
+    ),
+    "three_gates": (
+        "B H D",
+        ((1, 1, 1), (5, 7, 3), (2, 16, 33)),
+        lambda a, s: a["Y"] + a["X"] @ a["W"].transpose(0, 2, 1),
+    ),
     "contraction_abcde": (
         "A B C D E",
         ((1, 1, 1, 1, 1), (2, 3, 5, 7, 11), (4, 1, 3, 2, 5)),
@@ -154,13 +169,29 @@ def nhwc(a: Arrays, stride: int, pad: int) -> Array:
     return a["Y"] + y.transpose(0, 2, 3, 1)
 
 
+def convolve_groups(x: Array, f: Array, stride: int, pad: int) -> Array:
+    """Group by group: x [n, g, c, h, w], f [g, k, c, r, s]."""
+    return np.stack([convolve(x[:, g], f[g], stride, pad) for g in range(x.shape[1])], axis=1)
+
+
+def mix(a: Arrays, stride: int, pad: int) -> Array:
+    """Each channel convolved by a filter of its own, then all of them mixed."""
+    return np.einsum("ncpq,kc->nkpq", convolve_each(a["X"], a["F"], stride, pad), a["G"])
+
+
 CONVOLUTIONS: dict[str, tuple[str, Callable[[Arrays, int, int], Array]]] = {
     "conv2d_nchw": ("N C K H W R S", lambda a, t, p: a["Y"] + convolve(a["X"], a["F"], t, p)),
     "conv2d_nhwc": ("N C K H W R S", nhwc),
     "depthwise": ("N C H W R S", lambda a, t, p: a["Y"] + convolve_each(a["X"], a["F"], t, p)),
-    "depthwise_separable": (
-        "N C K H W R S",
-        lambda a, t, p: a["Y"] + np.einsum("ncpq,kc->nkpq", convolve_each(a["X"], a["F"], t, p), a["G"]),
+    "depthwise_separable": ("N C K H W R S", lambda a, t, p: a["Y"] + mix(a, t, p)),
+    "depthwise_separable_fused": ("N C K H W R S", lambda a, t, p: a["Y"] + mix(a, t, p)),
+    "depthwise_multiplier": (
+        "N C M H W R S",
+        lambda a, t, p: a["Y"] + convolve_groups(a["X"][:, :, None], a["F"][:, :, None], t, p),
+    ),
+    "conv2d_grouped": (
+        "N G C K H W R S",
+        lambda a, t, p: a["Y"] + convolve_groups(a["X"], a["F"], t, p),
     ),
 }
 IMAGES = ((1, 1, 1, 1, 1, 1, 1), (2, 3, 5, 7, 6, 3, 3), (1, 4, 2, 5, 11, 5, 1), (3, 2, 7, 8, 8, 2, 4))
@@ -172,7 +203,7 @@ def test_a_convolution_slides_its_filters(name: str, stride: int, pad: int) -> N
     names, reference = CONVOLUTIONS[name]
     kernel = load(name)
     for values in IMAGES:
-        all_sizes = sizes_of("N C K H W R S", values)
+        all_sizes = sizes_of("N C K H W R S", values) | {"G": 3, "M": 2}
         sizes = {n: all_sizes[n] for n in names.split()} | {"stride": stride, "pad": pad}
         arrays = small_integers(kernel, sizes)
         assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], reference(wide(arrays), stride, pad))
@@ -188,6 +219,76 @@ def test_a_convolution_over_one_dimension_slides_too(stride: int, pad: int) -> N
         padded = np.pad(w["X"], ((0, 0), (0, 0), (pad, pad)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, sizes["R"], axis=2)[:, :, ::stride]
         expected = w["Y"] + np.einsum("ncpr,kcr->nkp", windows, w["F"])
+        assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)
+
+
+@pytest.mark.parametrize(("stride", "pad"), [(1, 0), (1, 1), (2, 2)])
+def test_a_convolution_of_volumes_slides_in_three_dimensions(stride: int, pad: int) -> None:
+    kernel = load("conv3d")
+    for values in ((1, 1, 1, 1, 1, 1, 1, 1, 1), (2, 3, 2, 4, 5, 6, 3, 2, 1), (1, 2, 3, 5, 3, 4, 1, 3, 2)):
+        sizes = sizes_of("N C K D H W T R S", values) | {"stride": stride, "pad": pad}
+        arrays = small_integers(kernel, sizes)
+        w = wide(arrays)
+        padded = np.pad(w["X"], ((0, 0), (0, 0), *[(pad, pad)] * 3))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, w["F"].shape[2:], axis=(2, 3, 4))
+        steps = windows[:, :, ::stride, ::stride, ::stride]
+        expected = w["Y"] + np.einsum("ncopqtrs,kctrs->nkopq", steps, w["F"])
+        assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.parametrize(("stride", "pad"), [(1, 0), (2, 1), (1, 4)])
+def test_a_dilated_convolution_has_zeros_between_its_filters_numbers(
+    dilation: int, stride: int, pad: int
+) -> None:
+    kernel = load("conv2d_dilated")
+    for values in ((1, 1, 1, 1, 1, 1, 1), (2, 3, 5, 9, 7, 3, 3), (1, 4, 2, 8, 11, 2, 4)):
+        sizes = sizes_of("N C K H W R S", values) | {"dilation": dilation, "stride": stride, "pad": pad}
+        arrays = small_integers(kernel, sizes)
+        w = wide(arrays)
+        r, s = (dilation * (sizes[n] - 1) + 1 for n in "RS")
+        spread = np.zeros((*w["F"].shape[:2], r, s))
+        spread[:, :, ::dilation, ::dilation] = w["F"]
+        expected = w["Y"] + convolve(w["X"], spread, stride, pad)
+        assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)
+
+
+def spread_pixels(x: Array, f: Array, stride: int) -> Array:
+    """Every pixel times every filter, one pixel after the other: x [n, c, h, w], f [c, k, r, s]."""
+    (n, _, h, w), (_, k, r, s) = x.shape, f.shape
+    y = np.zeros((n, k, (h - 1) * stride + r, (w - 1) * stride + s))
+    for i, j in np.ndindex(h, w):
+        y[:, :, i * stride : i * stride + r, j * stride : j * stride + s] += np.einsum(
+            "nc,ckrs->nkrs", x[:, :, i, j], f
+        )
+    return y
+
+
+@pytest.mark.parametrize("pad", [0, 1, 2])
+def test_a_transposed_convolution_spreads_its_pixels(pad: int) -> None:
+    kernel = load("conv2d_transposed")
+    for values in ((1, 2, 3, 4, 5, 3, 3), (2, 3, 5, 6, 4, 2, 5), (1, 1, 1, 5, 5, 1, 1)):
+        sizes = sizes_of("N C K H W R S", values) | {"pad": pad}
+        arrays = small_integers(kernel, sizes)
+        w = wide(arrays)
+        whole = spread_pixels(w["X"], w["F"], 1)
+        expected = w["Y"] + whole[:, :, pad : whole.shape[2] - pad, pad : whole.shape[3] - pad]
+        assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_a_strided_transposed_convolution_sums_where_pixels_overlap(stride: int) -> None:
+    kernel = load("conv2d_transposed_strided")
+    for values in (
+        (1, 1, 1, 1, 1, 1, 1),
+        (1, 2, 3, 4, 5, 3, 3),
+        (2, 3, 5, 6, 4, 2, 5),
+        (1, 1, 2, 5, 5, 1, 2),
+    ):
+        sizes = sizes_of("N C K H W R S", values) | {"stride": stride}
+        arrays = small_integers(kernel, sizes)
+        w = wide(arrays)
+        expected = w["Y"] + spread_pixels(w["X"], w["F"], stride)
         assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)
 
 
@@ -231,7 +332,8 @@ def run_gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arra
 
 def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
-    others = {*CASES, *CONVOLUTIONS, "conv1d", "gru"}
+    transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
+    others = {*CASES, *CONVOLUTIONS, *transposed, "conv1d", "conv2d_dilated", "conv3d", "gru"}
     assert set(list_kernels()) == gemms | others
 
 
