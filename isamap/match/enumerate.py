@@ -1,50 +1,103 @@
-"""Every mapping of a statement onto an instruction, by signatures of axes.
+"""Every mapping of a statement onto an instruction: docs/matching.md says what one is.
 
-A kernel axis may run on an instruction axis when the instruction axis indexes every input operand that the
-kernel axis indexes, and the output exactly when the kernel axis does. Axes of the instruction with one
-signature form a class; a class takes its kernel axes apart (whole) or together, cut over all of it (split).
+Kernel axes are given places one after the other: around the instruction, on one of its axes, or on a class of
+axes that index the same operands, cut over all of them. What breaks a condition already is not gone into, and
+neither is what would leave an axis of the instruction empty: so little is made that is not found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 
-from isamap.ir import Assign, Index
+from isamap.ir import Assign, Index, Kernel
+from isamap.match.amos import find_unions
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
-from isamap.match.symmetry import canonical_key
+from isamap.match.preconditions import can_be_met
+from isamap.match.symmetry import Seen
 from isamap.match.unify import Binding, Bindings, unify
-from isamap.match.validity import elements_agree
+from isamap.match.validity import conditions, judge, space_of
 from isamap.transform import Statement, symbols
 
 Signature = tuple[frozenset[str], bool]
+Groups = tuple[AxisGroup, ...]
+Test = Callable[[Groups], bool]
+Place = tuple[int, str | None] | None
+"""A class by number and an axis of it, or None for all of its axes; None altogether for a loop around."""
 
 
 def find_in_statement(
-    pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
+    pattern: Pattern,
+    statement: Statement,
+    number: int,
+    mode: CountMode = "complete",
+    kernel: Kernel | None = None,
 ) -> Iterator[Mapping]:
-    """All whole, split and degenerate mappings of one instruction, each once, in a fixed order."""
-    for mapping in find_candidates(pattern, statement, number, mode):
-        if elements_agree(pattern, statement, mapping):
-            yield mapping
+    """All whole, split and degenerate mappings of one instruction, each once, in a fixed order.
+
+    They are found one by one: whoever wants only some of them may stop. `kernel` says what is known of sizes;
+    without it each is some number of at least 1.
+    """
+    if not can_be_met(pattern.instruction):
+        return
+    space = space_of(pattern, statement, kernel)
+
+    def test(bindings: Bindings) -> Test:
+        stated = conditions(pattern, statement, bindings)
+
+        @cache
+        def holds(groups: Groups) -> bool:
+            return all(judge(c, groups, space) == "holds" for c in stated)
+
+        return holds
+
+    if mode == "amos":
+        yield from find_unions(pattern, statement, number, pairings(pattern, statement, "fixed"))
+    else:
+        yield from _find(pattern, statement, number, mode, test)
 
 
 def find_candidates(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
-    """All that would be mappings if their elements belonged together."""
-    if not heads_agree(pattern, statement):
-        return
-    seen: set[object] = set()
-    for bindings in unify(pattern.value, statement.assign.value):
-        for mapping in _assignments(pattern, statement, number, bindings):
-            key = canonical_key(pattern, mapping)
-            if key not in seen:
-                seen.add(key)
+    """All that would be mappings if only signatures had to agree, and neither elements nor parameters."""
+
+    def test(bindings: Bindings) -> Test:
+        own = {a.name: instruction_signature(a.name, pattern, bindings) for a in pattern.axes}
+        theirs = {a.name: kernel_signature(a.name, statement.assign, bindings) for a in statement.axes}
+        return lambda groups: all(
+            may_run_on(theirs[x], own[j]) for g in groups for j in g.instruction_axes for x in g.kernel_axes
+        )
+
+    yield from _find(pattern, statement, number, mode, test)
+
+
+def _find(
+    pattern: Pattern,
+    statement: Statement,
+    number: int,
+    mode: CountMode,
+    test: Callable[[Bindings], Test],
+) -> Iterator[Mapping]:
+    """The mappings of all pairings whose groups pass the test of their pairing."""
+    seen = Seen(pattern)
+    for bindings in pairings(pattern, statement, mode):
+        search = _search(pattern, statement, bindings, test(bindings))
+        for places in _places(search, ()):
+            mapping = _mapping(pattern, number, bindings, search, places)
+            if seen.is_new(mapping):
                 yield mapping
-        if mode == "fixed":
-            return
+
+
+def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterator[Bindings]:
+    """What the operands may stand for: in written order only, unless the mode is complete."""
+    if not heads_agree(pattern, statement) or statement.assign.guard is not None:
+        return iter(())
+    found = unify(pattern.value, statement.assign.value)
+    return found if mode == "complete" else islice(found, 1)
 
 
 def heads_agree(pattern: Pattern, statement: Statement) -> bool:
@@ -71,34 +124,53 @@ def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
     return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
 
 
-def _assignments(
-    pattern: Pattern, statement: Statement, number: int, bindings: Bindings
-) -> Iterator[Mapping]:
+# --- the search -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is searched under one pairing: places that each kernel axis may have when it is alone.
+
+    `filled` are the classes some axis may run on alone; all their axes must be. `left[n]` says for each class
+    how many of the kernel axes from the n-th on may run there.
+    """
+
+    classes: tuple[tuple[str, ...], ...]
+    units: tuple[str, ...]
+    axes: tuple[str, ...]
+    options: tuple[tuple[Place, ...], ...]
+    reachable: frozenset[str]
+    left: tuple[tuple[int, ...], ...]
+    test: Test
+
+
+def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Test) -> _Search:
     classes = _classes(pattern, bindings)
-    kernel_axes = [a.name for a in statement.axes if a.extent.value != 1]
-    options: list[list[tuple[int | None, str | None]]] = []
-    for axis in kernel_axes:
-        signature = kernel_signature(axis, statement.assign, bindings)
-        places: list[tuple[int | None, str | None]] = [(None, None)]
-        for position, (class_signature, members) in enumerate(classes):
-            if may_run_on(signature, class_signature):
-                places += [(position, m) for m in members]
-                if len(members) > 1:
-                    places.append((position, None))  # anywhere in the class: it is cut over all members
-        options.append(places)
-    reachable = {p for places in options for p, _ in places if p is not None}
-    for chosen in product(*options):
-        mapping = _mapping(pattern, number, bindings, classes, kernel_axes, chosen, reachable)
-        if mapping is not None:
-            yield mapping
+    axes = tuple(a.name for a in statement.axes if a.extent.value != 1)
+    options: list[tuple[Place, ...]] = []
+    for axis in axes:
+        places: list[Place] = [None]
+        for position, members in enumerate(classes):
+            places += [(position, m) for m in members if test((AxisGroup((m,), (axis,)),))]
+            if len(members) > 1 and test((AxisGroup(members, (axis,)),)):
+                places.append((position, None))
+        options.append(tuple(places))
+    alone = [frozenset(p[0] for p in places if p is not None) for places in options]
+    left = tuple(
+        tuple(sum(c in a for a in alone[n:]) for c in range(len(classes))) for n in range(len(axes) + 1)
+    )
+    reachable = frozenset(p[1] for places in options for p in places if p is not None and p[1] is not None)
+    units = tuple(a.name for a in pattern.axes if a.extent.value == 1)
+    return _Search(classes, units, axes, tuple(options), reachable, left, test)
 
 
-def _classes(pattern: Pattern, bindings: Bindings) -> list[tuple[Signature, tuple[str, ...]]]:
+def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...]:
     """Instruction axes by signature, each class ordered by the steps its axes take in the operands."""
     found: dict[Signature, list[str]] = {}
     for axis in pattern.axes:
-        found.setdefault(instruction_signature(axis.name, pattern, bindings), []).append(axis.name)
-    return [(s, tuple(sorted(members, key=lambda a: -_step(a, bindings)))) for s, members in found.items()]
+        if axis.extent.value != 1:
+            found.setdefault(instruction_signature(axis.name, pattern, bindings), []).append(axis.name)
+    return tuple(tuple(sorted(members, key=lambda a: -_step(a, bindings))) for members in found.values())
 
 
 def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
@@ -111,35 +183,49 @@ def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
     return max((step(i) for b in bindings for i in b.pattern), default=0)
 
 
+def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
+    """All ways to go on after the first places are chosen, those of earlier options first."""
+    if len(chosen) == len(search.axes):
+        yield chosen
+        return
+    for place in search.options[len(chosen)]:
+        more = (*chosen, place)
+        if _can_be_filled(search, more) and (place is None or search.test(_groups(search, more))):
+            yield from _places(search, more)
+
+
+def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
+    """Whether enough axes are left for all instruction axes to have one, and none has two places."""
+    left = search.left[len(chosen)]
+    for position, members in enumerate(search.classes):
+        taken = {p[1] for p in chosen if p is not None and p[0] == position}
+        if None in taken:
+            if len(taken) > 1:
+                return False
+            continue
+        lacking = sum(m in search.reachable and m not in taken for m in members)
+        needed = lacking if taken else min(lacking, 1)
+        if left[position] < needed:
+            return False
+    return True
+
+
+def _groups(search: _Search, chosen: tuple[Place, ...]) -> Groups:
+    found: list[AxisGroup] = []
+    for position, members in enumerate(search.classes):
+        for home, lanes in ((None, members), *((m, (m,)) for m in members)):
+            axes = tuple(x for x, p in zip(search.axes, chosen, strict=False) if p == (position, home))
+            if axes:
+                found.append(AxisGroup(lanes, axes))
+    return tuple(found)
+
+
 def _mapping(
-    pattern: Pattern,
-    number: int,
-    bindings: Bindings,
-    classes: list[tuple[Signature, tuple[str, ...]]],
-    kernel_axes: list[str],
-    chosen: tuple[tuple[int | None, str | None], ...],
-    reachable: set[int],
-) -> Mapping | None:
-    """The mapping of one choice of places, or None when an instruction axis stays empty without need."""
-    groups: list[AxisGroup] = []
-    empty: list[str] = []
-    kind: Kind = "whole"
-    for position, (_, members) in enumerate(classes):
-        together = tuple(a for a, c in zip(kernel_axes, chosen, strict=True) if c == (position, None))
-        apart = {
-            m: tuple(a for a, c in zip(kernel_axes, chosen, strict=True) if c == (position, m))
-            for m in members
-        }
-        if position not in reachable:
-            empty += members
-            kind = "degenerate"
-        elif together:
-            if any(apart.values()):
-                return None
-            groups.append(AxisGroup(members, together))
-            kind = "split" if kind == "whole" else kind
-        elif all(apart.values()):
-            groups += [AxisGroup((m,), axes) for m, axes in apart.items()]
-        else:
-            return None
-    return Mapping(pattern.name, number, bindings, tuple(groups), tuple(empty), kind)
+    pattern: Pattern, number: int, bindings: Bindings, search: _Search, chosen: tuple[Place, ...]
+) -> Mapping:
+    groups = _groups(search, chosen)
+    used = {a for g in groups for a in g.instruction_axes}
+    empty = tuple(a for members in search.classes for a in members if a not in used)
+    is_split = any(len(g.instruction_axes) > 1 for g in groups)
+    kind: Kind = "degenerate" if empty else "split" if is_split else "whole"
+    return Mapping(pattern.name, number, bindings, groups, (*empty, *search.units), kind)

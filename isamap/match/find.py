@@ -17,15 +17,19 @@ def find_mappings(kernel: Kernel, machine: Machine, mode: CountMode = "complete"
     return tuple(
         m
         for number, statement in enumerate(statements(kernel))
-        for m in statement_mappings(statement, number, machine, mode)
+        for m in statement_mappings(statement, number, machine, mode, kernel)
     )
 
 
 def statement_mappings(
-    statement: Statement, number: int, machine: Machine, mode: CountMode = "complete"
+    statement: Statement,
+    number: int,
+    machine: Machine,
+    mode: CountMode = "complete",
+    kernel: Kernel | None = None,
 ) -> Iterator[Mapping]:
-    """All mappings of one statement."""
+    """All mappings of one statement; `kernel` says what is known of its sizes."""
     for item in machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is not None:
-            yield from find_in_statement(pattern, statement, number, mode)
+            yield from find_in_statement(pattern, statement, number, mode, kernel)

@@ -17,14 +17,25 @@ Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
 Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
 
 
-def canonical_key(pattern: Pattern, mapping: Mapping) -> Key:
-    """What a mapping is told apart by: the least of its images under the instruction's symmetries.
+class Seen:
+    """The mappings of one pattern that were found, to tell which are new."""
 
-    One statement among several has none of its own: what leaves it as it stands may change the others.
-    """
-    if pattern_of(pattern.instruction) is None:
-        return image(mapping, (), ())
-    return min(image(mapping, axes, operands) for axes, operands in symmetries(pattern.instruction))
+    def __init__(self, pattern: Pattern) -> None:
+        # One statement among several has no symmetries of its own: what leaves it as it stands may change
+        # the others.
+        alone = pattern_of(pattern.instruction) is not None
+        self._symmetries = symmetries(pattern.instruction) if alone else ()
+        self._keys: set[Key] = set()
+
+    def is_new(self, mapping: Mapping) -> bool:
+        """Whether no mapping before was this one, or an image of it under a symmetry."""
+        if len(self._symmetries) <= 1:
+            return True  # the search makes nothing twice
+        keys = [image(mapping, axes, operands) for axes, operands in self._symmetries]
+        if not self._keys.isdisjoint(keys):
+            return False
+        self._keys.add(keys[0])  # the identity comes first
+        return True
 
 
 def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:

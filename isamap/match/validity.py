@@ -1,67 +1,238 @@
-"""The first condition of a valid mapping: elements of an issue stand for the kernel's elements one by one.
+"""Whether a mapping is valid: elements of an issue stand for the kernel's elements one by one.
 
 Iterations of the instruction that touch one element of an operand stand for kernel iterations that touch one
 element of the tensor: an instruction that reads `a[p + r]` performs `X[p + r]`, but not `X[2*p + r]`. And no
 two elements of an output stand for the same element of the tensor: `c[i, j]` is not `Y[i + j]`.
+
+Most conditions are decided by reading subscripts like digits, for all sizes at once; the others exactly, by
+`exact`. A part of a mapping that breaks a condition breaks it in every larger mapping: axes that are added
+may stand still. So conditions are asked of few axes first, and answers are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
 
-from isamap.ir import Call, Cast, Expr, Index, IndexValue, Read
+from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel, Read
+from isamap.ir.facts import known_facts
+from isamap.match.exact import Sides, Space, Verdict, decide
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, Mapping
+from isamap.match.preconditions import can_be_met, largest
+from isamap.match.unify import Bindings
 from isamap.transform import Statement, tells_apart
 
 Row = tuple[Fraction, ...]
+Clause = Literal["operand-elements", "output-elements", "parameters"]
 
 
-def elements_agree(pattern: Pattern, statement: Statement, mapping: Mapping) -> bool:
-    """Whether elements of every operand in one issue and elements of its tensor belong together."""
-    target = statement.assign.target
-    return (
-        all(_follows(b.pattern, tuple(_indices(b.subject)), pattern, mapping) for b in mapping.bindings)
-        and _follows(pattern.target.index, target.index, pattern, mapping)
-        and _is_written_once(pattern, statement, mapping)
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The condition that a mapping breaks first.
+
+    `operand` is the instruction's operand whose elements do not belong together, "" for parameters;
+    `is_certain` says that there is a counterexample, and not only no proof.
+    """
+
+    clause: Clause
+    operand: str
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of one operand: equal subscripts on one side are equal on the other.
+
+    `given` and `wanted` speak of the instruction's axes as `%i`, of the kernel's as `m`.
+    """
+
+    clause: Clause
+    operand: str
+    sides: Sides
+    symbols: frozenset[str]
+
+
+def first_violation(
+    pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None
+) -> Violation | None:
+    """The first condition that a mapping breaks, None when it is valid.
+
+    `kernel` says what is known of its sizes; without it each is some number of at least 1.
+    """
+    space = space_of(pattern, statement, kernel)
+    for condition in conditions(pattern, statement, mapping.bindings):
+        verdict = judge(condition, mapping.groups, space)
+        if verdict != "holds":
+            return Violation(condition.clause, condition.operand, verdict == "fails")
+    if not can_be_met(pattern.instruction):
+        return Violation("parameters", "", is_certain=True)
+    return None
+
+
+def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
+    """The conditions of one pairing: on each operand, on the output, and on its elements being different."""
+    highs = {a.name: 0 for a in pattern.axes if a.extent.value == 1} | largest(pattern.instruction)
+    lanes: dict[str, Index | int] = {s: Index.of(f"%{s}") for s in _symbols_of(pattern)}
+    lanes |= highs
+
+    def condition(clause: Clause, name: str, given: Sequence[Index], wanted: Sequence[Index]) -> Condition:
+        used = frozenset(s for i in (*given, *wanted) for s in i.symbols)
+        return Condition(clause, name, Sides(tuple(given), tuple(dict.fromkeys(wanted))), used)
+
+    found: list[Condition] = []
+    for b in bindings:
+        own = tuple(i.substitute(lanes) for i in b.pattern)
+        found.append(condition("operand-elements", b.name, own, tuple(_indices(b.subject))))
+    own = tuple(i.substitute(lanes) for i in pattern.target.index)
+    theirs = statement.assign.target.index
+    found.append(condition("operand-elements", pattern.target.buffer, own, theirs))
+    found.append(condition("output-elements", pattern.target.buffer, theirs, own))
+    return tuple(found)
+
+
+def _symbols_of(pattern: Pattern) -> frozenset[str]:
+    instruction = pattern.instruction
+    return frozenset((*(a.name for a in pattern.axes), *(p.name for p in instruction.params)))
+
+
+def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
+    """How far everything runs, and what the kernel says of its sizes."""
+    highs = largest(pattern.instruction)
+    lengths = tuple((f"%{a.name}", a.extent.substitute(highs).value) for a in pattern.axes)
+    extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
+    if kernel is None:
+        return Space(lengths, extents)
+    known = known_facts(kernel)
+    bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
+    lows = tuple(sorted(known.facts.lows.items()))
+    return Space(lengths, extents, known.facts.nonnegative, lows, bindings)
+
+
+def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether a condition holds of the groups of a mapping, or of some of them."""
+    relevant = tuple(
+        AxisGroup(lanes, g.kernel_axes)
+        for g in groups
+        if not condition.symbols.isdisjoint(lanes := tuple(f"%{a}" for a in g.instruction_axes))
+        or not condition.symbols.isdisjoint(g.kernel_axes)
     )
+    return _judge(condition.sides, relevant, space)
 
 
-def _follows(own: tuple[Index, ...], theirs: tuple[Index, ...], pattern: Pattern, mapping: Mapping) -> bool:
-    """Whether the operand's element, subscripts `own`, determines that of the tensor, subscripts `theirs`."""
-    used = frozenset(s for i in own for s in i.symbols)
-    extents = {a.name: a.extent for a in pattern.axes if a.name in used and a.name not in mapping.empty}
-    return tells_apart(own, extents) or _spanned(theirs, own, mapping, tuple(extents), by_own=True)
+@lru_cache(maxsize=65536)
+def _judge(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
+    if not any(moving & i.symbols for i in sides.wanted) or _is_determined(sides, groups, space):
+        return "holds"
+    if _breaks_alone(sides, groups, space):
+        return "fails"
+    if _is_spanned(sides, groups):
+        return "holds"
+    for smaller in _one_less(groups):
+        verdict = _judge(sides, smaller, space)
+        if verdict != "holds":
+            return verdict
+    return decide(sides, groups, space)
 
 
-def _is_written_once(pattern: Pattern, statement: Statement, mapping: Mapping) -> bool:
-    """Whether the tensor's element determines that of the output."""
-    own, theirs = pattern.target.index, statement.assign.target.index
-    used = frozenset(s for i in own for s in i.symbols)
-    groups = [g for g in mapping.groups if used & set(g.instruction_axes)]
-    extents = {k: statement.axis(k).extent for g in groups for k in g.kernel_axes}
-    axes = tuple(i for g in groups for i in g.instruction_axes)
-    return tells_apart(theirs, extents) or _spanned(theirs, own, mapping, axes, by_own=False)
+def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
+    """The groups without one of their kernel axes."""
+    for n, group in enumerate(groups):
+        for x in group.kernel_axes:
+            rest = tuple(k for k in group.kernel_axes if k != x)
+            own = (AxisGroup(group.instruction_axes, rest),) if rest else ()
+            yield (*groups[:n], *own, *groups[n + 1 :])
 
 
-def _spanned(
-    theirs: Sequence[Index], own: Sequence[Index], mapping: Mapping, axes: tuple[str, ...], *, by_own: bool
-) -> bool:
-    """Whether steps that leave one side's element as it is leave the other's: both are linear."""
-    runs = {g.instruction_axes[0]: g.kernel_axes[0] for g in mapping.groups if _is_one_to_one(g)}
-    if not all(a in runs for a in axes):
+# --- what is seen at once ---------------------------------------------------------------------------------
+
+
+def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
+    used = frozenset(s for i in sides.given for s in i.symbols)
+    by_lanes = any(a in used for g in groups for a in g.instruction_axes)
+    axes = [a for g in groups for a in (g.instruction_axes if by_lanes else g.kernel_axes)]
+    if not used.issuperset(axes):
         return False
-    mine = _rows(own, axes)
-    kernel = _rows(theirs, tuple(runs[a] for a in axes))
-    if mine is None or kernel is None:
+    if by_lanes:
+        return _tells_lanes_apart(sides.given, axes, space)
+    return _tells_iterations_apart(sides.given, groups, space)
+
+
+def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: Space) -> bool:
+    """An axis of any length is as long as a size of which nothing is known."""
+    lengths = dict(space.lengths)
+    extents = {a: Index.of(f"length of {a}" if (n := lengths[a]) is None else n) for a in axes}
+    return tells_apart(given, extents)
+
+
+def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Iterations of one issue are no further from each other than its lanes."""
+    full = dict(space.extents)
+    lengths = dict(space.lengths)
+    whole = {x: full[x] for g in groups for x in g.kernel_axes}
+    inside = dict(whole)
+    for group in groups:
+        reach = _product(lengths[a] for a in group.instruction_axes)
+        if len(group.kernel_axes) == 1 and reach is not None:
+            (x,) = group.kernel_axes
+            known = full[x].value
+            inside[x] = Index.of(reach if known is None else min(known, reach))
+    if tells_apart(given, whole) or (inside != whole and tells_apart(given, inside)):
+        return True
+    if not space.facts and not space.bindings:
         return False
-    inner, outer = (kernel, mine) if by_own else (mine, kernel)
-    return _rank([*outer, *inner]) == _rank(outer)
+    bindings = dict(space.bindings)
+    known = tuple(i.substitute(bindings) for i in given)
+    bound = {x: e.substitute(bindings) for x, e in inside.items()}
+    return tells_apart(known, bound, space.facts, space.lows)
 
 
-def _is_one_to_one(group: AxisGroup) -> bool:
-    return len(group.instruction_axes) == len(group.kernel_axes) == 1
+def _product(lengths: Iterator[int | None]) -> int | None:
+    total = 1
+    for n in lengths:
+        if n is None:
+            return None
+        total *= n
+    return total
+
+
+def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Whether one step of one group is seen on the wanted side and not on the given one."""
+    lengths, extents = dict(space.lengths), dict(space.extents)
+    used = frozenset(s for i in sides.given for s in i.symbols)
+    for group in groups:
+        if not used.isdisjoint(group.instruction_axes + group.kernel_axes):
+            continue
+        if all(lengths[a] == 1 for a in group.instruction_axes):
+            continue
+        for axis in (*group.instruction_axes, *group.kernel_axes):
+            steps = [i.coefficient(axis) for i in sides.wanted if axis in i.symbols]
+            moves = any(s is not None and s.value for s in steps)
+            is_long = lengths[axis] != 1 if axis in lengths else extents[axis].value != 1
+            if moves and is_long:
+                return True
+    return False
+
+
+def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...]) -> bool:
+    """Whether steps that leave the given side as it is leave the wanted one: both are linear.
+
+    Only where each lane axis runs over one kernel axis, so that both take the same steps.
+    """
+    if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
+        return False
+    runs = {g.kernel_axes[0]: Index.of(g.instruction_axes[0]) for g in groups}
+    axes = tuple(g.instruction_axes[0] for g in groups)
+    given = _rows([i.substitute(runs) for i in sides.given], axes)
+    wanted = _rows([i.substitute(runs) for i in sides.wanted], axes)
+    if given is None or wanted is None:
+        return False
+    return _rank([*given, *wanted]) == _rank(given)
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:

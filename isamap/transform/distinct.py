@@ -14,19 +14,30 @@ from isamap.ir.prove import Facts, is_nonnegative
 Extents = tuple[tuple[str, Index], ...]
 
 
-def tells_apart(subscripts: tuple[Index, ...], extents: Mapping[str, Index]) -> bool:
+def tells_apart(
+    subscripts: tuple[Index, ...],
+    extents: Mapping[str, Index],
+    facts: tuple[Index, ...] = (),
+    lows: tuple[tuple[str, int], ...] = (),
+) -> bool:
     """Whether elements determine all axes in `extents`, whatever else the subscripts depend on stays fixed.
 
-    Sizes are taken to be at least 1. Sound, not complete: False means that it is not known.
+    Sizes are taken to be at least 1, or what `lows` says; `facts` are terms that are never negative. Sound,
+    not complete: False means that it is not known.
     """
-    return _tells_apart(subscripts, tuple(sorted(extents.items())))
+    return _tells_apart(subscripts, tuple(sorted(extents.items())), facts, lows)
 
 
 @lru_cache(maxsize=65536)
-def _tells_apart(subscripts: tuple[Index, ...], extents: Extents) -> bool:
+def _tells_apart(
+    subscripts: tuple[Index, ...],
+    extents: Extents,
+    known: tuple[Index, ...],
+    lows: tuple[tuple[str, int], ...],
+) -> bool:
     unknown = {a: e for a, e in extents if e.value != 1}
-    facts = Facts(lows={s: 1 for e in unknown.values() for s in e.symbols})
-    facts = facts.with_facts(tuple(e - 1 for e in unknown.values() if e.value is None))
+    facts = Facts(lows={s: 1 for e in unknown.values() for s in e.symbols} | dict(lows))
+    facts = facts.with_facts((*known, *(e - 1 for e in unknown.values() if e.value is None)))
     before = -1
     while unknown and before != len(unknown):
         before = len(unknown)

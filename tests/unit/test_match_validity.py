@@ -32,9 +32,15 @@ POLYNOMIALS = "in A: f32[20]; in B: f32[20]; inout Y: f32[99];"
 
 @pytest.mark.parametrize("target", ["i + j", "2*i + j", "i + 3*j", "i - j + 20"])
 def test_an_issue_writes_no_element_twice(target: str) -> None:
-    routine = kernel(POLYNOMIALS, f"for i in 20, j in 20 {{ Y[{target}] += A[i] * B[j]; }}")
+    routine = kernel(POLYNOMIALS, f"for i in 12, j in 12 {{ Y[{target}] += A[i] * B[j]; }}")
     assert counts(instruction(OUTER), routine) == (0, 0, 0)
     assert [m.axes for m in mappings(instruction(VECTOR), routine)] == [{"i": ("j",)}, {"i": ("i",)}]
+
+
+def test_lanes_too_few_to_reach_the_same_element_again_do_not_meet_in_it() -> None:
+    # i + 1 and j - 1 is 19 iterations further, and 16 lanes reach 15; one axis inside the other, either way
+    routine = kernel(POLYNOMIALS, "for i in 20, j in 20 { Y[i + j] += A[i] * B[j]; }")
+    assert {m.axes["i"] for m in mappings(instruction(VECTOR), routine)} == {("i",), ("j",), ("i", "j")}
 
 
 @pytest.mark.parametrize("target", ["20*i + j", "20*j + i", "21*i + 1 + j", "i - 20*j + 400"])

@@ -1,0 +1,247 @@
+"""Decisions about all lanes of all issues at once: sets of integers that are empty, or are not.
+
+A condition of a mapping says: lanes of one issue that agree on one side agree on the other. The set of pairs
+of lanes that break it is affine, as long as sizes are not multiplied with each other:
+
+    a[p + r] for X[2*p + r]     { p + r = p' + r' and 2*P + R != 2*P' + R' and P - p = P' - p' >= 0 and … }
+
+where p and r are lanes, P and R the iterations that they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations, product
+from typing import Literal
+
+import islpy
+
+from isamap.ir import Index
+from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.match.mapping import AxisGroup
+
+Verdict = Literal["holds", "fails", "unknown"]
+
+Comparison = tuple[Index, str, Index]
+
+_ORDERS = 2000
+_PRIMED = "'"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What runs how far, and what is known of sizes.
+
+    `lengths` are the largest of the instruction's axes, None for any; `extents` those of the kernel's axes,
+    ordered loops around the statement included. `facts` are terms that are never negative, over the symbols
+    that `bindings` leave; `lows` the smallest values of symbols, 1 for those that are not named.
+    """
+
+    lengths: tuple[tuple[str, int | None], ...]
+    extents: tuple[tuple[str, Index], ...]
+    facts: tuple[Index, ...] = ()
+    lows: tuple[tuple[str, int], ...] = ()
+    bindings: tuple[tuple[str, Index], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Lanes with equal subscripts `given` are to have equal subscripts `wanted`."""
+
+    given: tuple[Index, ...]
+    wanted: tuple[Index, ...]
+
+
+def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether the sides agree for all lanes of all issues, whatever the order in which axes are fused.
+
+    "fails" when there is a counterexample; "unknown" when sizes are open and something is not affine.
+    """
+    writer = _Writer(space)
+    loose = writer.pairs(sides, groups, exact=False)
+    if loose is None:
+        return "unknown"
+    if islpy.Set(loose).is_empty():
+        return "holds"
+    orders = list(islice(_orders(groups), _ORDERS + 1))
+    if len(orders) > _ORDERS:
+        return "unknown"
+    for order in orders:
+        writer = _Writer(space)
+        text = writer.pairs(sides, order, exact=True)
+        if text is None:
+            return "unknown"
+        if not islpy.Set(text).is_empty():
+            return "fails" if writer.is_exact else "unknown"
+    return "holds"
+
+
+def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
+    """The largest value of each name for which all comparisons hold; None where nothing bounds it.
+
+    None altogether when no values do. What is not affine is taken to hold.
+    """
+    writer = _Writer(Space(tuple((n, None) for n in names), ()))
+    for name in names:
+        writer.name(name)
+    said = [writer.compare(left, "=" if op == "==" else op, right) for left, op, right in comparisons]
+    found = islpy.Set(f"{{ [{', '.join(writer.variables.values())}] : {_all(said)} }}")
+    if found.is_empty():
+        return None
+    tops = [found.dim_max_val(n) for n in range(len(names))]
+    return {name: top.to_python() if top.is_int() else None for name, top in zip(names, tops, strict=True)}
+
+
+def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
+    """The groups with their axes in every order."""
+    options = [
+        [
+            AxisGroup(own, theirs)
+            for own in permutations(g.instruction_axes)
+            for theirs in permutations(g.kernel_axes)
+        ]
+        for g in groups
+    ]
+    return product(*options)
+
+
+class _Writer:
+    """Writes sets in isl's notation; names are numbered, for kernels may use isl's words."""
+
+    def __init__(self, space: Space) -> None:
+        self.lengths, self.extents = dict(space.lengths), dict(space.extents)
+        self.space, self.bindings = space, dict(space.bindings)
+        self.variables: dict[str, str] = {}
+        self.parameters: dict[str, str] = {}
+        self.is_exact = True
+
+    def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> str | None:
+        """Pairs of lanes that break the condition; None when they are not affine.
+
+        Unless `exact` is asked for, lanes and iterations are only known to move together, in any order.
+        """
+        moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]
+        second = {a: a + _PRIMED for a in moving}
+        given = [self._equal(e, second) for e in sides.given]
+        wanted = [self._equal(e, second) for e in sides.wanted]
+        parts = [*given, None if None in wanted else f"not ({_all(wanted)})"]
+        for group in groups:
+            parts += self._lanes(group, second)
+            linked = self._linked(group, second) if exact else None
+            if exact and linked is None:
+                self.is_exact = False
+            parts.append(linked or self._together(group, second))
+        parts += self._ranges(second)
+        if None in parts:
+            return None
+        body = _all(parts + self._known())
+        sizes, points = ", ".join(self.parameters.values()), ", ".join(self.variables.values())
+        return f"[{sizes}] -> {{ [{points}] : {body} }}"
+
+    def _equal(self, index: Index, second: Mapping[str, str]) -> str | None:
+        index = index.substitute(self.bindings)
+        primed = {a: Index.of(b) for a, b in second.items()}
+        return self.compare(index, "=", index.substitute(primed))
+
+    def _lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
+        found: list[str | None] = []
+        for a in group.instruction_axes:
+            end = "" if (length := self.lengths[a]) is None else f" < {length}"
+            found += [f"0 <= {self.name(a)}{end}", f"0 <= {self.name(second[a])}{end}"]
+        return found
+
+    def _linked(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
+        """Both lanes count along the fused axes from one position on, which is not negative."""
+        fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
+        most = Index.of(1)
+        for x in group.kernel_axes:
+            most = most * self.extents[x]
+        lengths = [self.lengths[a] for a in group.instruction_axes]
+        lane = self._number(group.instruction_axes, [most if n is None else Index.of(n) for n in lengths])
+        primed = {a: Index.of(b) for a, b in second.items()}
+        position = fused - lane
+        from_one = self.compare(position, "=", position.substitute(primed))
+        not_before = self.compare(position, ">=", Index.of(0))
+        return None if from_one is None or not_before is None else f"{from_one} and {not_before}"
+
+    def _number(self, axes: Sequence[str], extents: Sequence[Index]) -> Index:
+        total = Index.of(0)
+        for axis, extent in zip(axes, extents, strict=True):
+            total = total * extent.substitute(self.bindings) + Index.of(axis)
+        return total
+
+    def _together(self, group: AxisGroup, second: Mapping[str, str]) -> str:
+        """Lanes are the same exactly when iterations are."""
+        own = _all([f"{self.name(a)} = {self.name(second[a])}" for a in group.instruction_axes])
+        theirs = _all([f"{self.name(x)} = {self.name(second[x])}" for x in group.kernel_axes])
+        return f"(({own} and {theirs}) or (not ({own}) and not ({theirs})))"
+
+    def _ranges(self, second: Mapping[str, str]) -> list[str | None]:
+        """Iterations stay inside their extents; every axis that was named so far is looked at."""
+        found: list[str | None] = []
+        for axis, extent in self.extents.items():
+            for name in (axis, second.get(axis)):
+                if name not in self.variables:
+                    continue
+                end = self._text(extent.substitute(self.bindings))
+                if end is None:  # a product of sizes: some number of at least 1
+                    self.is_exact = False
+                    end = self.name(f"extent of {axis}")
+                found.append(f"0 <= {self.name(name)} < {end}")
+        return found
+
+    def _known(self) -> list[str | None]:
+        """What is known of the sizes that were named so far."""
+        found: list[str | None] = []
+        for fact in self.space.facts:
+            if not fact.symbols & self.parameters.keys():
+                continue
+            said = self.compare(fact, ">=", Index.of(0))
+            if said is None:
+                self.is_exact = False
+            else:
+                found.append(said)
+        lows = dict(self.space.lows)
+        return found + [f"{v} >= {lows.get(s, 1)}" for s, v in self.parameters.items()]
+
+    def compare(self, left: Index, relation: str, right: Index) -> str | None:
+        a, b = self._text(left), self._text(right)
+        return None if a is None or b is None else f"{a} {relation} {b}"
+
+    def name(self, symbol: str) -> str:
+        plain = symbol.removesuffix(_PRIMED)
+        if plain in self.lengths or plain in self.extents:
+            return self.variables.setdefault(symbol, f"x{len(self.variables)}")
+        return self.parameters.setdefault(symbol, f"n{len(self.parameters)}")
+
+    def _text(self, index: Index) -> str | None:
+        """An index expression; None when it multiplies symbols."""
+        terms: list[str] = []
+        for monomial, coefficient in index.terms:
+            if len(monomial) > 1:
+                return None
+            factor = self._atom(monomial[0]) if monomial else "1"
+            if factor is None:
+                return None
+            terms.append(f"{coefficient}*{factor}" if monomial else str(coefficient))
+        return f"({' + '.join(terms)})" if terms else "0"
+
+    def _atom(self, atom: Atom) -> str | None:
+        match atom:
+            case str():
+                return self.name(atom)
+            case FloorDiv(value, divisor) | Mod(value, divisor):
+                inner = self._text(value)
+                if inner is None or divisor.value is None:
+                    return None
+                if isinstance(atom, FloorDiv):
+                    return f"floor({inner}/{divisor.value})"
+                return f"({inner} mod {divisor.value})"
+            case MinMax(op, left, right):
+                a, b = self._text(left), self._text(right)
+                return None if a is None or b is None else f"{op}({a}, {b})"
+
+
+def _all(parts: Sequence[str | None]) -> str:
+    return " and ".join(p for p in parts if p) or "true"
