@@ -13,6 +13,7 @@ from isamap.cli.coverage import coverage_answer, is_several
 from isamap.cli.inputs import machine_of, read_kernel
 from isamap.cli.options import AsJson, KernelNames, MachineName, SizeWords
 from isamap.cli.progress import Progress
+from isamap.cli.rewriting import Output, fix_answer, transform_answer
 from isamap.cli.words import did_you_mean, read_choice, read_sizes
 from isamap.source import Diagnostic, UsageProblem
 
@@ -29,54 +30,117 @@ def match_command(
     hw: MachineName,
     sizes: SizeWords = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why the other instructions do not match.")
+        bool, typer.Option("--explain", help="Say why the other instructions do not match, nearest first.")
+    ] = False,
+    variants: Annotated[
+        bool, typer.Option("--variants", help="List fusion orders, cuts and tails, with what each moves.")
     ] = False,
     count: Annotated[
         str,
         typer.Option(
-            "--count", metavar="MODE", help="complete, or fixed: operands paired as they are written."
+            "--count",
+            metavar="MODE",
+            help="complete; fixed: operands paired as they are written; amos: what AMOS's code finds.",
         ),
     ] = "complete",
     instruction: Annotated[
         str | None,
         typer.Option("--instruction", metavar="NAME", help="Of this instruction only.", show_default=False),
     ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Edit the kernel as the nearest refusal says.")] = False,
+    transform: Annotated[
+        str | None,
+        typer.Option(
+            "--transform",
+            metavar="[N]",
+            help="Rewrite the kernel so that more matches: the best way, or way N of those listed.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where --fix and --transform write the kernel; - prints it alone.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE where it exists.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Print everything, however much.")] = False,
     as_json: AsJson = False,
 ) -> Answer:
-    """List every mapping of a kernel onto a machine's instructions, or what it has for many kernels."""
+    """List every mapping of a kernel onto a machine's instructions, or count them for many kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import load_machine
-    from isamap.match import refusals
-    from isamap.report.mappings import mappings_json, mappings_text
-    from isamap.report.refusals import refusals_text, rejections_json
 
     mode = read_choice(count, "--count", COUNTS)
     given = read_sizes(sizes or ())
+    _check_output(output, overwrite, {"--fix": fix, "--transform": transform is not None})
     if is_several(kernels):
-        _check_alone({"-D": given, "--explain": explain, "--instruction": instruction})
+        single = {"-D": given, "--explain": explain, "--variants": variants, "--instruction": instruction}
+        _check_alone({**single, "--fix": fix, "--transform": transform})
         return coverage_answer(kernels, machine_of(hw), mode)
     source = read_kernel(kernels[0])
     with Progress() as progress:
         progress("match")
         machine = load_machine(machine_of(hw))
         _check_instruction(instruction, machine)
+        if fix:
+            return fix_answer(source, machine, given, mode, instruction, Output(output, overwrite))
+        if transform is not None:
+            place = Output(output, overwrite)
+            return transform_answer(source, machine, given, mode, instruction, transform, place)
         matched = match_kernel(source, machine, given, mode)
-        unmatched = set(range(len(matched.statements))) - {m.statement for m in matched.mappings}
-        asked = explain or as_json or unmatched
-        rejections = refusals(matched.kernel, machine, matched.mappings) if asked else ()
-        findings: tuple[Finding, ...] = ()
-        if instruction is not None:
-            own = tuple(m for m in matched.mappings if m.instruction == instruction)
-            matched = replace(matched, mappings=own)
-            rejections = tuple(r for r in rejections if r.instruction == instruction)
-        else:
-            findings = tuple(_no_mapping(matched, rejections, number) for number in sorted(unmatched))
-        payload = {**mappings_json(matched), "rejections": rejections_json(rejections)} if as_json else {}
-        text = "" if as_json else mappings_text(matched, every=every)
-        if explain and not as_json:
-            text += "\n\n" + refusals_text(matched, rejections, every=every)
-    return Answer(payload, text, findings, 3 if findings else 0)
+        return _listed(matched, instruction, explain=explain, variants=variants, every=every, as_json=as_json)
+
+
+def _listed(
+    matched: Matched, instruction: str | None, *, explain: bool, variants: bool, every: bool, as_json: bool
+) -> Answer:
+    """The mappings of one kernel, of all instructions or of one, with what was asked for besides."""
+    from isamap.match import refusals
+    from isamap.report.mapping_json import mappings_json
+    from isamap.report.mappings import FEW, mappings_text
+    from isamap.report.refusals import refusals_text, rejections_json
+
+    unmatched = sorted(set(range(len(matched.statements))) - {m.statement for m in matched.mappings})
+    findings: tuple[Finding, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+    if explain or as_json or unmatched:
+        rejections = refusals(matched.kernel, matched.machine, matched.mappings)
+    if instruction is None:
+        findings = tuple(_no_mapping(matched, rejections, number) for number in unmatched)
+    else:
+        own = tuple(m for m in matched.mappings if m.instruction == instruction)
+        matched = replace(matched, mappings=own)
+        rejections = tuple(r for r in rejections if r.instruction == instruction)
+    status = 3 if findings else 0
+    if as_json:
+        payload = {
+            **mappings_json(matched, None if every else FEW),
+            "rejections": rejections_json(rejections),
+        }
+        return Answer(payload, "", findings, status)
+    text = mappings_text(matched, every=every)
+    if explain:
+        text += "\n\n" + refusals_text(matched, rejections, every=every)
+    return Answer({}, text, findings, status)
+
+
+def _check_output(output: str | None, overwrite: bool, writers: Mapping[str, bool]) -> None:
+    """Raises: UsageProblem for an output of nothing, or of two things."""
+    asked = [option for option, given in writers.items() if given]
+    if len(asked) > 1:
+        raise _usage(f"`isamap match` takes {' or '.join(asked)}, not both", "run one after the other")
+    if (output is not None or overwrite) and not asked:
+        option = "-o" if output is not None else "--overwrite"
+        raise _usage(f"`isamap match` takes {option} with --fix or --transform", "only they write a kernel")
+
+
+def _usage(message: str, advice: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("usage", message, help=advice))
 
 
 def _check_alone(options: Mapping[str, object]) -> None:

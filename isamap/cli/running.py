@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from isamap.cli.answer import Answer, Finding, print_answer
-from isamap.cli.words import command_of, spread_sizes
+from isamap.cli.words import command_of, fill_values, spread_sizes
 from isamap.source import Diagnostic, IsamapError
 
 
@@ -34,7 +34,7 @@ def _answer(command: str, words: Sequence[str]) -> Answer:
     try:
         from isamap.cli.commands import invoke
 
-        return invoke(command, spread_sizes(words))
+        return invoke(command, spread_sizes(fill_values(words)))
     except IsamapError as error:
         return Answer(findings=tuple(Finding.of(d) for d in error.diagnostics), exit=error.exit_code)
     except RecursionError as error:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +13,7 @@ from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import STDIN, read_file, read_kernel
 from isamap.cli.options import AsJson
 from isamap.cli.words import did_you_mean
+from isamap.cli.writing import write_text
 from isamap.source import CODES, Diagnostic, UsageProblem
 
 
@@ -41,7 +40,7 @@ def fmt_command(
         if name == "-" and not check:
             printed = text
         elif text != source.text and not check:
-            _rewrite(Path(name), text)
+            write_text(Path(name), text, overwrite=True)
     payload = {"changed": changed, "files": len(files), **({"text": printed} if "-" in files else {})}
     if not check:
         return Answer(payload, printed)
@@ -54,27 +53,6 @@ def fmt_command(
         for name in changed
     )
     return Answer(payload, "", found, 1 if changed else 0)
-
-
-def _rewrite(path: Path, text: str) -> None:
-    """Replaces a file by a new text, as a whole. Raises: UsageProblem."""
-    path = path.resolve()
-    try:
-        mode = path.stat().st_mode & 0o777
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            os.chmod(made, mode)
-            os.replace(made, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(made)
-            raise
-    except OSError as error:
-        raise UsageProblem(
-            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
-        ) from None
 
 
 def explain_command(

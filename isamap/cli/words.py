@@ -12,6 +12,7 @@ from isamap.source import Diagnostic, Source, Span, UsageProblem
 
 C = TypeVar("C", bound=str)
 GROUPS = ("hw",)
+BEST = "best"
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"[+-]?\d{1,24}")
@@ -41,6 +42,19 @@ def spread_sizes(words: Sequence[str]) -> list[str]:
         follows = word == "-D" or (word.startswith("-D") and _PAIR.fullmatch(word[2:]) is not None)
         spread.append(word)
     return spread
+
+
+def fill_values(words: Sequence[str]) -> list[str]:
+    """`--transform` as `--transform best` where no number follows: the only value that may be left out."""
+    filled: list[str] = []
+    for position, word in enumerate(words):
+        filled.append(word)
+        if word == "--":
+            return [*filled, *words[position + 1 :]]
+        follows = words[position + 1] if position + 1 < len(words) else ""
+        if word == "--transform" and not follows.isdecimal() and follows != BEST:
+            filled.append(BEST)
+    return filled
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:

@@ -16,8 +16,8 @@ from math import prod
 
 from isamap.ir import Axis, Index, Instruction
 from isamap.machine import Machine, MachineInstruction, cost_value
-from isamap.match import Mapping, Pattern, choose_params, extents_of
-from isamap.transform import Statement
+from isamap.match import Mapping, Movement, Pattern, choose_params, extents_of
+from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]
 
@@ -108,10 +108,21 @@ def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[
     return cost_value(item.cost.interval_ns, _numbers(item.instruction, params)) / count
 
 
-def chain_ns(chain: Sequence[str], machine: Machine) -> float:
-    """The time that a chain of moves occupies its units for, one after the other."""
-    known = [machine.instructions[name] for name in chain if name in machine.instructions]
-    return sum(interval_ns(item, machine, {}) for item in known)
+def moves_ns(
+    movement: Movement, statement: Statement, mapping: Mapping, made: Estimate, machine: Machine
+) -> float:
+    """The time of moving all tiles of an operand once, copies into a buffer included."""
+    tiles = made.tiles_of(_axes_behind(movement.operand, statement, mapping))
+    packing = [machine.instructions[name] for name in movement.packing]
+    one = sum(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
+    return tiles * (movement.cost_ns + movement.packing_moves * one)
+
+
+def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
+    """The kernel axes that an operand's element depends on; what is no input is the output."""
+    bound = {b.name: symbols(b.subject) for b in mapping.bindings}
+    target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
+    return bound.get(operand, target)
 
 
 def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[str, int]:

@@ -41,10 +41,18 @@ def kind_text(mapping: Mapping) -> str:
     return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
 
 
+def movement_text(facts: Facts) -> str:
+    """How each operand moves, operands of one kind together: `a, c in place; b packed`."""
+    kinds: dict[str, list[str]] = {}
+    for m in facts.movements or ():
+        kinds.setdefault("cannot move" if m.kind == "none" else m.kind, []).append(m.operand)
+    return "; ".join(f"{', '.join(names)} {kind}" for kind, names in kinds.items()) or OPEN
+
+
 def utilisation_text(facts: Facts) -> str:
     """The share of lanes that do work; while sizes are open, what it cannot exceed, if that is known."""
-    if facts.estimate is not None:
-        return _percent(facts.estimate.utilisation)
+    if facts.utilisation is not None:
+        return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 

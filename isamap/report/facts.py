@@ -1,19 +1,20 @@
-"""What is known about the mappings of a kernel, for the views: how busy an instruction is, what it costs.
+"""What is known about a kernel's mappings, for the views: how busy an instruction is, what moves, the cost.
 
-Facts are looked for one mapping at a time, when a view asks: a listing of thousands needs few of them.
+What moves is looked for one mapping at a time, and only of the mappings that a view shows: it is a search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
 from isamap.ir import Kernel
 from isamap.machine import Machine
-from isamap.match import CountMode, Pattern, pattern_of
+from isamap.match import CountMode, Movement, Pattern, Suppliers, layouts, movements, pattern_of
 from isamap.match import Mapping as Found
-from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, numbered
+from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import computing_instructions
 from isamap.transform import Statement, statements
 
@@ -21,7 +22,7 @@ KINDS = ("whole", "split", "degenerate")
 ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Matched:
     """A kernel's mappings onto a machine. `sizes` are the values that costs are for, {} where left open."""
 
@@ -31,11 +32,11 @@ class Matched:
     mode: CountMode = "complete"
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    @property
+    @cached_property
     def statements(self) -> tuple[Statement, ...]:
         return statements(self.kernel)
 
-    @property
+    @cached_property
     def computing(self) -> frozenset[str]:
         """Instructions of the machine that do more than move."""
         return frozenset(computing_instructions(self.machine))
@@ -43,54 +44,91 @@ class Matched:
     def of_statement(self, number: int) -> tuple[Found, ...]:
         return tuple(m for m in self.mappings if m.statement == number)
 
+    def only(self, instruction: str | None) -> Matched:
+        """The same with the mappings of one instruction; unchanged where none is named."""
+        if instruction is None:
+            return self
+        return replace(self, mappings=tuple(m for m in self.mappings if m.instruction == instruction))
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """One mapping with what was found out about it.
 
-    `estimate` is None while sizes are open; `bound` is then what the share of busy lanes cannot exceed.
+    While sizes are open (`is_open`) the estimate is for long axes, and only good to compare; `bound` is then
+    what the share of busy lanes cannot exceed. `movements` is None where it was not looked for.
+    Units: `moves_ns` of all tiles, None where an operand cannot be moved.
     """
 
     mapping: Found
     estimate: Estimate | None
+    is_open: bool
     bound: float | None
+    movements: tuple[Movement, ...] | None = None
+    moves_ns: float | None = None
+
+    @property
+    def utilisation(self) -> float | None:
+        return None if self.is_open or self.estimate is None else self.estimate.utilisation
 
     @property
     def cost_ns(self) -> float | None:
-        return None if self.estimate is None else self.estimate.compute_ns
+        """The estimated time; None while sizes are open, or where it cannot be carried out."""
+        known = not self.is_open and self.estimate is not None and self.moves_ns is not None
+        return self.comparable_ns if known else None
+
+    @property
+    def comparable_ns(self) -> float:
+        """What mappings of one statement are ordered by."""
+        if self.estimate is None or (self.movements is not None and self.moves_ns is None):
+            return inf
+        return self.estimate.compute_ns + (self.moves_ns or 0.0)
 
 
-def facts_of(matched: Matched, mapping: Found) -> Facts:
-    """The facts of a mapping."""
-    pattern = pattern_in(matched.machine, mapping)
-    statement = numbered(matched.statements[mapping.statement], matched.sizes)
-    found = estimate(statement, mapping, pattern, matched.machine) if statement else None
-    return Facts(mapping, found, bound_of_utilisation(mapping, pattern))
+class Look:
+    """Finds facts of a kernel's mappings; remembers the moves that it has found."""
 
+    def __init__(self, matched: Matched) -> None:
+        self._matched = matched
+        self._suppliers = Suppliers(matched.machine, layouts(matched.kernel))
 
-def ranked(matched: Matched, mappings: Iterable[Found]) -> list[Facts]:
-    """Facts of mappings, the best first: by cost, or while sizes are open by speed where lanes are full."""
-    found = [(facts_of(matched, m), m) for m in mappings]
-    computing = matched.computing
-    found.sort(
-        key=lambda f: (
-            f[1].composed,
-            f[1].instruction not in computing,
-            _cost(matched, f[0]),
-            KINDS.index(f[1].kind),
-        )
-    )
-    return [facts for facts, _ in found]
+    def at(self, mapping: Found) -> Facts:
+        """All facts but those about movement."""
+        matched = self._matched
+        pattern = pattern_in(matched.machine, mapping)
+        given = matched.statements[mapping.statement]
+        exact = numbered(given, matched.sizes)
+        statement = exact or numbered(given, matched.sizes, ENOUGH)
+        assert statement is not None, "no extent is left open"
+        found = estimate(statement, mapping, pattern, matched.machine)
+        return Facts(mapping, found, exact is None, bound_of_utilisation(mapping, pattern))
 
+    def closely(self, facts: Facts) -> Facts:
+        """The facts with those about movement."""
+        matched, mapping = self._matched, facts.mapping
+        statement = matched.statements[mapping.statement]
+        found = movements(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
+        cost = None
+        if facts.estimate is not None and all(m.kind != "none" for m in found):
+            cost = sum(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
+        return replace(facts, movements=found, moves_ns=cost)
 
-def _cost(matched: Matched, facts: Facts) -> float:
-    if facts.cost_ns is not None:
-        return facts.cost_ns
-    statement = numbered(matched.statements[facts.mapping.statement], matched.sizes, ENOUGH)
-    assert statement is not None, "no extent is left open"
-    pattern = pattern_in(matched.machine, facts.mapping)
-    found = estimate(statement, facts.mapping, pattern, matched.machine)
-    return inf if found is None else found.compute_ns
+    def ranked(self, mappings: Iterable[Found], most: int | None) -> list[Facts]:
+        """Facts of mappings, the best first; what moves is looked for among the `most` first, or of all.
+
+        Before it is known what moves, few fused axes come before many: those gather.
+        """
+        computing = self._matched.computing
+
+        def key(facts: Facts) -> tuple[bool, bool, float, int, int]:
+            m = facts.mapping
+            fused = sum(len(g.kernel_axes) - 1 for g in m.groups)
+            kind = KINDS.index(m.kind)
+            return m.composed, m.instruction not in computing, facts.comparable_ns, kind, fused
+
+        found = sorted((self.at(m) for m in mappings), key=key)
+        most = len(found) if most is None else most
+        return sorted((self.closely(f) for f in found[:most]), key=key) + found[most:]
 
 
 def pattern_in(machine: Machine, mapping: Found) -> Pattern:

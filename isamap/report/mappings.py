@@ -14,30 +14,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from isamap.ir import print_expr
 from isamap.match import Mapping, statement_text
-from isamap.report.cells import axes_text, cost_text, kind_text, operands_text, utilisation_text
+from isamap.report.cells import (
+    axes_text,
+    cost_text,
+    kind_text,
+    movement_text,
+    operands_text,
+    utilisation_text,
+)
 from isamap.report.columns import indented, table
-from isamap.report.facts import Facts, Matched, facts_of, ranked
+from isamap.report.facts import Facts, Look, Matched
 from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, total
 from isamap.transform import Statement
 
 FEW = 8
 """Mappings shown of a kernel's only statement; those of several share them, three of each at least."""
 
+BESIDES = 4
+"""More mappings than are shown for which it is looked for what moves: one of them may be better for it."""
+
 NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
 _COUNTS = ("whole", "split", "degenerate", "composed")
-_COLUMNS = ("instruction", "axes", "operands", "kind", "lanes", "cost")
+_COLUMNS = ("instruction", "axes", "operands", "kind", "lanes", "movement", "cost")
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
     """The counts of each statement by instruction, and its best mappings, or every one."""
     numbers = range(len(matched.statements))
     blocks = [headline(matched)]
+    look = Look(matched)
     few = None if every else max(3, FEW // max(1, len(numbers)))
-    blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
+    blocks += ["\n".join(_statement_lines(matched, n, few, look)) for n in numbers]
     return "\n\n".join(blocks)
 
 
@@ -64,7 +74,7 @@ def statement_line(number: int, statement: Statement) -> str:
     return f"statement {number}: {statement_text(statement)}{f'  over {over}' if over else ''}"
 
 
-def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator[str]:
+def _statement_lines(matched: Matched, number: int, few: int | None, look: Look) -> Iterator[str]:
     own = matched.of_statement(number)
     statement = matched.statements[number]
     yield statement_line(number, statement)
@@ -77,7 +87,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
         return
     yield indented(_counts_table(own, matched, every=few is None))
-    best = ranked(matched, own)
+    best = look.ranked(own, None if few is None else few + BESIDES)
     computing = matched.computing
     worth = [f for f in best if not f.mapping.composed or f.mapping.instruction in computing]
     shown = best if few is None else (worth or best)[:few]
@@ -86,6 +96,12 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     if len(shown) < len(own):
         rest = len(own) - len(shown)
         yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
+    if any(f.is_open for f in shown):
+        yield f"  lanes and cost need sizes: -D {' '.join(f'{name}=…' for name in _open_sizes(matched))}"
+
+
+def _open_sizes(matched: Matched) -> list[str]:
+    return [p.name for p in matched.kernel.params if p.dtype is None and p.default is None]
 
 
 def _counts_table(mappings: Sequence[Mapping], matched: Matched, *, every: bool) -> str:
@@ -107,7 +123,7 @@ def _numbers(one: Tally) -> tuple[str, str, str, str]:
 
 def _facts_table(found: Sequence[Facts]) -> str:
     rows = [_COLUMNS, *(_row(facts) for facts in found)]
-    return table(rows, right=(4, 5))
+    return table(rows, right=(4, 6))
 
 
 def _row(facts: Facts) -> tuple[str, ...]:
@@ -118,50 +134,6 @@ def _row(facts: Facts) -> tuple[str, ...]:
         operands_text(mapping),
         kind_text(mapping),
         utilisation_text(facts),
+        movement_text(facts),
         cost_text(facts),
     )
-
-
-def mappings_json(matched: Matched) -> dict[str, object]:
-    """The same as JSON: every mapping, and counts by kernel, by statement and by instruction."""
-    counts = computed(matched.statements, matched.mappings)
-    return {
-        "kernel": matched.kernel.name,
-        "machine": matched.machine.name,
-        "mode": matched.mode,
-        "sizes": dict(matched.sizes),
-        "mappings": [_mapping_json(facts_of(matched, m)) for m in matched.mappings],
-        **counts.as_json(),
-        "instructions": {name: one.as_json() for name, one in by_instruction(matched.mappings).items()},
-        "statements": [_statement_json(matched, n, s) for n, s in enumerate(matched.statements)],
-    }
-
-
-def _mapping_json(facts: Facts) -> dict[str, object]:
-    m = facts.mapping
-    found = facts.estimate
-    return {
-        "instruction": m.instruction,
-        "statement": m.statement,
-        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
-        "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
-        "kind": m.kind,
-        "composed": m.composed,
-        "issues": None if found is None else found.issues,
-        "utilisation": None if found is None else round(found.utilisation, 6),
-        "utilisation_bound": facts.bound,
-        "cost_ns": facts.cost_ns,
-        "proof": "unproved",
-    }
-
-
-def _statement_json(matched: Matched, number: int, statement: Statement) -> dict[str, object]:
-    own = matched.of_statement(number)
-    instructions = {name: one.as_json() for name, one in by_instruction(own).items()}
-    return {
-        "statement": number,
-        "text": statement_text(statement),
-        "computes": is_computing(statement),
-        **tally(own).as_json(),
-        "instructions": instructions,
-    }

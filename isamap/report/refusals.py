@@ -2,11 +2,11 @@
 
 statement 0: C[m, n] += A[m, k] * B[k, n];
   1  tdpbf16ps [types-differ] takes a of bf16; `A[m, k]` is f32
-       gemm.ir:6:16          C[m, n] += A[m, k] * B[k, n];
-                                        ^^^^^^^
-       x86-amx.yaml:81:30    c[m, n] += f32(a[m, 2*k + p]) * f32(b[k, 2*n + p]);
-                                            ^^^^^^^^^^^^^^^
-       edit                  A: bf16[…]
+       kernel       gemm.ir:6:16        C[m, n] += A[m, k] * B[k, n];
+                                                   ^^^^^^^
+       instruction  x86-amx.yaml:81:30  c[m, n] += f32(a[m, 2*k + p]) * f32(b[k, 2*n + p]);
+                                                       ^^^^^^^^^^^^^^^
+       edit         A: bf16[…]
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ def refusals_text(matched: Matched, rejections: Sequence[Rejection], *, every: b
 
 def _rejection_lines(place: int, rejection: Rejection) -> Iterator[str]:
     yield f"{place:>3}  [{rejection.reason}] {rejection.message}"
-    for span in (rejection.span,):
-        yield from _place_lines(span)
+    sides = (("kernel", rejection.span), ("instruction", rejection.instruction_span))
+    shown = [(what, span, f"{span}") for what, span in sides if span is not None]
+    width = max((len(place) for _, _, place in shown), default=0)
+    for what, span, name in shown:
+        yield from _source_lines(f"       {what:<11}  {name:<{width}}  ", span)
     if rejection.edit:
-        yield f"       edit: {rejection.edit}"
+        yield f"       {'edit':<11}  {rejection.edit}"
 
 
-def _place_lines(span: Span | None) -> Iterator[str]:
-    """The line of a span with its place before it, and carets below."""
-    if span is None:
-        return
+def _source_lines(head: str, span: Span) -> Iterator[str]:
+    """The line of a span behind its head, and carets below."""
     line = span.source.line_text(span.line).expandtabs(1)
     text = line.strip()
     offset = max(0, span.column - 1 - (len(line) - len(line.lstrip())))
     width = max(1, min(span.end - span.start, len(text) - offset))
-    head = f"       {span}: "
     yield f"{head}{text}"
     yield f"{' ' * (len(head) + offset)}{'^' * width}"
 
@@ -86,7 +86,11 @@ def rejections_json(rejections: Sequence[Rejection]) -> list[dict[str, object]]:
             "reason": r.reason,
             "message": r.message,
             "span": _span_json(r.span),
+            "instruction_span": _span_json(r.instruction_span),
             "edit": r.edit,
+            "edits": [
+                {"start": e.span.start, "end": e.span.end, "replacement": e.replacement} for e in r.edits
+            ],
         }
         for r in rejections
     ]

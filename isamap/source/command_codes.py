@@ -27,6 +27,16 @@ COMMAND_CODES: dict[str, Explanation] = {
         "a text that `isamap fmt` would change",
         "`isamap fmt FILE` rewrites it; meaning and comments stay as they are.",
     ),
+    "nothing-to-fix": Explanation(
+        "no edit is known that would help",
+        "`isamap match --fix` makes the edits of the nearest refusal that has any; `--instruction NAME` says "
+        "of which instruction.",
+    ),
+    "nothing-to-transform": Explanation(
+        "no rewrite of a kernel matches more",
+        "`isamap match --transform` takes statements apart, puts them together and batches them where that "
+        "is legal, and compares what a machine performs of each form.",
+    ),
     "one-kernel-only": Explanation(
         "an option that needs a single kernel",
         "With several kernels, or a folder, `isamap match` prints a matrix of counts; sizes, refusals and "
@@ -38,6 +48,10 @@ COMMAND_CODES: dict[str, Explanation] = {
     "out-of-registers": Explanation(
         "more registers are needed than there are",
         "Values that live at the same time need registers of their own. Unroll less in the schedule.",
+    ),
+    "output-exists": Explanation(
+        "a file that is not replaced unasked",
+        "A changed kernel is written to a new file; `--overwrite` replaces one that is there.",
     ),
     "output-in-the-way": Explanation(
         "an output folder that is not replaced",

@@ -1,0 +1,130 @@
+"""`isamap match --fix` and `--transform`: the kernel's text changed so that more of a machine matches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.cli.answer import Answer
+from isamap.cli.words import BEST
+from isamap.cli.writing import write_text
+from isamap.source import Diagnostic, Source, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.driver.request import Size
+    from isamap.machine import Machine
+    from isamap.match import CountMode
+    from isamap.report.forms import Form
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a changed kernel goes: a file, or standard output where none is named."""
+
+    path: str | None
+    overwrite: bool
+
+    def place(self, said: str, text: str) -> str:
+        """Writes the kernel's text, and returns what is printed: what was done, and the text or its file."""
+        if self.path is None:
+            return f"{said}\n\n{text}"
+        if self.path == "-":
+            return text
+        write_text(Path(self.path), text, overwrite=self.overwrite)
+        return f"{said}\nwrote {self.path}"
+
+
+def fix_answer(
+    source: Source,
+    machine: Machine,
+    sizes: Mapping[str, Size],
+    mode: CountMode,
+    instruction: str | None,
+    output: Output,
+) -> Answer:
+    """The kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
+    from isamap.driver.fixing import fix_kernel
+    from isamap.report.changes import fix_text
+    from isamap.report.mapping_json import mappings_json
+    from isamap.report.refusals import rejections_json
+
+    fixed = fix_kernel(source, machine, sizes, mode, instruction)
+    if fixed is None:
+        raise _nothing_to_fix(source, machine, instruction)
+    said = fix_text(source, fixed.fix, fixed.matched)
+    printed = output.place(said, fixed.fix.text)
+    payload = {
+        **mappings_json(fixed.matched),
+        "answered": rejections_json((fixed.fix.rejection,))[0],
+        "keeps_result": fixed.fix.keeps_result,
+        "text": fixed.fix.text,
+        "file": output.path,
+    }
+    return Answer(payload, printed)
+
+
+def _nothing_to_fix(source: Source, machine: Machine, instruction: str | None) -> UsageProblem:
+    what = instruction if instruction is not None else f"any instruction of {machine.name}"
+    return UsageProblem(
+        Diagnostic(
+            "nothing-to-fix",
+            f"no edit of {source.name} is known that makes {what} perform more of it",
+            help="`isamap match --explain` says why instructions do not match",
+        )
+    )
+
+
+def transform_answer(
+    source: Source,
+    machine: Machine,
+    sizes: Mapping[str, Size],
+    mode: CountMode,
+    instruction: str | None,
+    which: str,
+    output: Output,
+) -> Answer:
+    """A rewrite of the kernel, the best or a numbered one, and what each would match."""
+    from isamap.driver.rewriting import forms_of
+    from isamap.ir import print_routine
+    from isamap.report.forms import forms_json, forms_text
+
+    forms = forms_of(source, machine, sizes, mode, instruction)
+    number = _chosen(which, forms)
+    said = forms_text(forms, number)
+    payload = {**forms_json(forms, number), "file": output.path if number else None}
+    if number is None:
+        if output.path is not None:
+            raise _nothing_better(forms)
+        return Answer(payload, said)
+    return Answer(payload, output.place(said, print_routine(forms[number].kernel)))
+
+
+def _chosen(which: str, forms: Sequence[Form]) -> int | None:
+    """The number of a form; the best has number 1 where it is better than the kernel as written."""
+    if which == BEST:
+        return 1 if len(forms) > 1 and forms[1].is_better_than(forms[0]) else None
+    number = int(which) if which.isdecimal() and len(which) < 9 else 0
+    if not 1 <= number < len(forms):
+        there = f"there are 1 to {len(forms) - 1}" if len(forms) > 1 else "this kernel has no rewrites"
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"--transform takes the number of a rewrite, not `{which[:40]}`: {there}",
+                help="`--transform` alone lists them",
+            )
+        )
+    return number
+
+
+def _nothing_better(forms: Sequence[Form]) -> UsageProblem:
+    written = forms[0].matched
+    return UsageProblem(
+        Diagnostic(
+            "nothing-to-transform",
+            f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
+            notes=(f"{len(forms) - 1} were tried",),
+            help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
+        )
+    )

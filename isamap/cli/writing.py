@@ -1,0 +1,61 @@
+"""Texts that a command writes where it was told to: whole or not at all, and over nothing by accident."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from isamap.source import Diagnostic, UsageProblem
+
+
+def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Makes a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
+    if not overwrite and os.path.lexists(path):
+        raise _exists(path)
+    path = path.resolve()
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.chmod(made, _mode(path))
+            _place(Path(made), path, overwrite)
+        finally:
+            with suppress(OSError):
+                os.unlink(made)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        raise UsageProblem(
+            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
+        ) from None
+
+
+def _place(made: Path, path: Path, overwrite: bool) -> None:
+    """Gives the finished file its name; a link refuses where another has taken it in the meantime."""
+    if overwrite:
+        os.replace(made, path)
+        return
+    try:
+        os.link(made, path)
+    except (NotImplementedError, PermissionError):  # some file systems have no links
+        os.replace(made, path)
+
+
+def _mode(path: Path) -> int:
+    """The rights of the file that is replaced, or those that a new one gets."""
+    with suppress(OSError):
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _exists(path: Path) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(
+            "output-exists", f"{path} exists already", help="name another file with -o, or add --overwrite"
+        )
+    )

@@ -1,0 +1,78 @@
+"""A kernel's mappings as JSON, schema isamap.match/1: all of them, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from isamap.ir import print_expr
+from isamap.match import Mapping, Movement, statement_text
+from isamap.report.facts import Facts, Look, Matched
+from isamap.report.tally import by_instruction, computed, is_computing, tally
+from isamap.transform import Statement
+
+
+def mappings_json(matched: Matched, moving: int | None = 0) -> dict[str, object]:
+    """The payload. What moves is told of the best `moving` mappings of each statement, or of all."""
+    counts = computed(matched.statements, matched.mappings)
+    look = Look(matched)
+    known = {
+        facts.mapping: facts
+        for number in range(len(matched.statements))
+        for facts in look.ranked(matched.of_statement(number), moving)
+    }
+    return {
+        "kernel": matched.kernel.name,
+        "machine": matched.machine.name,
+        "mode": matched.mode,
+        "sizes": dict(matched.sizes),
+        "mappings": _mappings(known[m] for m in matched.mappings),
+        **counts.as_json(),
+        "instructions": {name: one.as_json() for name, one in by_instruction(matched.mappings).items()},
+        "statements": [_statement(matched, n, s) for n, s in enumerate(matched.statements)],
+    }
+
+
+def _mappings(found: Iterable[Facts]) -> list[dict[str, object]]:
+    return [_mapping(facts.mapping, facts) for facts in found]
+
+
+def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
+    made = None if facts.is_open else facts.estimate
+    return {
+        "instruction": m.instruction,
+        "statement": m.statement,
+        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
+        "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
+        "kind": m.kind,
+        "composed": m.composed,
+        "issues": None if made is None else made.issues,
+        "utilisation": None if made is None else round(made.utilisation, 6),
+        "utilisation_bound": facts.bound,
+        "movement": None if facts.movements is None else {x.operand: _movement(x) for x in facts.movements},
+        "compute_ns": None if made is None else made.compute_ns,
+        "movement_ns": None if made is None else facts.moves_ns,
+        "cost_ns": facts.cost_ns,
+        "proof": "unproved",
+    }
+
+
+def _movement(movement: Movement) -> dict[str, object]:
+    return {
+        "kind": movement.kind,
+        "chain": list(movement.chain),
+        "packing": list(movement.packing),
+        "bytes_per_issue": movement.bytes_per_issue,
+        "why": movement.why,
+    }
+
+
+def _statement(matched: Matched, number: int, statement: Statement) -> dict[str, object]:
+    own = matched.of_statement(number)
+    instructions = {name: one.as_json() for name, one in by_instruction(own).items()}
+    return {
+        "statement": number,
+        "text": statement_text(statement),
+        "computes": is_computing(statement),
+        **tally(own).as_json(),
+        "instructions": instructions,
+    }
