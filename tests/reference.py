@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -40,16 +41,23 @@ Buffer = dict[Element, Number]
 
 @dataclass
 class Run:
-    """The state of one run: buffers by name, running sums of operands that accumulate in another type."""
+    """The state of one run: buffers by name, running sums of operands that accumulate in another type.
+
+    With a `shuffle`, iterations of `for` come in a random order, as the language allows.
+    """
 
     routine: Routine
     buffers: dict[str, Buffer]
+    shuffle: Random | None = None
     sums: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
 
 
-def run_reference(routine: Routine, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Buffer]:
+def run_reference(
+    routine: Routine, arrays: Mapping[str, NDArray[Any]], shuffle: Random | None = None
+) -> dict[str, Buffer]:
     """All buffers after a routine without parameters has run, each a mapping from elements to numbers."""
-    run = Run(routine, {name: to_buffer(a, routine.operand(name).dtype) for name, a in arrays.items()})
+    buffers = {name: to_buffer(a, routine.operand(name).dtype) for name, a in arrays.items()}
+    run = Run(routine, buffers, shuffle)
     for statement in routine.body:
         _statement(statement, {}, run)
         for name, sums in run.sums.items():
@@ -96,8 +104,11 @@ def round_fraction(value: Fraction, digits: int, smallest_exponent: int) -> Frac
 
 def _statement(s: Stmt, axes: Mapping[str, int], run: Run) -> None:
     match s:
-        case Loop(own, body, _, guard, _):
-            for point in product(*(range(_index(a.extent, axes)) for a in own)):
+        case Loop(own, body, ordered, guard, _):
+            points = list(product(*(range(_index(a.extent, axes)) for a in own)))
+            if run.shuffle is not None and not ordered:
+                run.shuffle.shuffle(points)
+            for point in points:
                 inner = {**axes, **dict(zip((a.name for a in own), point, strict=True))}
                 if guard is None or _value(guard, inner, run):
                     for child in body:

@@ -1,16 +1,26 @@
-"""IR to IR: canonical statements, guards and fills made explicit."""
+"""IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
 from isamap.transform.distinct import tells_apart
+from isamap.transform.factors import Factorisation, factorisations, unfactored
 from isamap.transform.guards import identity_of, make_guards_explicit
+from isamap.transform.rewrite import Refusal, Rewrite
+from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
 
 __all__ = [
+    "Factorisation",
+    "Refusal",
+    "Rewrite",
     "Statement",
+    "factorisations",
     "identity_of",
     "in_ordered_loops",
     "make_guards_explicit",
     "reads",
+    "refused_rewrites",
+    "rewrites",
     "statements",
     "symbols",
     "tells_apart",
+    "unfactored",
 ]

@@ -1,0 +1,252 @@
+"""Statements that are instances of one, as one statement with an axis more.
+
+    for n in N, j in H, c in C { x[0, n, j] += X[n, c] * W[0, c, j]; }
+    for n in N, j in H, c in C { x[1, n, j] += X[n, c] * W[1, c, j]; }
+
+differ in constants that count up together, and become
+
+    for b in 2, n in N, j in H, c in C { x[b, n, j] += X[n, c] * W[b, c, j]; }
+
+Where they differ in arrays instead (`r += …`, `z += …`), the arrays have to be one: temporaries are declared
+as one here; of inputs and outputs it is said which declaration would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from isamap.ir import Axis, Index, Kernel, Read
+from isamap.transform.conflicts import Conflicts, commute_with, sums_in_any_order
+from isamap.transform.fusion import rename_axes
+from isamap.transform.rewrite import (
+    Refusal,
+    Rewrite,
+    accepted,
+    accesses,
+    free_name,
+    map_accesses,
+    shown,
+    with_statements,
+)
+from isamap.transform.statements import Statement, statements
+
+
+def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
+    """The kernel with one group of alike statements merged, for each group; or why that cannot be."""
+    given = statements(kernel)
+    for group in _groups(given):
+        stacks = _stacks([given[n] for n in group])
+        if stacks is None:
+            continue
+        if stacks and not given[group[0]].reduction_axes:
+            continue  # arrays are made one for the sake of a sum only
+        fixed = [names for names in stacks if not _may_be_one(kernel, names)]
+        if fixed:
+            yield _refused(kernel, [given[n] for n in group], fixed)
+            continue
+        found = _batched(kernel, group, stacks)
+        if found is not None:
+            yield found
+
+
+# --- groups -----------------------------------------------------------------------------------------------
+
+
+def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
+    """Numbers of statements of the same ordered loops that differ in constants and arrays only."""
+    groups: dict[object, list[int]] = {}
+    for n, s in enumerate(given):
+        groups.setdefault(_skeleton(s), []).append(n)
+    for group in groups.values():
+        yield from _runs(given, group)
+
+
+def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
+    """The group cut where constants stop counting up."""
+    run: list[int] = []
+    for n in group:
+        if len(run) < 2 or _slopes([given[m] for m in (*run, n)]) is not None:
+            run.append(n)
+            continue
+        yield run
+        run = [n]
+    if len(run) > 1:
+        yield run
+
+
+def _skeleton(s: Statement) -> object:
+    """What alike statements have in common: everything but the names of axes and arrays, and constants."""
+    names = {name: f"axis{i}" for i, name in enumerate(_axes_in_order(s))}
+    own = rename_axes(s, names)
+    blank = map_accesses(own, lambda r: replace(r, buffer="", index=tuple(i - i.constant for i in r.index)))
+    a = blank.assign
+    extents = tuple(sorted((x.name, x.extent) for x in own.axes))
+    ranks = tuple(r.dtype for r in accesses(s))
+    return s.ordered_loops, extents, a.op, a.target, a.value, a.guard, s.accumulator, ranks
+
+
+def _axes_in_order(s: Statement) -> list[str]:
+    """The unordered axes as they are met from left to right, then those that nothing mentions."""
+    own = {x.name for x in s.axes}
+    found: dict[str, None] = {}
+    for r in accesses(s):
+        for i in r.index:
+            for name in (x for m, _ in i.terms for atom in m for x in sorted(Index.of(atom).symbols)):
+                if name in own:
+                    found[name] = None
+    return [*found, *(x.name for x in s.axes if x.name not in found)]
+
+
+def _slopes(group: Sequence[Statement]) -> list[tuple[int, ...]] | None:
+    """By how much each subscript of each access grows from one statement to the next; None if unevenly."""
+    found: list[tuple[int, ...]] = []
+    for same in zip(*map(accesses, group), strict=True):
+        steps: list[int] = []
+        for subscripts in zip(*(r.index for r in same), strict=True):
+            values = [i.constant for i in subscripts]
+            step = values[1] - values[0]
+            if any(b - a != step for a, b in pairwise(values)):
+                return None
+            steps.append(step)
+        found.append(tuple(steps))
+    return found
+
+
+def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
+    """The arrays that would have to be one, in the order of the statements; None for a mixture of both."""
+    slopes = _slopes(group)
+    if slopes is None:
+        return None
+    found: dict[tuple[str, ...], None] = {}
+    for same in zip(*map(accesses, group), strict=True):
+        names = tuple(r.buffer for r in same)
+        if len(set(names)) == len(names):
+            found[names] = None
+        elif len(set(names)) > 1:
+            return None
+    stacked = [n for names in found for n in names]
+    if len(set(stacked)) != len(stacked) or not (found or any(any(s) for s in slopes)):
+        return None
+    return list(found)
+
+
+def _may_be_one(kernel: Kernel, names: Sequence[str]) -> bool:
+    """Whether arrays are temporaries of one type and shape."""
+    return all(kernel.operand(n).role == "temp" for n in names) and _are_equal(kernel, names)
+
+
+def _are_equal(kernel: Kernel, names: Sequence[str]) -> bool:
+    first, *others = (kernel.operand(n) for n in names)
+    return first.strides is None and all(
+        replace(o, name=first.name, span=None) == replace(first, span=None) for o in others
+    )
+
+
+# --- arrays made one --------------------------------------------------------------------------------------
+
+
+def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
+    """The kernel with equal arrays declared as one, with an axis in front, and that one's name."""
+    first = kernel.operand(names[0])
+    whole = "_".join(names)
+    name = free_name(kernel, whole if len(whole) <= 24 else f"{names[0]}_to_{names[-1]}")
+    place = {n: i for i, n in enumerate(names)}
+
+    def change(read: Read) -> Read:
+        if read.buffer not in place:
+            return read
+        return replace(read, buffer=name, index=(Index.of(place[read.buffer]), *read.index))
+
+    stacked = replace(first, name=name, shape=(Index.of(len(names)), *first.shape))
+    operands = [stacked if o.name == names[0] else o for o in kernel.operands if o.name not in names[1:]]
+    return with_statements(kernel, [map_accesses(s, change) for s in statements(kernel)], operands), name
+
+
+def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[str, ...]]) -> Refusal:
+    """Why alike statements stay apart, and the declarations that would let them be one."""
+    unequal = next((names for names in fixed if not _are_equal(kernel, names)), None)
+    listed = " and ".join(_listed(names) for names in fixed)
+    about = f"{len(group)} statements such as `{shown(group[0])}` are alike, but"
+    if unequal is not None:
+        reason = f"{about} {_listed(unequal)} differ in role, type or shape"
+        return Refusal("batching", reason, None, group[1].assign.span)
+    edit = f"declare {' and '.join(_declared(kernel, names) for names in fixed)}"
+    return Refusal("batching", f"{about} {listed} are arrays of their own", edit, group[1].assign.span)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names[:-1]) + f" and `{names[-1]}`"
+
+
+def _declared(kernel: Kernel, names: Sequence[str]) -> str:
+    stacked, name = stack(kernel, names)
+    o = stacked.operand(name)
+    extents = ", ".join(map(str, o.shape))
+    return f"`{o.role} {name}: {o.dtype}[{extents}]` in place of {_listed(names)}"
+
+
+# --- merging ----------------------------------------------------------------------------------------------
+
+
+def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]) -> Rewrite | None:
+    before = kernel
+    for names in stacks:
+        kernel, _ = stack(kernel, names)
+    given = statements(kernel)
+    members = [given[n] for n in group]
+    slopes = _slopes(members)
+    if slopes is None or not _keep_order(kernel, members):
+        return None
+    merged = _merged(kernel, members, slopes)
+    for at in (group[0], group[-1]):
+        if not _may_meet_at(given, group, at, Conflicts.of(kernel)):
+            continue
+        rest = [(n, s) for n, s in enumerate(given) if n not in group]
+        kept = [*(s for n, s in rest if n < at), merged, *(s for n, s in rest if n > at)]
+        after = with_statements(kernel, kept)
+        if accepted(before, after, batched=True):
+            steps = [f"stacking: {_listed(names)} become one array" for names in stacks]
+            return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{shown(merged)}`"))
+    return None
+
+
+def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[int, ...]]) -> Statement:
+    """The first statement with an axis more, along which its subscripts grow as those of the others."""
+    first = members[0]
+    axis = Axis(_axis_name(kernel, first), Index.of(len(members)))
+    steps = iter(slopes)
+
+    def change(read: Read) -> Read:
+        grown = zip(read.index, next(steps), strict=True)
+        return replace(read, index=tuple(i + Index.of(axis.name) * step for i, step in grown))
+
+    return replace(map_accesses(first, change), axes=(axis, *first.axes))
+
+
+def _axis_name(kernel: Kernel, s: Statement) -> str:
+    """A name that neither a declaration nor an axis around the statement has."""
+    plain = with_statements(kernel, [s])
+    return next((a for a in "gbeuvw" if free_name(plain, a) == a), free_name(plain, "g"))
+
+
+def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
+    """Whether sums that have an order are written in the same one by all."""
+    a = members[0].assign
+    if a.op is None or sums_in_any_order(kernel, kernel.operand(a.target.buffer), a.op):
+        return True
+    orders = {tuple(_axes_in_order(s).index(x.name) for x in s.axes) for s in members}
+    return len(orders) == 1
+
+
+def _may_meet_at(given: Sequence[Statement], group: list[int], at: int, of: Conflicts) -> bool:
+    """Whether all of a group may move to the place of its first, or of its last."""
+    for n in group:
+        low, high = min(n, at), max(n, at)
+        passed = [s for m, s in enumerate(given) if low < m < high and m not in group]
+        if any(s.ordered_loops != given[n].ordered_loops for s in passed):
+            return False  # behind or in front of an ordered loop, or inside one
+        if not commute_with(given[n], passed, of):
+            return False
+    return True

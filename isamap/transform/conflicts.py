@@ -1,0 +1,184 @@
+"""Which iterations of two statements touch one element: what every rewrite must ask before it moves them.
+
+Of `h[t + 1, n] = …` and `… = h[t, n]` in `seq t` the first touches in one iteration what the second touches
+in the next. The argument is that of the verifier (`isamap.ir.dependences`): sound, not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from isamap.ir import Axis, Index, Kernel, Operand, Read, is_nonnegative
+from isamap.ir.dependences import equal_axes
+from isamap.ir.facts import Known, known_facts
+from isamap.ir.sites import AxisAt, Site
+from isamap.transform.rewrite import accesses
+from isamap.transform.statements import Statement
+
+Relation = frozenset[str]
+"""How the iterations compare in which two statements meet: some of `<`, `=` and `>`."""
+
+NEVER: Relation = frozenset()
+ALWAYS: Relation = frozenset("<=>")
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicts:
+    """A kernel, and what it promises about its sizes. `in_order`: float sums keep the order of the text."""
+
+    kernel: Kernel
+    known: Known
+    in_order: bool = False
+
+    @staticmethod
+    def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
+        """What is asked about a kernel."""
+        return Conflicts(kernel, known_facts(kernel), in_order)
+
+    def positive(self, extent: Index) -> bool:
+        """Whether an extent is proved to be at least 1."""
+        return is_nonnegative(extent.substitute(self.known.bindings) - 1, self.known.facts)
+
+    def same(self, a: Index, b: Index) -> bool:
+        """Whether two sizes are equal for all sizes that are allowed."""
+        return a.substitute(self.known.bindings) == b.substitute(self.known.bindings)
+
+
+def meetings(a: Statement, b: Statement, around: int, of: Conflicts) -> Relation:
+    """How iterations of the ordered axis number `around` compare in which a and b touch one element.
+
+    The ordered axes before that one are equal in both. When there is no such axis, `=` says that they meet.
+    """
+    found = NEVER
+    for f, g in _clashes(a, b, of):
+        found |= _relation(f, g, a, b, around, of)
+    return found
+
+
+def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
+    """Whether two statements of the same ordered loops can change places."""
+    shared = len([1 for x, y in zip(a.ordered_loops, b.ordered_loops, strict=False) if x == y])
+    return not any(_relation(f, g, a, b, shared, of, alone=True) for f, g in _clashes(a, b, of))
+
+
+def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
+    """Whether a statement can change places with all others, one after the other."""
+    return all(never_meet(statement, o, of) for o in others)
+
+
+def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
+    """Whether a reduction has no order: what floats are granted unless something forbids it."""
+    accumulator = operand.accumulate or operand.dtype
+    if not accumulator.is_float or op in ("max", "min"):
+        return True
+    return not kernel.strict and accumulator.mantissa_bits >= 24
+
+
+def is_wide(operand: Operand) -> bool:
+    """Whether reading an operand rounds what was accumulated into it: a read of one element touches all."""
+    return operand.accumulate is not None and operand.accumulate != operand.dtype
+
+
+def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> bool:
+    """Whether plain assignments together give every element of an operand a value, whatever the data are.
+
+    One writes everything when its subscripts are axes of the operand's extents; several do when they differ
+    in one subscript, which takes all values.
+    """
+    slices: set[tuple[int | None, ...]] = set()
+    for s in given:
+        if s.assign.target.buffer == operand.name and s.assign.op is None and s.assign.guard is None:
+            found = _slice(s, operand, of)
+            if found is not None:
+                slices.add(found)
+    if (None,) * len(operand.shape) in slices:
+        return True
+    for d, extent in enumerate(operand.shape):
+        ones = {s[d] for s in slices if all((n is None) != (i == d) for i, n in enumerate(s))}
+        if extent.value is not None and ones >= set(range(extent.value)):
+            return True
+    return False
+
+
+def _slice(s: Statement, operand: Operand, of: Conflicts) -> tuple[int | None, ...] | None:
+    """None for each subscript that runs over everything, its value for each that is a number."""
+    axes = {a.name: a.extent for a in s.axes}
+    found: list[int | None] = []
+    for subscript, extent in zip(s.assign.target.index, operand.shape, strict=True):
+        name = str(subscript)
+        if subscript.value is not None:
+            found.append(None if subscript.value == 0 and extent.value == 1 else subscript.value)
+        elif name in axes and of.same(axes.pop(name), extent):
+            found.append(None)
+        else:
+            return None
+    return tuple(found)
+
+
+# --- pairs of accesses ------------------------------------------------------------------------------------
+
+
+def _clashes(a: Statement, b: Statement, of: Conflicts) -> Iterator[tuple[Read, Read]]:
+    """Pairs of accesses of one operand of which at least one writes; two equal reductions commute."""
+    mine, its = a.assign, b.assign
+    for n, g in enumerate(accesses(b)):
+        if g.buffer == mine.target.buffer and not (n == 0 and _commute(a, b, of)):
+            yield mine.target, g
+    for f in accesses(a)[1:]:
+        if f.buffer == its.target.buffer:
+            yield f, its.target
+
+
+def _commute(a: Statement, b: Statement, of: Conflicts) -> bool:
+    op = a.assign.op
+    if op is None or op != b.assign.op:
+        return False
+    operand = of.kernel.operand(a.assign.target.buffer)
+    exact = not (operand.accumulate or operand.dtype).is_float or op in ("max", "min")
+    return exact or (not of.in_order and sums_in_any_order(of.kernel, operand, op))
+
+
+def _relation(
+    f: Read, g: Read, a: Statement, b: Statement, around: int, of: Conflicts, *, alone: bool = False
+) -> Relation:
+    axis = None if alone or around >= len(a.sequence) else a.sequence[around]
+    if is_wide(of.kernel.operand(f.buffer)):
+        return ALWAYS
+    shared = a.sequence[:around]
+    outer = tuple(AxisAt(x.name, x.extent, True, n) for n, x in enumerate(shared))
+    common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, around))
+    sites = [_site(s, common, n) for n, s in enumerate((a, b))]
+    equal = {x.name for x in shared}
+    solved = equal_axes(f, g, sites[0], sites[1], common, equal, of.known)
+    if solved is None:
+        return NEVER
+    if axis is None or axis.name in solved:
+        return frozenset("=")
+    return _distance(f, g, axis, sites, equal, of)
+
+
+def _site(s: Statement, common: tuple[AxisAt, ...], number: int) -> Site:
+    own = (*s.sequence[len(common) :], *s.axes)
+    axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
+    return Site(s.assign, axes, (), number)
+
+
+def _distance(f: Read, g: Read, axis: Axis, sites: list[Site], equal: set[str], of: Conflicts) -> Relation:
+    """The sign of the iteration of f less that of g, where some subscript says it: `h[t + 1]` and `h[t]`."""
+    private = {x.name for s in sites for x in s.axes} - equal
+    bindings = of.known.bindings
+    for mine, its in zip(f.index, g.index, strict=True):
+        left, right = mine.substitute(bindings), its.substitute(bindings)
+        slope = left.coefficient(axis.name)
+        step = slope.value if slope is not None else None
+        if not step or slope != right.coefficient(axis.name):
+            continue
+        moved = [i - Index.of(axis.name) * step for i in (left, right)]
+        gap = (moved[1] - moved[0]).value
+        if gap is None or any(i.symbols & private for i in moved):
+            continue
+        if gap % step:
+            return NEVER
+        return frozenset("=" if gap == 0 else ">" if gap // step > 0 else "<")
+    return ALWAYS

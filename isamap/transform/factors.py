@@ -1,0 +1,351 @@
+"""A sum of products of several factors, as several sums of products of two.
+
+    Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]
+
+takes three operations for each of N·K·P·C·R iterations;
+
+    X_F[n, c, p] += X[n, c, p + r] * F[c, r]
+    Y[n, k, p] += X_F[n, c, p] * G[k, c]
+
+takes two for each of N·C·P·R and two for each of N·K·P·C. The law is `(a + b) * c = a * c + b * c`: exact in
+integers, in floats up to rounding; so `strict` kernels and sums in narrow floats are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from isamap.ir import (
+    BOOL,
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Kernel,
+    Operand,
+    Read,
+    product,
+)
+from isamap.ir.index import ZERO
+from isamap.ir.pieces import symbols_of
+from isamap.transform.conflicts import Conflicts, sums_in_any_order
+from isamap.transform.guards import identity_of
+from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.statements import Statement, reads, statements
+
+DISTRIBUTES = {("add", "mul"), ("or", "and"), ("and", "or"), ("xor", "and")}
+"""Reductions with the operations whose common factors may be taken out of them."""
+
+_MOST_FACTORS = 5
+_OPEN_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Factorisation(Rewrite):
+    """A rewrite that takes a product apart.
+
+    Units: `flops_before` and `flops_after` are operations of the statement that is taken apart, and of those
+    that it becomes, as expressions of the sizes; `temporary` counts elements that are kept in between.
+    """
+
+    statement: int
+    flops_before: Index
+    flops_after: Index
+    temporary: Index
+
+
+def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
+    """All ways to take apart the products of three and more factors of one statement, cheapest first.
+
+    Open sizes count as 64 in that comparison, sizes with a default as that.
+    """
+    found = [f for n in range(len(statements(kernel))) for f in _of_statement(kernel, n)]
+    sizes = _typical(kernel, found)
+    return tuple(sorted(found, key=lambda f: (f.flops_after.evaluate(sizes), f.temporary.evaluate(sizes))))
+
+
+def unfactored(kernel: Kernel) -> tuple[Refusal, ...]:
+    """Why products of three and more factors cannot be taken apart, for each statement of which it is so."""
+    found: list[Refusal] = []
+    for s in statements(kernel):
+        given = _product(s)
+        if given is not None and len(given.moving) > 2:
+            found += [Refusal("factorisation", r, h, s.assign.span) for r, h in _obstacles(kernel, s, given)]
+    return tuple(found)
+
+
+def _of_statement(kernel: Kernel, number: int) -> Iterator[Factorisation]:
+    """The ways to take apart one statement."""
+    s = statements(kernel)[number]
+    given = _product(s)
+    if given is None or len(given.moving) < 2 or any(_obstacles(kernel, s, given)):
+        return
+    seen: set[tuple[Statement, ...]] = set()
+    for tree in _pairs(tuple(range(len(given.moving)))):
+        for sum_first in (False, True):
+            factoring = _Factoring(kernel, s, given, sum_first)
+            after = factoring.result(tree)
+            if len(after) == 1 or after in seen:
+                continue
+            seen.add(after)
+            found = _factorisation(kernel, number, after, factoring.temporaries)
+            if found is not None:
+                yield found
+
+
+def _factorisation(
+    kernel: Kernel, number: int, after: tuple[Statement, ...], temporaries: Sequence[Operand]
+) -> Factorisation | None:
+    given = statements(kernel)
+    of = Conflicts.of(kernel)
+    if not all(of.positive(e) for o in temporaries for e in o.shape):
+        return None
+    rest = (*given[:number], *after, *given[number + 1 :])
+    rewritten = with_statements(kernel, rest, (*kernel.operands, *temporaries))
+    if not accepted(kernel, rewritten):
+        return None
+    before, behind = _flops(given[number]), sum(map(_flops, after), ZERO)
+    kept = sum((product(o.shape) for o in temporaries), ZERO)
+    lines = [f"`{shown(a)}`" for a in after if not isinstance(a.assign.value, Const)]
+    step = f"factorisation: {', then '.join(lines)}: {behind} operations in place of {before}"
+    return Factorisation(rewritten, (step,), number, before, behind, kept)
+
+
+def _flops(s: Statement) -> Index:
+    """Operations of all iterations, a reduction being one."""
+    return product(a.extent for a in s.axes) * (_operations(s.assign.value) + (s.assign.op is not None))
+
+
+def _operations(e: Expr) -> int:
+    match e:
+        case Call(_, args):
+            return 1 + sum(map(_operations, args))
+        case Cast(value):
+            return _operations(value)
+        case _:
+            return 0
+
+
+def _typical(kernel: Kernel, found: Sequence[Factorisation]) -> dict[str, int]:
+    """A number for every symbol of the counts."""
+    names = {s for f in found for s in f.flops_before.symbols | f.flops_after.symbols | f.temporary.symbols}
+    defaults = {p.name: p.default for p in kernel.params if p.default is not None}
+    return {n: defaults.get(n, _OPEN_SIZE) for n in names}
+
+
+# --- the product of a statement ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The factors of a statement's value: those that move with axes, and the others."""
+
+    times: str
+    moving: tuple[Expr, ...]
+    fixed: tuple[Expr, ...]
+
+
+def _product(s: Statement) -> _Product | None:
+    op = s.assign.op
+    times = next((t for o, t in sorted(DISTRIBUTES) if o == op), None)
+    if times is None:
+        return None
+    names = {a.name for a in s.axes}
+    factors = _factors(s.assign.value, times)
+    moving = tuple(f for f in factors if symbols_of(f) & names)
+    return _Product(times, moving, tuple(f for f in factors if f not in moving))
+
+
+def _factors(e: Expr, times: str) -> tuple[Expr, ...]:
+    match e:
+        case Call(op, (left, right)) if op == times:
+            return (*_factors(left, times), *_factors(right, times))
+        case _:
+            return (e,)
+
+
+def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[str, str | None]]:
+    """The conditions that forbid taking a product apart, with what would help."""
+    a = s.assign
+    target = kernel.operand(a.target.buffer)
+    assert a.op is not None, "a product that is not reduced has nothing to be taken out of"
+    if kernel.strict and s.accumulator.is_float:
+        yield (
+            "the kernel is strict: every product and sum of floats is rounded as written",
+            "leave out `strict`",
+        )
+    elif not sums_in_any_order(kernel, target, a.op):
+        wide = f"declare `{target.name}` with `accumulate f32`, and cast the factors to f32"
+        yield f"a sum in {s.accumulator} is rounded after each addition, in the order of the loops", wide
+    if any(r.buffer == target.name for r in accesses(s)[1:]):
+        yield f"`{target.name}` is read by the statement that adds to it", None
+    if len(given.moving) > _MOST_FACTORS:
+        yield (
+            f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried",
+            "split the statement",
+        )
+
+
+def cast_products(s: Statement) -> tuple[Cast, ...]:
+    """Casts around products, which hide factors: the product is rounded, or wraps around, before the cast."""
+    return tuple(f for f in _factors(s.assign.value, "mul") if isinstance(f, Cast) and _is_product(f.value))
+
+
+def _is_product(e: Expr) -> bool:
+    return isinstance(e, Call) and e.op == "mul"
+
+
+# --- trees ------------------------------------------------------------------------------------------------
+
+Tree = int | tuple["Tree", "Tree"]
+"""A factor, or two trees whose product is summed as far as nothing outside needs its axes."""
+
+
+def _trees(leaves: tuple[int, ...]) -> Iterator[Tree]:
+    """The leaf, or all ways to multiply several two by two."""
+    if len(leaves) == 1:
+        yield leaves[0]
+    else:
+        yield from _pairs(leaves)
+
+
+def _pairs(leaves: tuple[int, ...]) -> Iterator[tuple[Tree, Tree]]:
+    first, *others = leaves
+    for size in range(len(others)):
+        for chosen in combinations(others, size):
+            right = tuple(n for n in others if n not in chosen)
+            for a in _trees((first, *chosen)):
+                for b in _trees(right):
+                    yield (a, b)
+
+
+@dataclass
+class _Factoring:
+    """One statement while it is taken apart: the statements that come before it, and their temporaries."""
+
+    kernel: Kernel
+    statement: Statement
+    product: _Product
+    sum_first: bool
+    done: list[Statement] = field(default_factory=list[Statement])
+    temporaries: list[Operand] = field(default_factory=list[Operand])
+    gone: set[str] = field(default_factory=set[str])
+
+    def result(self, tree: tuple[Tree, Tree]) -> tuple[Statement, ...]:
+        """All statements, the last of which updates the target."""
+        s = self.statement
+        target = symbols_of(s.assign.target) | _symbols(self.product.fixed)
+        value = self._value(tree, target)
+        for factor in self.product.fixed:
+            value = Call(self.product.times, (value, factor), value.dtype)
+        axes = tuple(a for a in s.axes if a.name not in self.gone)
+        guard = self._guard(axes, always=True)
+        return (*self.done, replace(s, axes=axes, assign=replace(s.assign, value=value, guard=guard)))
+
+    def _value(self, tree: tuple[Tree, Tree], outside: frozenset[str]) -> Expr:
+        """The product of two parts, of which all axes `outside` are kept."""
+        left, right = tree
+        a = self._part(left, outside | self._own(right))
+        b = self._part(right, outside | self._own(left))
+        return Call(self.product.times, (a, b), self.statement.assign.value.dtype)
+
+    def _part(self, tree: Tree, outside: frozenset[str]) -> Expr:
+        """What stands for one side of a product: a factor, or a temporary with its sum."""
+        own = self._own(tree)
+        axes = self._in_order(tree)
+        for g in parts(self.statement.assign.guard):
+            if not self._axes_of(g) <= own:
+                outside |= symbols_of(g)  # a condition on axes of several parts is for where they meet
+        kept = tuple(a for a in axes if a.name in outside)
+        if isinstance(tree, int):
+            if not self.sum_first or kept == axes:
+                return self.product.moving[tree]
+            value = self.product.moving[tree]
+        else:
+            value = self._value(tree, frozenset(a.name for a in kept))
+        axes = tuple(a for a in axes if a.name not in self.gone)
+        return self._temporary(value, axes, kept, tree)
+
+    def _temporary(self, value: Expr, axes: tuple[Axis, ...], kept: tuple[Axis, ...], tree: Tree) -> Read:
+        """A temporary that holds the value summed over the axes that are not kept."""
+        s = self.statement
+        op, dtype = s.assign.op, s.assign.value.dtype
+        assert op is not None, "only sums are taken apart"
+        taken = replace(self.kernel, operands=(*self.kernel.operands, *self.temporaries))
+        factors = [self.product.moving[n] for n in _leaves(tree)]
+        name = free_name(
+            taken, "_".join(dict.fromkeys(r.buffer for f in factors for r in reads(f))) or "part"
+        )
+        self.temporaries.append(Operand(name, "temp", dtype, tuple(a.extent for a in kept)))
+        cell = Read(name, tuple(Index.of(a.name) for a in kept), dtype)
+        guard = self._guard(axes, always=False)
+        if kept == axes and guard is None:
+            self.done.append(replace(s, axes=axes, assign=Assign(cell, None, value)))
+            return cell
+        self.done.append(replace(s, axes=kept, assign=Assign(cell, None, identity_of(op, dtype))))
+        self.done.append(replace(s, axes=axes, assign=Assign(cell, op, value, guard)))
+        self.gone |= {a.name for a in axes} - {a.name for a in kept}
+        return cell
+
+    def _guard(self, axes: tuple[Axis, ...], *, always: bool) -> Expr | None:
+        """The conditions that can be told from some axes; those that mention none only where `always`."""
+        there = {a.name for a in axes}
+        found = (g for g in parts(self.statement.assign.guard) if self._axes_of(g) <= there)
+        return joined(g for g in found if always or self._axes_of(g))
+
+    def _own(self, tree: Tree) -> frozenset[str]:
+        return self._axes(_symbols([self.product.moving[n] for n in _leaves(tree)]))
+
+    def _in_order(self, tree: Tree) -> tuple[Axis, ...]:
+        """The axes of a tree as its factors mention them from left to right, so that layouts stay alike."""
+        mentioned = (
+            name
+            for n in _leaves(tree)
+            for r in reads(self.product.moving[n])
+            for i in r.index
+            for m, _ in i.terms
+            for name in sorted(Index(((m, 1),)).symbols)
+        )
+        known = {a.name: a for a in self.statement.axes}
+        order = dict.fromkeys(name for name in mentioned if name in known)
+        rest = [a.name for a in self.statement.axes if a.name in self._own(tree) and a.name not in order]
+        return tuple(known[name] for name in (*order, *rest))
+
+    def _axes_of(self, e: Expr) -> frozenset[str]:
+        return self._axes(symbols_of(e))
+
+    def _axes(self, names: frozenset[str]) -> frozenset[str]:
+        return names & frozenset(a.name for a in self.statement.axes)
+
+
+def _symbols(given: Sequence[Expr]) -> frozenset[str]:
+    """The axes and sizes that any of the expressions mentions."""
+    return frozenset(s for e in given for s in symbols_of(e))
+
+
+def _leaves(tree: Tree) -> tuple[int, ...]:
+    return (tree,) if isinstance(tree, int) else (*_leaves(tree[0]), *_leaves(tree[1]))
+
+
+def joined(guards: Iterator[Expr]) -> Expr | None:
+    """The guards as one that holds where all of them do."""
+    found: Expr | None = None
+    for g in guards:
+        found = g if found is None else Call("and", (found, g), BOOL)
+    return found
+
+
+def parts(guard: Expr | None) -> tuple[Expr, ...]:
+    """The conditions that a guard joins."""
+    match guard:
+        case None:
+            return ()
+        case Call("and", (left, right)):
+            return (*parts(left), *parts(right))
+        case _:
+            return (guard,)

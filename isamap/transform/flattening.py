@@ -1,0 +1,141 @@
+"""Two dimensions of dense arrays as one: `W[c, 3, H]` lies in memory as `W[c, 3*H]` does.
+
+    for n in N, g in 3, j in H, c in C { x[n, g, j] += X[n, c] * W[c, g, j]; }
+
+becomes, with `x: f32[N, 3*H]` and `W: f32[C, 3*H]`,
+
+    for n in N, gj in 3*H, c in C { x[n, gj] += X[n, c] * W[c, gj]; }
+
+Shapes of operands change by that, their bytes do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+from isamap.ir import Axis, Index, Kernel, Operand, Read
+from isamap.ir.pieces import symbols_of
+from isamap.transform.conflicts import Conflicts
+from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, map_accesses, with_statements
+from isamap.transform.statements import Statement, statements
+
+Dimensions = dict[str, int]
+"""Arrays, with the first of two neighbouring dimensions that become one."""
+
+
+def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with two axes of a sum fused, for each pair that is neighbours in every array it meets."""
+    tried: set[frozenset[tuple[str, int]]] = set()
+    for s in statements(kernel):
+        for outer, inner in permutations(s.axes if s.reduction_axes else (), 2):
+            found = _everywhere(kernel, _dimensions(kernel, s, outer, inner) or {})
+            if found and frozenset(found.items()) not in tried:
+                tried.add(frozenset(found.items()))
+                yield from _flattened(kernel, found, outer, inner)
+
+
+def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
+    """Where two axes are neighbouring subscripts, in all arrays that mention them; None if in some not."""
+    of = Conflicts.of(kernel)
+    found: Dimensions = {}
+    both = {outer.name, inner.name}
+    for r in accesses(s):
+        at = [d for d, i in enumerate(r.index) if both & i.symbols]
+        if not at:
+            continue
+        if [str(r.index[d]) for d in at] != [outer.name, inner.name] or at[1] != at[0] + 1:
+            return None
+        if found.setdefault(r.buffer, at[0]) != at[0]:
+            return None
+        if not of.same(kernel.operand(r.buffer).shape[at[1]], inner.extent):
+            return None
+    return found
+
+
+def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
+    """The arrays with all that other statements use by the same axes; nothing where one of them objects.
+
+    A statement that has a number in place of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
+    """
+    while found:
+        more: Dimensions = dict(found)
+        for s in statements(kernel):
+            for r in accesses(s):
+                at = found.get(r.buffer)
+                if at is None or r.index[at].value is not None:
+                    continue
+                axes = {a.name: a for a in s.axes}
+                pair = [axes.get(str(i)) for i in r.index[at : at + 2]]
+                own = _dimensions(kernel, s, *(a for a in pair if a)) if all(pair) else None
+                if own is None or any(more.setdefault(n, d) != d for n, d in own.items()):
+                    return {}
+        if more == found:
+            return found
+        found = more
+    return found
+
+
+def _flattened(kernel: Kernel, found: Dimensions, outer: Axis, inner: Axis) -> Iterator[Rewrite]:
+    given = statements(kernel)
+    touched = [r for s in given for r in accesses(s) if r.buffer in found]
+    if any(kernel.operand(n).strides is not None for n in found) or any(r.fill is not None for r in touched):
+        return  # rows apart, or columns that do not exist: neighbours in the array are not in memory
+
+    def change(read: Read) -> Read:
+        at = found.get(read.buffer)
+        if at is None:
+            return read
+        width = kernel.operand(read.buffer).shape[at + 1]
+        joined = read.index[at] * width + read.index[at + 1]
+        return replace(read, index=(*read.index[:at], joined, *read.index[at + 2 :]))
+
+    operands = [_flat(o, found[o.name]) if o.name in found else o for o in kernel.operands]
+    name = free_name(kernel, f"{outer.name}{inner.name}")
+    changed = [_one_axis(s, found, name) if _is_fused(s, found) else map_accesses(s, change) for s in given]
+    if any(_misses_an_axis(b, a) for b, a in zip(given, changed, strict=True)):
+        return  # the axes are values as well, as in `f32(j)`
+    after = with_statements(kernel, changed, operands)
+    if accepted(kernel, after):
+        arrays = ", ".join(f"`{n}`" for n in found)
+        yield Rewrite(
+            after, (f"flattening: `{outer.name}` and `{inner.name}` become `{name}`, one axis of {arrays}",)
+        )
+
+
+def _flat(o: Operand, at: int) -> Operand:
+    return replace(o, shape=(*o.shape[:at], o.shape[at] * o.shape[at + 1], *o.shape[at + 2 :]))
+
+
+def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
+    """The statement with the two axes by which it uses flattened arrays as one, where there are two."""
+    axes = {a.name: a for a in s.axes}
+    used = [r.index[found[r.buffer]] for r in accesses(s) if r.buffer in found]
+    outer = next((axes[str(i)] for i in used if str(i) in axes), None)
+    if outer is None:
+        return s
+    inner = next(axes[str(r.index[found[r.buffer] + 1])] for r in accesses(s) if r.buffer in found)
+
+    def change(read: Read) -> Read:
+        at = found.get(read.buffer)
+        if at is None:
+            return read
+        return replace(read, index=(*read.index[:at], Index.of(name), *read.index[at + 2 :]))
+
+    fused = Axis(name, outer.extent * inner.extent)
+    kept = [fused if a == inner else a for a in s.axes if a != outer]
+    return replace(map_accesses(s, change), axes=tuple(kept))
+
+
+def _is_fused(s: Statement, found: Dimensions) -> bool:
+    """Whether a statement uses flattened arrays by two axes, none by a number in place of the outer one."""
+    numbers = [r.index[found[r.buffer]].value is None for r in accesses(s) if r.buffer in found]
+    return bool(numbers) and all(numbers)
+
+
+def _misses_an_axis(before: Statement, after: Statement) -> bool:
+    """Whether a statement mentions an axis that it no longer has."""
+    gone = {a.name for a in before.axes} - {a.name for a in after.axes}
+    parts = (after.assign.value, *((after.assign.guard,) if after.assign.guard is not None else ()))
+    return any(gone & symbols_of(e) for e in parts)

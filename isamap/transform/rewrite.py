@@ -1,0 +1,168 @@
+"""A rewritten kernel with the steps that led to it, and what was not rewritten with the reason.
+
+Rewrites work on canonical kernels: a tuple of `Statement`, each alone under its loops. `with_statements` puts
+such a tuple back into a kernel, `accepted` holds the result to what holds of every kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.ir import (
+    DTYPES,
+    OPS,
+    Assign,
+    Call,
+    Cast,
+    Expr,
+    Kernel,
+    Loop,
+    Operand,
+    Read,
+    Stmt,
+    print_stmt,
+    verify,
+)
+from isamap.source import Span
+from isamap.transform.statements import Statement, in_ordered_loops, reads, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A kernel that computes what another one does, and the steps that lead to it: `fission: …`."""
+
+    kernel: Kernel
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rewrite that was not made: its name, the condition that does not hold, and what would help."""
+
+    rewrite: str
+    reason: str
+    help: str | None = None
+    span: Span | None = None
+
+
+def with_statements(
+    kernel: Kernel, given: Sequence[Statement], operands: Sequence[Operand] | None = None
+) -> Kernel:
+    """The kernel with other statements, each in a loop of its own, in the ordered loops that they share."""
+    items: list[tuple[Statement, Stmt]] = [(s, alone(s)) for s in given]
+    body = in_ordered_loops(items, lambda axis, inner: Loop((axis,), inner, ordered=True))
+    kept = kernel.operands if operands is None else tuple(operands)
+    return replace(kernel, body=tuple(_joined(s) for s in body), operands=kept)
+
+
+def alone(statement: Statement) -> Stmt:
+    """The statement under its unordered axes."""
+    return Loop(statement.axes, (statement.assign,)) if statement.axes else statement.assign
+
+
+def _joined(stmt: Stmt) -> Stmt:
+    """An ordered loop around nothing but an ordered loop as one: `seq s in S, t in T`."""
+    if not isinstance(stmt, Loop) or not stmt.ordered:
+        return stmt
+    body = tuple(_joined(s) for s in stmt.body)
+    match body:
+        case (Loop(axes, inner, True, None),):
+            return replace(stmt, axes=(*stmt.axes, *axes), body=inner)
+        case _:
+            return replace(stmt, body=body)
+
+
+def shown(statement: Statement) -> str:
+    """The assignment as a line of a step, without its semicolon."""
+    return print_stmt(statement.assign).strip().rstrip(";")
+
+
+# --- what every rewrite must keep -------------------------------------------------------------------------
+
+
+def accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
+    """Whether the verifier finds nothing in the rewritten kernel, and wide sums are rounded where they were.
+
+    An operand with `accumulate` is rounded when the outermost loop ends: two sums into it that shared that
+    loop have to go on sharing it, or one rounding becomes two.
+    """
+    for operand in after.operands:
+        if operand.accumulate in (None, operand.dtype):
+            continue
+        old, new = _sums_by_loop(before, operand.name), _sums_by_loop(after, operand.name)
+        fewer = batched and (len(old) == len(new) == 1 or {*old, *new} <= {1})
+        if old != new and not fewer:
+            return False
+    return not verify(after)
+
+
+def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
+    """How many statements reduce into an operand in each statement of the body that has any."""
+    counts = [sum(a.target.buffer == name and a.op is not None for a in assigns(s)) for s in kernel.body]
+    return [n for n in counts if n]
+
+
+def is_rewritable(kernel: Kernel) -> bool:
+    """Whether no loop's guard reads what its own body changes: then guards may stand at each statement."""
+    return all(_is_guarded_plainly(s) for s in kernel.body)
+
+
+def _is_guarded_plainly(stmt: Stmt) -> bool:
+    if not isinstance(stmt, Loop):
+        return True
+    if stmt.guard is not None and {r.buffer for r in reads(stmt.guard)} & {
+        a.target.buffer for a in assigns(stmt)
+    }:
+        return False
+    return all(_is_guarded_plainly(s) for s in stmt.body)
+
+
+def assigns(stmt: Stmt) -> Iterator[Assign]:
+    """The assignments in a statement, in order."""
+    match stmt:
+        case Assign():
+            yield stmt
+        case Loop(_, body):
+            for inner in body:
+                yield from assigns(inner)
+
+
+# --- names and accesses -----------------------------------------------------------------------------------
+
+
+def free_name(kernel: Kernel, wanted: str) -> str:
+    """The wanted name, with `_` behind it as long as it has a meaning already."""
+    taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
+    taken |= {let.name for let in kernel.lets} | set(DTYPES) | set(OPS)
+    taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}
+    while wanted in taken:
+        wanted += "_"
+    return wanted
+
+
+def map_reads(expr: Expr, change: Callable[[Read], Expr]) -> Expr:
+    """The expression with every access changed."""
+    match expr:
+        case Read():
+            return change(expr)
+        case Call(_, args):
+            return replace(expr, args=tuple(map_reads(a, change) for a in args))
+        case Cast(value):
+            return replace(expr, value=map_reads(value, change))
+        case _:
+            return expr
+
+
+def map_accesses(statement: Statement, change: Callable[[Read], Read]) -> Statement:
+    """The statement with every access changed, in the order of `accesses`."""
+    a = statement.assign
+    target, value = change(a.target), map_reads(a.value, change)
+    guard = map_reads(a.guard, change) if a.guard is not None else None
+    return replace(statement, assign=replace(a, target=target, value=value, guard=guard))
+
+
+def accesses(statement: Statement) -> tuple[Read, ...]:
+    """Everything that a statement touches: its target first."""
+    a = statement.assign
+    return (a.target, *reads(a.value), *(reads(a.guard) if a.guard is not None else ()))

@@ -1,0 +1,74 @@
+"""All rewrites of a kernel: single ones, and those that prepare each other, one after the other.
+
+Of a recurrent cell whose gates are written one by one the last is the one to look at: equal statements
+merged, then taken out of the loop over time as far as they do not depend on the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from isamap.ir import Kernel
+from isamap.transform.batching import batchings
+from isamap.transform.flattening import flattenings
+from isamap.transform.fusion import fission, fusions, reorderings
+from isamap.transform.hoisting import hoistings
+from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
+from isamap.transform.starting import merges, splits
+
+_MOST_STEPS = 40
+"""Rewrites that are made one after the other; each removes a statement or takes one out of a loop."""
+
+
+def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
+    """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
+
+    First what a single rewrite gives: fission, batching, hoisting, merged and split initialisations,
+    flattened arrays, fusion, reordering. Then batching and hoisting together, as far as they go. No two
+    results are equal, and none is the kernel as written. Factorisations are apart (`factorisations`): they
+    change what is computed in floats by more than the order of sums.
+    """
+    if not is_rewritable(kernel):
+        return ()
+    found: dict[Kernel, Rewrite] = {}
+    for r in (*_single(kernel), *_together(kernel)):
+        if r.kernel != kernel:
+            found.setdefault(r.kernel, r)
+    return tuple(found.values())
+
+
+def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
+    """What would be merged if arrays were declared otherwise."""
+    if not is_rewritable(kernel):
+        return ()
+    return tuple(dict.fromkeys(r for r in batchings(kernel) if isinstance(r, Refusal)))
+
+
+def _single(kernel: Kernel) -> Iterator[Rewrite]:
+    parted = fission(kernel)
+    if parted is not None:
+        yield parted
+    for make in (_merged, hoistings, merges, splits, flattenings, fusions, reorderings):
+        yield from make(kernel)
+
+
+def _merged(kernel: Kernel) -> Iterator[Rewrite]:
+    return (r for r in batchings(kernel) if isinstance(r, Rewrite))
+
+
+def _together(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel after all batching, and after batching and hoisting by turns."""
+    batched = _exhausted(Rewrite(kernel, ()), (_merged,))
+    for last in (batched, _exhausted(batched, (_merged, hoistings))):
+        if len(last.steps) > 1:
+            yield last
+
+
+def _exhausted(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
+    """The last of the kernels of which each is the first rewrite of the one before."""
+    for _ in range(_MOST_STEPS):
+        following = next((r for m in make for r in m(start.kernel)), None)
+        if following is None:
+            break
+        start = Rewrite(following.kernel, (*start.steps, *following.steps))
+    return start

@@ -1,0 +1,176 @@
+"""What a sum starts from: a value, 0, or what is added to it afterwards.
+
+    C[m, n] = bias[n];                               T[m, n] = 0;
+    C[m, n] += A[m, k] * B[k, n];         ↔          T[m, n] += A[m, k] * B[k, n];
+                                                     C[m, n] = T[m, n] + bias[n];
+
+The left form is for instructions that add to what is there, the right one for instructions that assign a sum.
+Floats are rounded once more on the right: `strict` kernels and sums in narrow types are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from isamap.ir import Assign, Call, Const, Expr, Index, Kernel, Operand, Read, print_expr, substitute_read
+from isamap.transform.conflicts import Conflicts, commute_with, is_wide, sums_in_any_order, writes_all
+from isamap.transform.guards import identity_of
+from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.statements import Statement, reads, statements
+
+
+def splits(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with one of its sums in a temporary of its own that starts from nothing."""
+    given = statements(kernel)
+    for n, s in enumerate(given):
+        a = s.assign
+        target = kernel.operand(a.target.buffer)
+        if a.op is None or not s.reduction_axes or a.op in ("max", "min"):
+            continue
+        if not sums_in_any_order(kernel, target, a.op) or not _is_plain(a.target, s):
+            continue
+        if any(r.buffer == target.name for r in accesses(s)[1:]) or _starts_from_nothing(kernel, given, n):
+            continue
+        yield from _split(kernel, given, n)
+
+
+def _split(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator[Rewrite]:
+    s = given[n]
+    a = s.assign
+    assert a.op is not None, "only reductions are split"
+    outer = tuple(x for x in s.axes if x not in s.reduction_axes)
+    shape, dtype = tuple(x.extent for x in outer), s.accumulator
+    if not all(map(Conflicts.of(kernel).positive, shape)):
+        return
+    operand = Operand(free_name(kernel, f"{a.target.buffer}_sum"), "temp", dtype, shape)
+    cell = Read(operand.name, tuple(Index.of(x.name) for x in outer), dtype)
+    nothing = identity_of(a.op, dtype)
+    parts = (
+        replace(s, axes=outer, assign=Assign(cell, None, nothing)),
+        replace(s, assign=replace(a, target=cell)),
+        replace(s, axes=outer, assign=Assign(a.target, a.op, cell)),
+    )
+    after = with_statements(kernel, (*given[:n], *parts, *given[n + 1 :]), (*kernel.operands, operand))
+    if accepted(kernel, after):
+        start = f"which starts from {print_expr(nothing)}"
+        yield Rewrite(
+            after, (f"splitting the initialisation: `{shown(s)}` goes to `{operand.name}`, {start}",)
+        )
+
+
+def _is_plain(target: Read, s: Statement) -> bool:
+    """Whether each iteration of the axes that the target mentions has an element of its own."""
+    names = [str(i) for i in target.index]
+    kept = {x.name for x in s.axes if x not in s.reduction_axes}
+    return kept == {n for n in names if n in kept} and all(
+        n in kept or not (i.symbols & kept) for n, i in zip(names, target.index, strict=True)
+    )
+
+
+def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -> bool:
+    """Whether the last that was done to the operand before was to give it the value that changes nothing."""
+    a = given[n].assign
+    assert a.op is not None, "only reductions start from something"
+    name = a.target.buffer
+    before = next((s for s in reversed(given[:n]) if s.assign.target.buffer == name), None)
+    return (
+        before is not None
+        and before.assign.op is None
+        and before.assign.value
+        == identity_of(a.op, kernel.operand(name).accumulate or kernel.operand(name).dtype)
+    )
+
+
+# --- merging ----------------------------------------------------------------------------------------------
+
+
+def merges(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with a sum that is added to something afterwards started from that something.
+
+    The sum's temporary has to be used for nothing else, and what is added must not change meanwhile.
+    """
+    given = statements(kernel)
+    of = Conflicts.of(kernel)
+    for n, s in enumerate(given):
+        for part, other in _addends(s.assign):
+            temp = kernel.operand(part.buffer)
+            at = [i for i, t in enumerate(given) if any(r.buffer == temp.name for r in accesses(t))]
+            if temp.role != "temp" or at[-1:] != [n] or len(at) < 3:
+                continue
+            found = _merged(kernel, of, at, part, other)
+            if found is not None:
+                yield found
+
+
+def _addends(a: Assign) -> Iterator[tuple[Read, Expr | None]]:
+    """What a statement adds to each access that it may have summed up before; None for its own old value."""
+    if a.guard is not None:
+        return
+    match a:
+        case Assign(_, None, Call("add", (left, right))):
+            for part, other in ((left, right), (right, left)):
+                if isinstance(part, Read) and part.fill is None and part.buffer not in _buffers(other):
+                    yield part, other
+        case Assign(_, "add", Read(fill=None) as part):
+            yield part, None
+        case _:
+            return
+
+
+def _buffers(e: Expr) -> set[str]:
+    return {r.buffer for r in reads(e)}
+
+
+def _merged(kernel: Kernel, of: Conflicts, at: list[int], part: Read, other: Expr | None) -> Rewrite | None:
+    given = statements(kernel)
+    first, sums, last = given[at[0]], [given[i] for i in at[1:-1]], given[at[-1]]
+    temp, target = kernel.operand(part.buffer), kernel.operand(last.assign.target.buffer)
+    if not _may_start(kernel, of, first, sums, last, part):
+        return None
+    names = [str(i) for i in part.index]
+    if sorted(names) != sorted(x.name for x in last.axes) or temp.dtype != target.dtype:
+        return None
+    # the last statement, taken to its sum: what it adds is there first
+    between = [s for i, s in enumerate(given) if at[0] < i < at[-1] and i not in at]
+    if not all(commute_with(s, between, of) for s in (first, *sums, last)):
+        return None
+
+    def moved(s: Statement) -> Statement:
+        there = dict(zip(names, s.assign.target.index, strict=True))
+        return replace(s, assign=replace(s.assign, target=substitute_read(last.assign.target, there)))
+
+    start = [] if other is None else [replace(last, assign=replace(last.assign, value=other))]
+    rest = [*start, *map(moved, sums)]
+    kept = [*given[: at[0]], *between, *rest, *given[at[-1] + 1 :]]
+    after = with_statements(kernel, kept, [o for o in kernel.operands if o.name != temp.name])
+    if not accepted(kernel, after):
+        return None
+    source = "its old value" if other is None else f"`{shown(start[0])}`"
+    return Rewrite(after, (f"merging the initialisation: the sum of `{temp.name}` starts from {source}",))
+
+
+def _may_start(
+    kernel: Kernel, of: Conflicts, first: Statement, sums: list[Statement], last: Statement, part: Read
+) -> bool:
+    """Whether a temporary is set to 0 as a whole, summed up, added once, all in the same ordered loops."""
+    temp, target = kernel.operand(part.buffer), kernel.operand(last.assign.target.buffer)
+    a = first.assign
+    loops = {s.ordered_loops for s in (first, *sums, last)}
+    untouched = not any(r.buffer == target.name for s in sums for r in accesses(s))
+    return (
+        len(loops) == 1
+        and untouched
+        and target.name not in {r.buffer for r in accesses(last)[1:]}
+        and not is_wide(temp)
+        and not is_wide(target)
+        and sums_in_any_order(kernel, temp, "add")
+        and isinstance(a.value, Const)
+        and a.value.value == 0
+        and a.op is None
+        and writes_all([first], temp, of)
+        and all(s.assign.op == "add" for s in sums)
+        and all(r.buffer != temp.name for s in sums for r in accesses(s)[1:])
+        and len([r for r in accesses(last) if r.buffer == temp.name]) == 1
+        and writes_all([replace(last, assign=Assign(part, None, part))], temp, of)
+    )
