@@ -16,8 +16,8 @@ from isamap.ir.index import ZERO
 from isamap.match.bounds import simplify_expr
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
-from isamap.match.supply import Suppliers, Supply, Want
 from isamap.match.tiles import LoopAxis, OperandTile, Tile
+from isamap.match.want import Suppliers, Supply, Want
 
 LANE = Index.of("%0")
 

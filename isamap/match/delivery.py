@@ -10,8 +10,9 @@ from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern
 from isamap.match.params import fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
-from isamap.match.supply import Suppliers, Supply, Want, supply_inputs
+from isamap.match.supply import supply_inputs
 from isamap.match.unify import Binding, unify
+from isamap.match.want import Suppliers, Supply, Want
 from isamap.transform import Statement, reads
 
 

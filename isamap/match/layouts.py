@@ -10,8 +10,8 @@ from math import prod
 
 from isamap.ir import Index, Kernel, Operand, Read, product
 from isamap.ir.index import ONE
-from isamap.match.supply import Suppliers
 from isamap.match.tiles import OperandTile
+from isamap.match.want import Suppliers
 from isamap.transform import Statement
 
 PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get

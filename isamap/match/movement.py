@@ -47,7 +47,7 @@ from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
 from isamap.match.mapping import Mapping
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
-from isamap.match.supply import Leaf, Suppliers, Supply, find_supply
+from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     OperandTile,
     Tile,
@@ -57,6 +57,7 @@ from isamap.match.tiles import (
     choose_params,
     is_read_of,
 )
+from isamap.match.want import Leaf, Suppliers, Supply
 from isamap.transform import Statement, reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]

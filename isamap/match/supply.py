@@ -8,121 +8,21 @@ that the instruction takes, are left. A broadcast, a widening load, a bias addit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
 
-from isamap.ir import Cast, Const, DType, Expr, Index, Operand, Read, substitute_expr
-from isamap.machine import Machine, cost_value
+from isamap.ir import Cast, Const, Expr, Index, Operand, Read, substitute_expr
 from isamap.match.address import Location, locate
 from isamap.match.bounds import simplify_expr
-from isamap.match.instructions import Digits, Pattern, digits_of, invert, pattern_of
+from isamap.match.instructions import Digits, Pattern, digits_of, invert
+from isamap.match.interleave import is_interleaved, try_pieces
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.unify import Binding, Bindings, heads_match, unify
+from isamap.match.want import Leaf, Suppliers, Supply, Want
 from isamap.transform import symbols
 
 MAX_MOVES = 5  # one behind another in a chain; operations and casts come on top, as many as there are
 VALUE = "$value"  # the pseudo-buffer that stands for a register already computed
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """A register whose elements are an expression of its coordinates.
-
-    `valid` says how many elements along each coordinate matter, None for all; the others may hold anything,
-    or must hold zero when `zero`.
-    """
-
-    expr: Expr
-    memory: str
-    dtype: DType
-    shape: tuple[int, ...]
-    valid: tuple[Index | None, ...]
-    zero: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A register that is already there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Supply:
-    """An instruction that computes a register (or, at the root of a delivery, writes memory)."""
-
-    instruction: str
-    output: str
-    memory: str
-    dtype: DType
-    shape: tuple[int, ...]
-    params: tuple[tuple[str, Index | Expr], ...]
-    inputs: tuple[tuple[str, Supply | Location | Leaf], ...]
-    cost_ns: float
-    target: Location | None = None
-
-
-@dataclass(frozen=True)
-class Suppliers:
-    """A machine's instructions by what they write, and where the kernel's arrays lie.
-
-    Units: `strides` of each array in elements.
-    """
-
-    machine: Machine
-    strides: dict[str, tuple[Index, ...]]
-
-    @cached_property
-    def producers(self) -> dict[tuple[str, str], list[Pattern]]:
-        """Patterns with one register output and no reduction, by memory and type of that output."""
-        found: dict[tuple[str, str], list[Pattern]] = {}
-        for item in self.machine.instructions.values():
-            pattern = pattern_of(item.instruction)
-            if pattern and pattern.statement.assign.op is None:
-                key = (pattern.output.memory or "", pattern.output.dtype.name)
-                found.setdefault(key, []).append(pattern)
-        return found
-
-    @cached_property
-    def memo(self) -> dict[Want, Supply]:
-        """Chains that were found."""
-        return {}
-
-    @cached_property
-    def underway(self) -> set[Want]:
-        """Wants for which a chain is being looked for."""
-        return set()
-
-    @cached_property
-    def met(self) -> set[Want]:
-        """Wants under way that a chain for another one came back to."""
-        return set()
-
-    @cached_property
-    def failed(self) -> dict[Want, int]:
-        """Wants that no chain made, with the least number of moves behind which that was tried."""
-        return {}
-
-    @cached_property
-    def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
-        return {}
-
-    def is_addressable(self, memory: str | None) -> bool:
-        """Whether a memory holds arrays that are reached by address."""
-        return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
-
-    def interval_ns(self, name: str, params: Params) -> float:
-        """Time that an instruction occupies one of its units. Units: ns."""
-        key = (name, tuple(sorted(params.items())))
-        if key not in self.costs:
-            item = self.machine.instructions[name]
-            numbers = {
-                p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1)
-                for p in item.instruction.params
-                if p.dtype is None
-            }
-            count = self.machine.units[item.cost.unit].count
-            self.costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
-        return self.costs[key]
 
 
 def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
@@ -151,10 +51,13 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
         return None
     suppliers.underway.add(want)
     best: Supply | None = None
-    for pattern in suppliers.producers.get((want.memory, want.dtype.name), []):
-        if best is not None and suppliers.interval_ns(pattern.name, {}) >= best.cost_ns:
+    for first, *others in _candidates(suppliers, want):
+        if best is not None and suppliers.interval_ns(first.name, {}) >= best.cost_ns:
             continue
-        found = _try(suppliers, pattern, want, moves)
+        if others or want.used is not None:
+            found = try_pieces(suppliers, (first, *others), want, moves, find_supply)
+        else:
+            found = _try(suppliers, first, want, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
     suppliers.underway.remove(want)
@@ -164,6 +67,15 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
     elif not suppliers.met & suppliers.underway:  # else it failed for where it was wanted
         suppliers.failed[want] = moves  # behind more moves it fails as well
     return best
+
+
+def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...]]:
+    """Instructions that write such a register, as a whole and in pieces."""
+    key = (want.memory, want.dtype.name)
+    for pattern in suppliers.producers.get(key, []):
+        yield (pattern,)
+    if key in suppliers.in_pieces and is_interleaved(suppliers, want):
+        yield from suppliers.in_pieces[key]
 
 
 def _is_there(want: Want) -> bool:

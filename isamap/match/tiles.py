@@ -18,7 +18,8 @@ from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
 from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.reach import dims
-from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_place, find_supply
+from isamap.match.supply import find_place, find_supply
+from isamap.match.want import Leaf, Suppliers, Supply, Want
 from isamap.transform import Statement, symbols
 
 

@@ -1,0 +1,153 @@
+"""Supplies whose lanes matter in part, and supplies by instructions that write a register in pieces.
+
+An interleave of two rows wants of each some lanes only; a register that is read in such lanes may be made by
+whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory
+the lowest is taken apart first, so that each order of interleaves is tried once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from isamap.ir import Expr, Index, Read, substitute_expr
+from isamap.match.address import Location, address_of, locate
+from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.instructions import Pattern
+from isamap.match.params import Params, extents_of, fit_shape, holds
+from isamap.match.pieces import Box, Lanes, axes_at, box_of
+from isamap.match.unify import Binding
+from isamap.match.want import Leaf, Suppliers, Supply, Want
+
+LEAST_RUN = 4  # elements in a row: interleaving shorter runs takes as many moves as single elements
+
+Find = Callable[[Suppliers, Want, int], Supply | Leaf | None]
+Source = Supply | Location | Leaf
+
+
+def used_lanes(want: Want) -> Lanes | None:
+    """The lanes of a register of one coordinate that matter; None where their number is known only later."""
+    if len(want.shape) != 1 or want.zero:
+        return None
+    if want.used is not None:
+        return want.used
+    part = want.valid[0]
+    if part is not None and part.value is None:
+        return None
+    return frozenset(range(want.shape[0] if part is None else min(part.value or 0, want.shape[0])))
+
+
+def is_interleaved(suppliers: Suppliers, want: Want) -> bool:
+    """Whether the lanes hold several runs of elements that follow each other in memory, each long enough."""
+    used = used_lanes(want)
+    if used is None or len(used) < 2 * LEAST_RUN or not isinstance(want.expr, Read):
+        return False
+    address = address_of(want.expr, suppliers.strides)
+    if address is None:
+        return False
+    places = {address.substitute({"%0": lane}) for lane in used}
+    runs = sum(1 for place in places if place - 1 not in places)
+    return 1 < runs <= len(used) // LEAST_RUN
+
+
+def try_pieces(
+    suppliers: Suppliers, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
+) -> Supply | None:
+    """The instruction laid over a want, each of its pieces over the lanes that it writes."""
+    used = used_lanes(want)
+    first = pieces[0]
+    params = fit_shape(first.output, want.shape)
+    if used is None or params is None or not holds(first, params):
+        return None
+    if {p.name for p in first.instruction.params} - params.keys():
+        return None
+    boxes: list[Box] = []
+    for piece in pieces:
+        lengths, masked = extents_of(piece, params)
+        box = None if masked else box_of(piece.target.index[0], piece.axes, lengths, used)
+        if box is None:
+            return None
+        boxes.append(box)
+    if sum(len(b.lanes) for b in boxes) != len(used):
+        return None
+    subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
+    if len(pieces) > 1 and not _takes_lowest_apart(subjects, boxes, suppliers):
+        return None
+    inputs: list[tuple[str, Source]] = []
+    for piece, box, subject in zip(pieces, boxes, subjects, strict=True):
+        source = _source(suppliers, piece, box, subject, params, moves + 1, find)
+        if source is None:
+            return None
+        inputs.append(source)
+    cost = suppliers.interval_ns(first.name, params)
+    cost += sum(s.cost_ns for _, s in inputs if isinstance(s, Supply))
+    chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
+    return Supply(
+        first.name, first.output.name, want.memory, want.dtype, want.shape, chosen, tuple(inputs), cost
+    )
+
+
+def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
+    """What the piece has to write, over its axes `%a`."""
+    over = {"%0": piece.target.index[0].substitute({a.name: Index.of(f"%{a.name}") for a in piece.axes})}
+    extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
+    single = {f"%{a.name}": 0 for a in piece.axes if box.limits.get(a.name, 1) == 1}
+    return simplify_expr(substitute_expr(substitute_expr(want.expr, over), single), extents)
+
+
+def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppliers) -> bool:
+    """Whether elements follow each other below the digit that the pieces stand for, but not along it."""
+    addresses: list[Index] = []
+    for subject, box in zip(subjects, boxes, strict=True):
+        address = address_of(subject, suppliers.strides) if isinstance(subject, Read) else None
+        if address is None:
+            return False
+        addresses.append(simplify(address, {f"%{a}": n for a, n in box.limits.items()}))
+    step, apart = boxes[1].offset - boxes[0].offset, addresses[1] - addresses[0]
+    if apart.value in (0, step):
+        return False
+    below = [(a, s) for a, s, n in boxes[0].digits if n > 1 and s < abs(step)]
+    return all((c := addresses[0].coefficient(f"%{a}")) is not None and c.value == s for a, s in below)
+
+
+def _source(
+    suppliers: Suppliers,
+    piece: Pattern,
+    box: Box,
+    subject: Expr,
+    params: Params,
+    moves: int,
+    find: Find,
+) -> tuple[str, Source] | None:
+    """What the operand of a piece is, or is made by."""
+    value = piece.value
+    if not isinstance(value, Read) or value.dtype != subject.dtype:
+        return None
+    operand = piece.instruction.operand(value.buffer)
+    limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
+    if suppliers.is_addressable(operand.memory):
+        if not box.full:  # it would read what may not be there
+            return None
+        binding = Binding(operand.name, value.index, subject)
+        place = locate(suppliers.strides, operand, binding, params, limits)
+        return None if place is None else (operand.name, place)
+    size = operand.shape[0].substitute(params).value if len(operand.shape) == 1 else None
+    if size is None:
+        return None
+    read_at = box_of(value.index[0], piece.axes, limits, frozenset(range(size)))
+    back = axes_at(read_at, "%0") if read_at is not None and read_at.full else None
+    if read_at is None or back is None or any(n > 1 and a not in back for a, n in limits.items()):
+        return None
+    elements = substitute_expr(subject, {f"%{a}": e for a, e in back.items()})
+    lanes = read_at.lanes
+    dense = lanes == frozenset(range(len(lanes)))
+    part = Index.of(len(lanes)) if dense and len(lanes) < size else None
+    wanted = Want(
+        simplify_expr(elements, {"%0": len(lanes) if dense else size}),
+        operand.memory or "",
+        operand.dtype,
+        (size,),
+        (part,),
+        used=None if dense else lanes,
+    )
+    found = find(suppliers, wanted, moves)
+    return None if found is None else (operand.name, found)

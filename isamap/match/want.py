@@ -1,0 +1,126 @@
+"""What is wanted of a register, what supplies it, and a machine's instructions by what they write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from isamap.ir import DType, Expr, Index
+from isamap.machine import Machine, cost_value
+from isamap.match.address import Location
+from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.params import Params
+from isamap.match.pieces import Lanes, pieces_of
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A register whose elements are an expression of its coordinates.
+
+    `valid` says how many elements along each coordinate matter, None for all; the others may hold anything,
+    or must hold zero when `zero`. `used`, where it is given, are the only lanes that matter at all, of a
+    register of one coordinate.
+    """
+
+    expr: Expr
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    valid: tuple[Index | None, ...]
+    zero: bool = False
+    used: Lanes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A register that is already there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """An instruction that computes a register (or, at the root of a delivery, writes memory)."""
+
+    instruction: str
+    output: str
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    params: tuple[tuple[str, Index | Expr], ...]
+    inputs: tuple[tuple[str, Supply | Location | Leaf], ...]
+    cost_ns: float
+    target: Location | None = None
+
+
+@dataclass(frozen=True)
+class Suppliers:
+    """A machine's instructions by what they write, and where the kernel's arrays lie.
+
+    Units: `strides` of each array in elements.
+    """
+
+    machine: Machine
+    strides: dict[str, tuple[Index, ...]]
+
+    @cached_property
+    def producers(self) -> dict[tuple[str, str], list[Pattern]]:
+        """Patterns with one register output and no reduction, by memory and type of that output."""
+        found: dict[tuple[str, str], list[Pattern]] = {}
+        for item in self.machine.instructions.values():
+            pattern = pattern_of(item.instruction)
+            if pattern and pattern.statement.assign.op is None:
+                key = (pattern.output.memory or "", pattern.output.dtype.name)
+                found.setdefault(key, []).append(pattern)
+        return found
+
+    @cached_property
+    def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
+        """Instructions that write a register in pieces, by memory and type of that register."""
+        found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
+        for item in self.machine.instructions.values():
+            pieces = pieces_of(item.instruction)
+            if pieces:
+                output = pieces[0].output
+                found.setdefault((output.memory or "", output.dtype.name), []).append(pieces)
+        return found
+
+    @cached_property
+    def memo(self) -> dict[Want, Supply]:
+        """Chains that were found."""
+        return {}
+
+    @cached_property
+    def underway(self) -> set[Want]:
+        """Wants for which a chain is being looked for."""
+        return set()
+
+    @cached_property
+    def met(self) -> set[Want]:
+        """Wants under way that a chain for another one came back to."""
+        return set()
+
+    @cached_property
+    def failed(self) -> dict[Want, int]:
+        """Wants that no chain made, with the least number of moves behind which that was tried."""
+        return {}
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
+        return {}
+
+    def is_addressable(self, memory: str | None) -> bool:
+        """Whether a memory holds arrays that are reached by address."""
+        return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
+
+    def interval_ns(self, name: str, params: Params) -> float:
+        """Time that an instruction occupies one of its units. Units: ns."""
+        key = (name, tuple(sorted(params.items())))
+        if key not in self.costs:
+            item = self.machine.instructions[name]
+            numbers = {
+                p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1)
+                for p in item.instruction.params
+                if p.dtype is None
+            }
+            count = self.machine.units[item.cost.unit].count
+            self.costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
+        return self.costs[key]
