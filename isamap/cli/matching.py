@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -105,7 +104,7 @@ def _listed(
     from isamap.report.mappings import FEW, mappings_text
     from isamap.report.refusals import refusals_text, rejections_json
 
-    unmatched = sorted(set(range(len(matched.statements))) - {m.statement for m in matched.mappings})
+    unmatched = matched.unperformed
     findings: tuple[Finding, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     if explain or as_json or unmatched:
@@ -113,8 +112,7 @@ def _listed(
     if instruction is None:
         findings = tuple(_no_mapping(matched, rejections, number) for number in unmatched)
     else:
-        own = tuple(m for m in matched.mappings if m.instruction == instruction)
-        matched = replace(matched, mappings=own)
+        matched = matched.only(instruction)
         rejections = tuple(r for r in rejections if r.instruction == instruction)
     status = 3 if findings else 0
     if as_json:

@@ -48,8 +48,7 @@ def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
     """Refusals with edits, those of statements that nothing performs first, else in their order."""
     found = refusals(matched.kernel, matched.machine, matched.mappings)
     own = [r for r in found if r.edits and instruction in (None, r.instruction)]
-    performed = {m.statement for m in matched.mappings}
-    return sorted(own, key=lambda r: r.statement in performed)[:MOST]
+    return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]
 
 
 def _first_fix(matched: Matched, candidates: list[Rejection], sizes: Mapping[str, Size]) -> Fix | None:

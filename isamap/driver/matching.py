@@ -8,7 +8,7 @@ from isamap.driver.pipeline import complete_sizes
 from isamap.driver.request import Size
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
-from isamap.match import CountMode, find_mappings
+from isamap.match import CountMode, find_groups, find_mappings
 from isamap.report.facts import Matched
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -29,9 +29,9 @@ def match_parsed(
     kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], mode: CountMode = "complete"
 ) -> Matched:
     """All mappings of a kernel whose sizes are bound."""
-    found = find_mappings(kernel, machine, mode)
+    found, groups = find_mappings(kernel, machine, mode), find_groups(kernel, machine, mode)
     profile = {name: _profile(value) for name, value in sizes.items()}
-    return Matched(kernel, machine, found, mode, profile)
+    return Matched(kernel, machine, found, groups, mode, profile)
 
 
 def _profile(value: int | Range) -> int:

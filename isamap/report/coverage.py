@@ -20,7 +20,15 @@ from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.report.columns import table
 from isamap.report.facts import Matched
-from isamap.report.tally import NONE, Tally, by_instruction, computing_instructions, is_computing, total
+from isamap.report.tally import (
+    NONE,
+    Tally,
+    by_instruction,
+    computing_instructions,
+    is_computing,
+    tally_groups,
+    total,
+)
 
 WIDTH = 110
 """Columns have numbers instead of names where the matrix would be wider."""
@@ -88,8 +96,10 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
     kept = [(n, s) for n, s in all_of_it if is_computing(s)] or all_of_it
     rows: list[CoverageRow] = []
     for number, statement in kept:
-        counted = by_instruction(matched.of_statement(number))
-        cells = {name: one for name, one in counted.items() if name in computing}
+        cells = {i: c for i, c in by_instruction(matched.of_statement(number)).items() if i in computing}
+        for i in dict.fromkeys(g.instruction for g in matched.groups if number in g.statements):
+            own = [g for g in matched.groups if g.instruction == i and number in g.statements]
+            cells |= {i: tally_groups(own)} if i in computing else {}
         name = matched.kernel.name
         does = f"{statement.assign.target.buffer} {'+' if statement.assign.op == 'add' else ''}="
         label = name if len(kept) == 1 else f"{name}.{number} {does}"

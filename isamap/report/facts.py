@@ -12,7 +12,7 @@ from math import inf
 
 from isamap.ir import Kernel
 from isamap.machine import Machine
-from isamap.match import CountMode, Movement, Pattern, Suppliers, layouts, movements, pattern_of
+from isamap.match import CountMode, GroupMapping, Movement, Pattern, Suppliers, layouts, movements, pattern_of
 from isamap.match import Mapping as Found
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import computing_instructions
@@ -24,11 +24,15 @@ ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end
 
 @dataclass(frozen=True)
 class Matched:
-    """A kernel's mappings onto a machine. `sizes` are the values that costs are for, {} where left open."""
+    """A kernel's mappings onto a machine. `sizes` are the values that costs are for, {} where left open.
+
+    `groups` are the mappings of instructions that perform several statements, or have several outputs.
+    """
 
     kernel: Kernel
     machine: Machine
     mappings: tuple[Found, ...]
+    groups: tuple[GroupMapping, ...] = ()
     mode: CountMode = "complete"
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -48,7 +52,17 @@ class Matched:
         """The same with the mappings of one instruction; unchanged where none is named."""
         if instruction is None:
             return self
-        return replace(self, mappings=tuple(m for m in self.mappings if m.instruction == instruction))
+        return replace(
+            self,
+            mappings=tuple(m for m in self.mappings if m.instruction == instruction),
+            groups=tuple(g for g in self.groups if g.instruction == instruction),
+        )
+
+    @cached_property
+    def unperformed(self) -> tuple[int, ...]:
+        """The statements that no mapping performs, alone or with others."""
+        done = {m.statement for m in self.mappings} | {n for g in self.groups for n in g.statements}
+        return tuple(n for n in range(len(self.statements)) if n not in done)
 
 
 @dataclass(frozen=True, slots=True)

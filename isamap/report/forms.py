@@ -35,8 +35,7 @@ class Form:
 
     @property
     def unperformed(self) -> int:
-        done = {m.statement for m in self.matched.mappings}
-        return sum(is_computing(s) and n not in done for n, s in enumerate(self.matched.statements))
+        return sum(is_computing(self.matched.statements[n]) for n in self.matched.unperformed)
 
     def is_better_than(self, other: Form) -> bool:
         """Whether more of it is performed, or in more ways."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from isamap.ir import print_expr
-from isamap.match import Mapping, Movement, statement_text
+from isamap.match import GroupMapping, Mapping, Movement, statement_text
 from isamap.report.facts import Facts, Look, Matched
 from isamap.report.tally import by_instruction, computed, is_computing, tally
 from isamap.transform import Statement
@@ -28,6 +28,7 @@ def mappings_json(matched: Matched, moving: int | None = 0) -> dict[str, object]
         "mappings": _mappings(known[m] for m in matched.mappings),
         **counts.as_json(),
         "instructions": {name: one.as_json() for name, one in by_instruction(matched.mappings).items()},
+        "groups": [_group(g) for g in matched.groups],
         "statements": [_statement(matched, n, s) for n, s in enumerate(matched.statements)],
     }
 
@@ -39,12 +40,7 @@ def _mappings(found: Iterable[Facts]) -> list[dict[str, object]]:
 def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
     made = None if facts.is_open else facts.estimate
     return {
-        "instruction": m.instruction,
-        "statement": m.statement,
-        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
-        "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
-        "kind": m.kind,
-        "composed": m.composed,
+        **_placed(m),
         "issues": None if made is None else made.issues,
         "utilisation": None if made is None else round(made.utilisation, 6),
         "utilisation_bound": facts.bound,
@@ -53,6 +49,27 @@ def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
         "movement_ns": None if made is None else facts.moves_ns,
         "cost_ns": facts.cost_ns,
         "proof": "unproved",
+    }
+
+
+def _group(group: GroupMapping) -> dict[str, object]:
+    return {
+        "instruction": group.instruction,
+        "statements": list(group.statements),
+        "kind": group.kind,
+        "unused": list(group.unused),
+        "parts": [_placed(part) for part in group.parts],
+    }
+
+
+def _placed(m: Mapping) -> dict[str, object]:
+    return {
+        "instruction": m.instruction,
+        "statement": m.statement,
+        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
+        "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
+        "kind": m.kind,
+        "composed": m.composed,
     }
 
 

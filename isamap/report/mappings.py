@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from isamap.match import Mapping, statement_text
+from isamap.match import GroupMapping, Mapping, statement_text
 from isamap.report.cells import (
     axes_text,
     cost_text,
@@ -25,7 +25,7 @@ from isamap.report.cells import (
 )
 from isamap.report.columns import indented, table
 from isamap.report.facts import Facts, Look, Matched
-from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, total
+from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, tally_groups, total
 from isamap.transform import Statement
 
 FEW = 8
@@ -48,7 +48,20 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     look = Look(matched)
     few = None if every else max(3, FEW // max(1, len(numbers)))
     blocks += ["\n".join(_statement_lines(matched, n, few, look)) for n in numbers]
+    if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
+        blocks.append("\n".join(_group_lines(groups, None if every else FEW)))
     return "\n\n".join(blocks)
+
+
+def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
+    """Mappings of instructions that perform several statements, or have several outputs, at once."""
+    yield f"instructions of several statements or outputs: {counts_text(tally_groups(groups))}"
+    for group in groups[:few]:
+        without = f", {', '.join(group.unused)} unused" if group.unused else ""
+        yield f"  {group.instruction} ({group.kind}{without})"
+        yield from (f"    statement {p.statement}: {axes_text(p)}  {operands_text(p)}" for p in group.parts)
+    if few is not None and len(groups) > few:
+        yield f"  … and {len(groups) - few} more: --all lists them"
 
 
 def headline(matched: Matched) -> str:

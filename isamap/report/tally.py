@@ -6,13 +6,14 @@ counted with it, and not with the kernel: what a kernel's count says is in how m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isamap.ir import Call, Cast, Expr, Instruction
 from isamap.machine import Machine
+from isamap.match import GroupMapping, is_simple
 from isamap.match import Mapping as Found
-from isamap.match import is_simple, pattern_of
+from isamap.match.instructions import patterns_of
 from isamap.transform import Statement, reads
 
 
@@ -65,6 +66,13 @@ def tally(mappings: Iterable[Found]) -> Tally:
     return Tally(plain["whole"], plain["split"], plain["degenerate"], composed)
 
 
+def tally_groups(groups: Sequence[GroupMapping]) -> Tally:
+    """The numbers of some mappings that perform several statements at once, each counted once."""
+    kinds = [g.kind for g in groups if not any(p.composed for p in g.parts)]
+    composed = sum(any(p.composed for p in g.parts) for g in groups)
+    return Tally(kinds.count("whole"), kinds.count("split"), kinds.count("degenerate"), composed)
+
+
 def by_instruction(mappings: Iterable[Found]) -> dict[str, Tally]:
     """The numbers of each instruction that occurs, in the order in which they do."""
     grouped: dict[str, list[Found]] = {}
@@ -98,10 +106,7 @@ def computing_instructions(machine: Machine) -> tuple[str, ...]:
 
 
 def _computes(instruction: Instruction) -> bool:
-    pattern = pattern_of(instruction)
-    if pattern is None:
-        return False
-    return pattern.statement.assign.op is not None or not _is_moved(pattern.value)
+    return any(p.statement.assign.op is not None or not _is_moved(p.value) for p in patterns_of(instruction))
 
 
 def _is_moved(expr: Expr) -> bool:
