@@ -16,7 +16,7 @@ from isamap.ir import Assign, Index, Kernel
 from isamap.match.amos import find_unions
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
-from isamap.match.preconditions import can_be_met
+from isamap.match.preconditions import can_be_met, unit_axes
 from isamap.match.symmetry import Seen
 from isamap.match.unify import Binding, Bindings, unify
 from isamap.match.validity import conditions, judge, space_of
@@ -160,15 +160,15 @@ def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Te
         tuple(sum(c in a for a in alone[n:]) for c in range(len(classes))) for n in range(len(axes) + 1)
     )
     reachable = frozenset(p[1] for places in options for p in places if p is not None and p[1] is not None)
-    units = tuple(a.name for a in pattern.axes if a.extent.value == 1)
-    return _Search(classes, units, axes, tuple(options), reachable, left, test)
+    return _Search(classes, unit_axes(pattern), axes, tuple(options), reachable, left, test)
 
 
 def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...]:
     """Instruction axes by signature, each class ordered by the steps its axes take in the operands."""
     found: dict[Signature, list[str]] = {}
+    units = unit_axes(pattern)
     for axis in pattern.axes:
-        if axis.extent.value != 1:
+        if axis.name not in units:
             found.setdefault(instruction_signature(axis.name, pattern, bindings), []).append(axis.name)
     return tuple(tuple(sorted(members, key=lambda a: -_step(a, bindings))) for members in found.values())
 

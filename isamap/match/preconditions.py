@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from isamap.ir import Index, Instruction
 from isamap.match.exact import Comparison, largest_values
+from isamap.match.instructions import Pattern
 
 
 @lru_cache(maxsize=4096)
@@ -17,6 +18,12 @@ def largest(instruction: Instruction) -> dict[str, int]:
     """The largest values of the parameters that are integers; those that nothing bounds are left out."""
     found = _largest(instruction)
     return {} if found is None else {name: top for name, top in found.items() if top is not None}
+
+
+def unit_axes(pattern: Pattern) -> tuple[str, ...]:
+    """Axes of one element, whatever the parameters: nothing runs on them."""
+    highs = largest(pattern.instruction)
+    return tuple(a.name for a in pattern.axes if a.extent.substitute(highs).value == 1)
 
 
 def can_be_met(instruction: Instruction) -> bool:

@@ -22,7 +22,7 @@ from isamap.ir.facts import known_facts
 from isamap.match.exact import Sides, Space, Verdict, decide
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, Mapping
-from isamap.match.preconditions import can_be_met, largest
+from isamap.match.preconditions import can_be_met, largest, unit_axes
 from isamap.match.unify import Bindings
 from isamap.transform import Statement, tells_apart
 
@@ -75,7 +75,7 @@ def first_violation(
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
     """The conditions of one pairing: on each operand, on the output, and on its elements being different."""
-    highs = {a.name: 0 for a in pattern.axes if a.extent.value == 1} | largest(pattern.instruction)
+    highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
     lanes: dict[str, Index | int] = {s: Index.of(f"%{s}") for s in _symbols_of(pattern)}
     lanes |= highs
 
