@@ -14,15 +14,17 @@ from isamap.match.copying import (
 )
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
+from isamap.match.fix import Fix, fixes
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.movement import MoveKind, Movement, choices, movements
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
-from isamap.match.refuse import REASONS, Rejection, refusals
+from isamap.match.refuse import refusals
+from isamap.match.rejection import REASONS, Rejection
 from isamap.match.several import GroupMapping, find_groups
-from isamap.match.supply import Leaf, Suppliers, Supply, Want, find_supply
+from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     LoopAxis,
     OperandTile,
@@ -33,6 +35,8 @@ from isamap.match.tiles import (
     choose_params,
     is_read_of,
 )
+from isamap.match.validity import Violation, first_violation
+from isamap.match.want import Leaf, Suppliers, Supply, Want
 
 __all__ = [
     "OFFSET",
@@ -40,6 +44,7 @@ __all__ = [
     "AxisGroup",
     "Copy",
     "CountMode",
+    "Fix",
     "GroupMapping",
     "Leaf",
     "Location",
@@ -54,6 +59,7 @@ __all__ = [
     "Supply",
     "Tile",
     "Transfer",
+    "Violation",
     "Want",
     "accumulator_delivery",
     "address_of",
@@ -72,6 +78,8 @@ __all__ = [
     "find_packing",
     "find_supply",
     "find_transfer",
+    "first_violation",
+    "fixes",
     "in_tiles",
     "is_read_of",
     "is_simple",
