@@ -41,7 +41,7 @@ def find_in_statement(
     They are found one by one: whoever wants only some of them may stop. `kernel` says what is known of sizes;
     without it each is some number of at least 1.
     """
-    if not can_be_met(pattern.instruction):
+    if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
         return
     space = space_of(pattern, statement, kernel)
 
