@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from isamap.machine import Machine
 from isamap.match import statement_text
@@ -54,7 +55,7 @@ class CoverageRow:
         return total(self.cells.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Coverage:
     """Statements against instructions. `instructions` are all that compute; few may have a mapping."""
 
@@ -67,13 +68,19 @@ class Coverage:
     def kernels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(r.kernel for r in self.rows))
 
+    @cached_property
+    def totals(self) -> Mapping[str, Tally]:
+        """The sum of each instruction that has a mapping, in the order of the instructions."""
+        sums: dict[str, Tally] = {}
+        for row in self.rows:
+            for instruction, one in row.cells.items():
+                sums[instruction] = sums.get(instruction, NONE) + one
+        return {i: sums[i] for i in self.instructions if sums.get(i)}
+
     @property
     def used(self) -> tuple[str, ...]:
         """The instructions that have a mapping, composed ones included, in their order."""
-        return tuple(i for i in self.instructions if self.total_of(i))
-
-    def total_of(self, instruction: str) -> Tally:
-        return total(r.cells.get(instruction, NONE) for r in self.rows)
+        return tuple(self.totals)
 
     @property
     def total(self) -> Tally:
@@ -112,7 +119,7 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
 
 def coverage_text(coverage: Coverage) -> str:
     """The matrix, its legend, and what is left out of it."""
-    columns = [i for i in coverage.used if coverage.total_of(i).plain]
+    columns = [i for i in coverage.used if coverage.totals[i].plain]
     shown = _matrix(coverage, columns, columns)
     names: list[str] = []
     if max(map(len, shown.splitlines())) > WIDTH:
@@ -149,7 +156,7 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
 
     rows: list[tuple[str, ...]] = [("kernel", *names, "total", *(("composed",) if composed else ()))]
     rows += [line(r.label, (r.cells.get(i, NONE) for i in columns), r.total) for r in coverage.rows]
-    rows.append(line("total", (coverage.total_of(i) for i in columns), coverage.total))
+    rows.append(line("total", (coverage.totals[i] for i in columns), coverage.total))
     return table(rows, right=range(1, len(rows[0])))
 
 
@@ -164,7 +171,7 @@ def _left_out(coverage: Coverage) -> list[str]:
     lines: list[str] = []
     if coverage.uncovered:
         lines.append(f"no mapping: {', '.join(r.label for r in coverage.uncovered)}")
-    unused = [i for i in coverage.instructions if i not in coverage.used]
+    unused = [i for i in coverage.instructions if i not in coverage.totals]
     if unused:
         first = ", ".join(unused[:NAMED]) + (", …" if len(unused) > NAMED else "")
         lines.append(f"{_counted(len(unused), 'instruction')} without a mapping: {first}")
@@ -195,6 +202,6 @@ def coverage_json(coverage: Coverage) -> dict[str, object]:
             }
             for row in coverage.rows
         ],
-        "totals": {name: coverage.total_of(name).as_json() for name in coverage.used},
+        "totals": {name: one.as_json() for name, one in coverage.totals.items()},
         **coverage.total.as_json(),
     }
