@@ -190,6 +190,9 @@ def choose_params(
 
 
 def _extent(extent: Index, profile: MappingType[str, int]) -> int:
+    """The extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
+    if extent.value is None and len(extent.terms) > 1:
+        return max(profile.values())
     value = extent.substitute(profile).value
     assert value is not None, "extents are numbers once sizes have their profile values"
     return value

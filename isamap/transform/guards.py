@@ -27,6 +27,7 @@ from isamap.ir import (
     Stmt,
     index_max,
     index_min,
+    substitute_routine,
 )
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
@@ -36,7 +37,8 @@ from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
-    """The kernel as a list of single statements without guards and fills."""
+    """The kernel as a list of single statements without guards, fills and names for sizes."""
+    kernel = _without_lets(kernel)
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
     around: tuple[int, ...] = ()
@@ -52,6 +54,14 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         builder.forget(assign.target.buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
+
+
+def _without_lets(kernel: Kernel) -> Kernel:
+    """The kernel with what `let` names written out: the sizes that a program is given are its parameters."""
+    bindings: dict[str, Index | int] = {}
+    for let in kernel.lets:
+        bindings[let.name] = let.value.substitute(bindings)
+    return replace(substitute_routine(kernel, bindings), lets=()) if bindings else kernel
 
 
 def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
