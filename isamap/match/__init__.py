@@ -15,6 +15,7 @@ from isamap.match.copying import (
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.fix import Fix, fixes
+from isamap.match.improving import Gain, Improvement, improving_rewrites
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
@@ -45,7 +46,9 @@ __all__ = [
     "Copy",
     "CountMode",
     "Fix",
+    "Gain",
     "GroupMapping",
+    "Improvement",
     "Leaf",
     "Location",
     "LoopAxis",
@@ -80,6 +83,7 @@ __all__ = [
     "find_transfer",
     "first_violation",
     "fixes",
+    "improving_rewrites",
     "in_tiles",
     "is_read_of",
     "is_simple",

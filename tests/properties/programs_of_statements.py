@@ -103,18 +103,45 @@ class Writer:
             found.append(f"for {loops} {{ {self.statement(inner, str(n))} }}")
         return " ".join(found)
 
+    def summed(self, axes: dict[str, str]) -> str:
+        """A temporary summed up from 0, then added to something."""
+        temp, target = self.random.choice("UVW"), self.random.choice("XYZ")
+        loops = {f"e{n}": dim for n, dim in enumerate(self.arrays[temp])}
+        cell = f"{temp}[{', '.join(loops)}]" if loops else temp
+        self.arrays[target] = tuple(self.random.sample(list(loops.values()), len(loops)))
+        inner = {**axes, **loops, "i": "I"}
+        order = sorted(loops, key=lambda a: (self.arrays[target].index(loops[a]), a))
+        there = f"{target}[{', '.join(order)}]" if loops else target
+        op, value = self.random.choice((("=", f"{cell} + {self.value(inner, None)}"), ("+=", cell)))
+        header = ", ".join(f"{a} in {e}" for a, e in inner.items() if a not in axes)
+        last = ", ".join(f"{a} in {e}" for a, e in loops.items())
+        sums = f"for {header} {{ {cell} += {self.value(inner, None)}; }}"
+        end = f"{there} {op} {value};"
+        start = self.fill(temp, axes, "0")
+        return " ".join((start, sums, f"for {last} {{ {end} }}" if last else end))
+
     def block(self, axes: dict[str, str]) -> str:
-        if self.random.random() < 0.15:
+        chance = self.random.random()
+        if chance < 0.15:
             return self.instances(axes)
+        if chance < 0.25:
+            return self.summed(axes)
+        if chance < 0.3 and "k" not in axes:
+            return f"seq k in K {{ {self.nest({**axes, 'k': 'K'})} {self.nest({**axes, 'k': 'K'})} }}"
+        if chance < 0.35 and STEP not in axes:
+            return (
+                f"for j in J {{ seq {STEP} in {STEPS} {{ {self.nest({**axes, 'j': 'J', STEP: STEPS})} }} }}"
+            )
         return self.nest(axes)
 
-    def fill(self, name: str, axes: dict[str, str]) -> str:
+    def fill(self, name: str, axes: dict[str, str], value: str | None = None) -> str:
         """A temporary given values everywhere."""
         loops: dict[str, str] = {}
         for n, dim in enumerate(self.arrays[name]):
             loops[f"e{n}"] = dim
         cell = f"{name}[{', '.join(loops)}]" if loops else name
-        value = self.random.choice(("0", "0", "1", self.read(self.random.choice("ABC"), axes)))
+        if value is None:
+            value = self.random.choice(("0", "0", "1", self.read(self.random.choice("ABC"), axes)))
         header = ", ".join(f"{a} in {e}" for a, e in loops.items())
         return f"for {header} {{ {cell} = {value}; }}" if loops else f"{cell} = {value};"
 
@@ -170,3 +197,39 @@ def arrays_for(kernel: Kernel, sizes: dict[str, int], random: Random) -> dict[st
         for o in bind(kernel, sizes).operands
         if o.role in ("in", "inout")
     }
+
+
+def random_sum_of_products(random: Random) -> Program:
+    """A sum of products of two to four factors over some axes, perhaps guarded, with fills and constants."""
+    axes = {a: a.upper() for a in random.sample("ijkt", random.randint(2, 4))}
+    lines: list[str] = []
+
+    def element(name: str, role: str, used: list[str], outside: bool) -> str:
+        lines.append(f"{role} {name}: i32{'[' + ', '.join(axes[a] for a in used) + ']' if used else ''};")
+        if outside and used:
+            moved = [f"{a} + {random.randint(0, 1)} - 1" for a in used]
+            return f"({name}[{', '.join(moved)}] else {random.choice((0, 1))})"
+        return f"{name}[{', '.join(used)}]" if used else name
+
+    factors = [
+        element(n, "in", random.sample(list(axes), random.randint(0, len(axes))), random.random() < 0.3)
+        for n in "ABCD"[: random.choice((2, 3, 3, 3, 4))]
+    ]
+    if random.random() < 0.3:
+        factors.insert(random.randrange(len(factors)), random.choice(("2", "3")))
+    target = element("Y", "inout", random.sample(list(axes), random.randint(0, len(axes) - 1)), False)
+    guards = [
+        f"{' + '.join(random.sample(list(axes), random.randint(1, 2)))} < 3"
+        for _ in range(random.choice((0, 0, 1, 2)))
+    ]
+    op, times = random.choice(
+        (("+=", " * "), ("+=", " * "), ("+=", " * "), ("|=", " & "), ("&=", " | "), ("^=", " & "))
+    )
+    guard = f" if {' & '.join(guards)}" if guards else ""
+    loops = ", ".join(f"{a} in {e}" for a, e in axes.items())
+    body = f"for {loops} {{ {target} {op} {times.join(factors)}{guard}; }}"
+    kernel = parse_kernel(
+        Source("k", f"kernel k({', '.join((*SIZES, STEPS))}) {{ {' '.join((*lines, body))} }}")
+    )
+    sizes = {name: random.randint(1, 3) for name in (*SIZES, STEPS)}
+    return Program(kernel, sizes, arrays_for(kernel, sizes, random))
