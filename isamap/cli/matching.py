@@ -90,7 +90,7 @@ def match_command(
             return fix_answer(source, machine, given, mode, instruction, Output(output, overwrite))
         if transform is not None:
             place = Output(output, overwrite)
-            return transform_answer(source, machine, given, mode, instruction, transform, place)
+            return transform_answer(source, machine, given, mode, instruction, transform, place, every=every)
         matched = match_kernel(source, machine, given, mode)
         return _listed(matched, instruction, explain=explain, variants=variants, every=every, as_json=as_json)
 

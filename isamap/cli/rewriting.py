@@ -84,6 +84,8 @@ def transform_answer(
     instruction: str | None,
     which: str,
     output: Output,
+    *,
+    every: bool,
 ) -> Answer:
     """A rewrite of the kernel, the best or a numbered one, and what each would match."""
     from isamap.driver.rewriting import forms_of
@@ -92,7 +94,7 @@ def transform_answer(
 
     forms = forms_of(source, machine, sizes, mode, instruction)
     number = _chosen(which, forms)
-    said = forms_text(forms, number)
+    said = forms_text(forms, number, every=every)
     payload = {**forms_json(forms, number), "file": output.path if number else None}
     if number is None:
         if output.path is not None:
@@ -104,7 +106,7 @@ def transform_answer(
 def _chosen(which: str, forms: Sequence[Form]) -> int | None:
     """The number of a form; the best has number 1 where it is better than the kernel as written."""
     if which == BEST:
-        return 1 if len(forms) > 1 and forms[1].is_better_than(forms[0]) else None
+        return 1 if len(forms) > 1 and forms[1].rank > forms[0].rank else None
     number = int(which) if which.isdecimal() and len(which) < 9 else 0
     if not 1 <= number < len(forms):
         there = f"there are 1 to {len(forms) - 1}" if len(forms) > 1 else "this kernel has no rewrites"

@@ -38,11 +38,20 @@ def forms_of(
 
     written = form(Rewrite(kernel, ()))
     found = [form(rewrite) for rewrite in _distinct(kernel)]
-    found.sort(key=lambda f: f.rank, reverse=True)
-    return (written, *found)
+    cheapest = len(factorisations(kernel))
+    order = sorted(enumerate(found), key=lambda f: _key(f[1], written, f[0] if f[0] < cheapest else None))
+    return (written, *(f for _, f in order))
+
+
+def _key(form: Form, written: Form, cheapness: int | None) -> tuple[object, ...]:
+    """What forms are ordered by: those that match more first, of sums taken apart the cheapest first."""
+    rank = tuple(-n for n in form.rank)
+    apart = (1, 0) if cheapness is None else (0, cheapness)
+    return (form.rank <= written.rank, form.unperformed, form.tally.count == 0, apart, rank)
 
 
 def _distinct(kernel: Kernel) -> Iterator[Rewrite]:
+    """Ways to take sums apart, the cheapest first, then all other rewrites; none twice."""
     seen = {kernel}
     for rewrite in (*factorisations(kernel), *rewrites(kernel)):
         if rewrite.kernel not in seen:

@@ -37,30 +37,28 @@ class Form:
     def unperformed(self) -> int:
         return sum(is_computing(self.matched.statements[n]) for n in self.matched.unperformed)
 
-    def is_better_than(self, other: Form) -> bool:
-        """Whether more of it is performed, or in more ways."""
-        return self.rank > other.rank
-
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """What forms are ordered by, the best highest."""
+        """More of it is performed, or in more ways, the higher this is."""
         t = self.tally
         return -self.unperformed, t.count, t.split, t.degenerate
 
 
-def forms_text(forms: Sequence[Form], chosen: int | None) -> str:
-    """All forms with their counts, and which one was chosen."""
-    written = forms[0].matched
-    lines = [f"{written.kernel.name} on {written.machine.name} in {_counted(len(forms), 'form')}"]
-    lines += [line for n, form in enumerate(forms[: FEW + 1]) for line in _form_lines(n, form, forms[0])]
-    if len(forms) > FEW + 1:
-        lines.append(f"  … and {len(forms) - FEW - 1} more that match no more than these")
-    if len(forms) == 1:
-        lines.append("no rewrite of it is known")
-    elif chosen is None:
-        lines.append("none matches more than the kernel as written")
+def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:
+    """The kernel as written, the forms of which more is performed, and which one was chosen."""
+    written = forms[0]
+    name = f"{written.matched.kernel.name} on {written.matched.machine.name}"
+    shown = [n for n, f in enumerate(forms) if every or not n or f.rank > written.rank][
+        : None if every else FEW
+    ]
+    lines = [f"{name}, {_counted(len(forms) - 1, 'rewrite')}"]
+    lines += [line for n in shown for line in _form_lines(n, forms[n], written)]
+    if len(shown) < len(forms):
+        lines.append(f"  … and {len(forms) - len(shown)} more: --all lists them")
+    if chosen is None:
+        lines.append("no rewrite matches more than the kernel as written")
     else:
-        lines.append(f"form {chosen} is written")
+        lines.append(f"the kernel in form {chosen}:")
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from isamap.report.mappings import statement_line
 from isamap.source import Span
 
 FEW = 5
-"""Refusals of a statement that are shown in full; the others are counted by their reason."""
+"""Refusals of a statement that are shown in full, of instructions that compute; the others are counted."""
 
 _NAMED = 4
 
@@ -32,12 +32,13 @@ def refusals_text(matched: Matched, rejections: Sequence[Rejection], *, every: b
     blocks: list[str] = []
     for number in sorted({r.statement for r in rejections}):
         own = [r for r in rejections if r.statement == number]
-        shown = own if every else own[:FEW]
+        near = [r for r in own if r.instruction in matched.computing] or own
+        shown = own if every else near[:FEW]
         lines = [f"not performing {statement_line(number, matched.statements[number])}"]
         for place, rejection in enumerate(shown, 1):
             lines += _rejection_lines(place, rejection)
         if len(shown) < len(own):
-            lines += _others(own[len(shown) :])
+            lines += _others([r for r in own if r not in shown])
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
