@@ -17,6 +17,7 @@ from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
 from isamap.match.params import Params, extents_of, holds, solve
+from isamap.match.preconditions import largest
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
 from isamap.match.want import Leaf, Suppliers, Supply, Want
@@ -186,6 +187,10 @@ def choose_params(
                     alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
                     if alone and param.low and param.low.value:
                         chosen.setdefault(param.name, param.low.value)
+    if not holds(pattern, chosen):  # as with `where L == 8` and 4 to be done: the other lanes are padded
+        most = largest(pattern.instruction)
+        longer = {name: most.get(name, value) for name, value in chosen.items()}
+        return longer if holds(pattern, longer) else chosen
     return chosen
 
 

@@ -1,0 +1,147 @@
+"""Edits of a kernel's text: declarations, casts and `where` changed at their very characters.
+
+`add_where(kernel, "K % 16 == 0")` puts ` where K % 16 == 0` behind the parameters, or `, K % 16 == 0` behind
+what `where` says already. Kernels that were not read from a text have no edits.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from isamap.ir import Assign, DType, Expr, Kernel, print_expr
+from isamap.source import Edit, IsamapError, Source, Span
+from isamap.syntax import ast, parse_declarations
+
+Edits = tuple[Edit, ...]
+
+
+def text_of(expr: Expr) -> str:
+    """An expression as the kernel writes it, on one line."""
+    return " ".join((expr.span.text if expr.span is not None else print_expr(expr)).split())
+
+
+@lru_cache(maxsize=64)
+def _routines(source: Source) -> dict[str, ast.RoutineSyntax]:
+    try:
+        found = parse_declarations(source)
+    except IsamapError:  # the instructions of a description stand in blocks of YAML
+        return {}
+    return {d.name.text: d for d in found if isinstance(d, ast.RoutineSyntax)}
+
+
+def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
+    return _routines(kernel.span.source).get(kernel.name) if kernel.span is not None else None
+
+
+def is_whole(kernel: Kernel) -> bool:
+    """Whether a kernel is as its text says, and no size of it was bound."""
+    routine = _syntax(kernel)
+    return routine is not None and len(routine.params) == len(kernel.params)
+
+
+def _operand(kernel: Kernel, name: str) -> ast.OperandSyntax | None:
+    routine = _syntax(kernel)
+    items = routine.items if routine is not None else ()
+    return next((i for i in items if isinstance(i, ast.OperandSyntax) and i.name.text == name), None)
+
+
+# --- declarations -----------------------------------------------------------------------------------------
+
+
+def add_where(kernel: Kernel, constraint: str) -> Edits:
+    """One more requirement of the sizes."""
+    routine = _syntax(kernel)
+    if routine is None:
+        return ()
+    source = routine.span.source
+    if routine.where:
+        end = routine.where[-1].span.end
+        return (Edit(Span(source, end, end), f", {constraint}"),)
+    after = routine.params[-1].span.end if routine.params else routine.name.span.end
+    end = source.text.index(")", after) + 1
+    return (Edit(Span(source, end, end), f" where {constraint}"),)
+
+
+def retype(kernel: Kernel, name: str, dtype: DType) -> Edits:
+    """An operand declared with another type of its elements."""
+    operand = _operand(kernel, name)
+    return (Edit(operand.dtype.span, dtype.name),) if operand is not None else ()
+
+
+def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
+    """An output summed in another type; () where the language does not allow it."""
+    operand = _operand(kernel, name)
+    if operand is None:
+        return ()
+    own = kernel.operand(name).dtype
+    if own.kind != dtype.kind or own.bits > dtype.bits:
+        return ()
+    for clause in operand.clauses:
+        if isinstance(clause, ast.ClauseSyntax) and clause.kind == "accumulate":
+            return (Edit(clause.name.span, dtype.name),)
+    end = operand.span.end - 1  # before the semicolon
+    return (Edit(Span(operand.span.source, end, end), f" accumulate {dtype}"),)
+
+
+def remove_strict(kernel: Kernel) -> Edits:
+    """The kernel without the word `strict`."""
+    routine = _syntax(kernel)
+    if routine is None or not routine.strict:
+        return ()
+    found = re.match(r"strict\s+", routine.span.text)
+    assert found is not None
+    return (Edit(Span(routine.span.source, routine.span.start, routine.span.start + found.end()), ""),)
+
+
+def unorder(kernel: Kernel, axis: str) -> Edits:
+    """The `seq` loop over an axis as a `for` loop."""
+    routine = _syntax(kernel)
+    loops = list(_loops(routine.items)) if routine is not None else []
+    for loop in loops:
+        if loop.ordered and any(a.name.text == axis for a in loop.axes):
+            return (Edit(Span(loop.span.source, loop.span.start, loop.span.start + 3), "for"),)
+    return ()
+
+
+def _loops(items: tuple[ast.ItemSyntax, ...] | tuple[ast.StmtSyntax, ...]) -> list[ast.LoopSyntax]:
+    found: list[ast.LoopSyntax] = []
+    for item in items:
+        if isinstance(item, ast.LoopSyntax):
+            found += [item, *_loops(item.body)]
+    return found
+
+
+# --- statements and expressions ---------------------------------------------------------------------------
+
+
+def wrap(expr: Expr, before: str, after: str) -> Edits:
+    """Something written around an expression."""
+    if expr.span is None:
+        return ()
+    source = expr.span.source
+    start, end = Span(source, expr.span.start, expr.span.start), Span(source, expr.span.end, expr.span.end)
+    return (Edit(start, before), Edit(end, after))
+
+
+def replace_by(expr: Expr, text: str) -> Edits:
+    """Something written instead of an expression."""
+    return (Edit(expr.span, text),) if expr.span is not None else ()
+
+
+def replace_operator(assign: Assign, operator: str) -> Edits:
+    """Another word than `=`, `+=`, … between target and value."""
+    target, value = assign.target.span, assign.value.span
+    if target is None or value is None:
+        return ()
+    between = Span(target.source, target.end, value.start)
+    found = re.search(r"\S*=", between.text)
+    if found is None:
+        return ()
+    start = between.start + found.start()
+    return (Edit(Span(target.source, start, between.start + found.end()), operator),)
+
+
+def replace_statement(assign: Assign, text: str) -> Edits:
+    """Other statements instead of one."""
+    return (Edit(assign.span, text),) if assign.span is not None else ()

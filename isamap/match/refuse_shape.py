@@ -1,0 +1,108 @@
+"""Conditions on the two sides alone: what no instruction is laid over, and what lies over no statement.
+
+An instruction of one plain statement performs a statement without a guard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.ir import Assign, Call, Instruction, print_expr, print_stmt
+from isamap.match.enumerate import heads_agree
+from isamap.match.instructions import Pattern
+from isamap.match.kernel_text import Edits, text_of
+from isamap.match.rejection import Case, Cause
+from isamap.match.unify import unify
+from isamap.source import Edit, Span
+from isamap.transform import Statement, identity_of, reads, statements
+
+
+def refuse_instruction(case: Case) -> Cause | None:
+    """Outputs, statements, loops and guards of an instruction that is not one plain statement."""
+    if case.pattern is not None:
+        return None
+    instruction = case.item.instruction
+    parts = statements(instruction)
+    where = case.statement.assign.span
+    lacking = _lacking(case, instruction, parts)
+    outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
+    if len(outputs) > 1 and lacking is not None:
+        names = " and ".join(o.name for o in outputs)
+        message = f"writes {names}; no statement of the kernel does `{_line(lacking)}` beside"
+        edit = "that statement in the kernel, over the same axes, or another instruction"
+        return Cause("several-outputs", message, where, lacking.assign.span, edit)
+    if len(parts) > 1:
+        number = len(parts)
+        message = f"performs {number} statements at once, which do not follow each other so in the kernel"
+        if lacking is not None:
+            message = f"performs {number} statements at once; none of the kernel's is `{_line(lacking)}`"
+        edit = "the same statements in the kernel, over the same axes, or another instruction"
+        return Cause("several-statements", message, where, (lacking or parts[0]).assign.span, edit)
+    ordered = next((p for p in parts if p.sequence), None)
+    if ordered is not None:
+        axes = ", ".join(a.name for a in ordered.sequence)
+        message = f"goes through {axes} in order, each step with what the one before left"
+        edit = "another instruction, without `seq`"
+        return Cause("instruction-ordered", message, where, ordered.assign.span, edit)
+    guarded = next((p.assign.guard for p in parts if p.assign.guard is not None), None)
+    if guarded is not None:
+        message = f"does nothing where `{print_expr(guarded)}` is false; the statement has no such mask"
+        edit = "a condition behind the statement, or the instruction without a predicate"
+        return Cause("instruction-guarded", message, where, guarded.span, edit)
+    message = f"writes {len(outputs)} operands at once"
+    return Cause("several-outputs", message, where, instruction.span)
+
+
+def _lacking(case: Case, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
+    """The first statement of the instruction that none of the kernel's is like."""
+    own = statements(case.kernel)
+    for part in parts:
+        pattern = Pattern(instruction, part)
+        if not any(
+            heads_agree(pattern, s) and next(unify(pattern.value, s.assign.value), None) is not None
+            for s in own
+        ):
+            return part
+    return None
+
+
+def _line(statement: Statement) -> str:
+    return print_stmt(statement.assign).strip().rstrip(";")
+
+
+def refuse_guard(case: Case) -> Cause | None:
+    """A statement that is performed only where something holds."""
+    assign = case.statement.assign
+    guard = assign.guard
+    if guard is None:
+        return None
+    assert case.pattern is not None
+    shown = text_of(guard) if guard.span is not None else print_expr(guard)
+    span = guard.span or assign.span
+    by_data = bool(reads(guard))
+    condition = "what is stored in memory" if by_data else "where it stands"
+    message = f"has no mask; the statement is performed only if `{shown}`, which depends on {condition}"
+    text, edits = _selected(assign, shown)
+    reason = "guard-reads-data" if by_data else "statement-guarded"
+    return Cause(reason, message, span, case.pattern.statement.assign.span, f"`{text}`", edits)
+
+
+def _selected(assign: Assign, guard: str) -> tuple[str, Edits]:
+    """The guard as a choice between the value, or a factor of it, and what changes nothing."""
+    value = assign.value
+    if assign.op is None:
+        chosen, nothing = value, text_of(assign.target)
+    else:
+        by_zero = assign.op == "add" and isinstance(value, Call) and value.op == "mul"
+        chosen = value.args[0] if by_zero and isinstance(value, Call) else value
+        nothing = str(print_expr(replace(identity_of(assign.op, chosen.dtype), span=None)))
+    text = f"select({guard}, {text_of(chosen)}, {nothing})"
+    line = f"{text_of(value)}"
+    rest = f"{text}{line[len(text_of(chosen)) :]}" if line.startswith(text_of(chosen)) else text
+    if value.span is None or chosen.span is None or assign.guard is None or assign.guard.span is None:
+        return rest, ()
+    source = value.span.source
+    after = Span(source, value.span.end, assign.guard.span.end)
+    if assign.span is None or not assign.span.start <= after.start <= after.end <= assign.span.end:
+        return rest, ()
+    return rest, (Edit(chosen.span, text), Edit(after, ""))

@@ -1,0 +1,81 @@
+"""The condition on the two expressions: they agree node by node, types included.
+
+The first node that differs is named on both sides; where casts are all that is missing, they are the edit.
+"""
+
+from __future__ import annotations
+
+from isamap.ir import Call, Cast, Expr, Read, print_expr
+from isamap.match.difference import Difference, first_difference
+from isamap.match.fitting import fitting_casts
+from isamap.match.kernel_text import replace_by, text_of
+from isamap.match.rejection import Case, Cause
+from isamap.match.unify import unify
+from isamap.transform import reads
+
+
+def refuse_tree(case: Case) -> Cause | None:
+    """The operand tree, at the first node that differs."""
+    pattern = case.pattern
+    assert pattern is not None
+    subject = case.statement.assign.value
+    if next(unify(pattern.value, subject), None) is not None:
+        return None
+    found = first_difference(pattern.value, subject)
+    if found is None:
+        return _operand_twice(pattern.value, subject)
+    edit, edits = found.edit, found.edits
+    if found.by_casts:
+        casts = fitting_casts(pattern.value, subject)
+        if casts is not None:
+            edits, edit = casts, _cast_words(found)
+    return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
+
+
+def _cast_words(found: Difference) -> str:
+    casts = fitting_casts(found.pattern, found.subject) or ()
+    if found.subject.span is None or not casts:
+        return "cast it"
+    text, start = found.subject.span.text, found.subject.span.start
+    for e in sorted(casts, key=lambda e: -e.span.start):
+        text = text[: e.span.start - start] + e.replacement + text[e.span.end - start :]
+    return f"`{' '.join(text.split())}`"
+
+
+def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
+    """All nodes agree, but one operand of the instruction would be two elements."""
+    mine = [r.buffer for r in reads(pattern)]
+    name = next((n for n in mine if mine.count(n) > 1), "")
+    theirs = _standing_for(pattern, subject, name)
+    words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
+    if len(theirs) < 2:
+        return Cause("operand-twice", words, subject.span, pattern.span)
+    first, second = theirs[0], theirs[1]
+    words = (
+        f"takes {name} twice in `{print_expr(pattern)}`; `{text_of(first)}` and `{text_of(second)}` differ"
+    )
+    edit = f"`{text_of(first)}` in both places, which is another value"
+    edits = replace_by(second, text_of(first))
+    return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
+
+
+def _standing_for(pattern: Expr, subject: Expr, name: str) -> list[Expr]:
+    """What an operand stands for where it occurs, operands paired in written order."""
+    match pattern:
+        case Read(buffer):
+            return [subject] if buffer == name else []
+        case _:
+            mine, theirs = _parts(pattern), _parts(subject)
+            if len(mine) != len(theirs):
+                return []
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, name)]
+
+
+def _parts(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Call(_, args):
+            return args
+        case Cast(value):
+            return (value,)
+        case _:
+            return ()

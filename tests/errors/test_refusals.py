@@ -1,0 +1,67 @@
+"""Every reason for which an instruction does not perform a statement, in `refusals/`, word for word.
+
+A file holds a kernel, a line `=== instruction` with a machine (of which the last instruction is the one that
+is asked about), a line `=== refusal`, and what isamap says: the condition that failed, the places on both
+sides, what would help, and the kernel after the fix. `pytest --snapshot-update` writes the last part anew;
+review it like code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from refusing import kernel, machine, rejection, said
+
+from isamap.match import REASONS
+from isamap.source import CODES
+
+FOLDER = Path(__file__).parent / "refusals"
+FILES = sorted(FOLDER.glob("*.txt"))
+INSTRUCTION = "=== instruction\n"
+UNWRITTEN = "=== instruction without emission\n"
+REFUSAL = "=== refusal\n"
+FIXED = "=== fixed"
+STANDS_IN_NAME = {p.stem.partition("+")[0] for p in FILES}
+
+UNFIXED: frozenset[str] = frozenset()
+"""Reasons that no edit of the kernel's text removes: what would help is said instead."""
+
+
+def parts(path: Path) -> tuple[str, str, bool, str]:
+    text, _, expected = path.read_text(encoding="utf-8").partition(REFUSAL)
+    emitted = UNWRITTEN not in text
+    routine, _, instruction = text.partition(INSTRUCTION if emitted else UNWRITTEN)
+    return routine, instruction, emitted, expected
+
+
+@pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
+def test_an_instruction_is_refused_in_these_words(path: Path, pytestconfig: pytest.Config) -> None:
+    routine, instruction, emitted, expected = parts(path)
+    found = said(kernel(routine), machine(instruction, emitted=emitted))
+    if pytestconfig.getoption("update_snapshots"):
+        before = path.read_text(encoding="utf-8").partition(REFUSAL)[0]
+        path.write_text(f"{before}{REFUSAL}{found}", encoding="utf-8")
+        expected = found
+    assert found == expected
+
+
+@pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
+def test_a_file_is_named_after_its_reason(path: Path) -> None:
+    routine, instruction, emitted, _ = parts(path)
+    found = rejection(kernel(routine), machine(instruction, emitted=emitted))
+    assert (found.reason if found is not None else "performed") == path.stem.partition("+")[0]
+
+
+def test_every_reason_is_pinned_and_explained() -> None:
+    assert len(REASONS) == len(set(REASONS)) >= 25
+    assert [r for r in REASONS if r not in STANDS_IN_NAME] == []
+    assert [r for r in REASONS if r not in CODES] == []
+
+
+def test_every_reason_has_a_fix_or_says_what_would_help() -> None:
+    said = dict.fromkeys(STANDS_IN_NAME, "")
+    for path in FILES:
+        said[path.stem.partition("+")[0]] += parts(path)[3]
+    silent = {r for r, text in said.items() if FIXED not in text and "edit: " not in text}
+    assert silent - {"performed"} == UNFIXED
