@@ -43,10 +43,13 @@ def find_in_statement(
     """
     if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
         return
-    space = space_of(pattern, statement, kernel)
+    if mode == "amos":
+        yield from find_unions(pattern, statement, number, pairings(pattern, statement, "fixed"))
+        return
 
     def test(bindings: Bindings) -> Test:
         stated = conditions(pattern, statement, bindings)
+        space = space_of(pattern, statement, kernel)
 
         @cache
         def holds(groups: Groups) -> bool:
@@ -54,10 +57,7 @@ def find_in_statement(
 
         return holds
 
-    if mode == "amos":
-        yield from find_unions(pattern, statement, number, pairings(pattern, statement, "fixed"))
-    else:
-        yield from _find(pattern, statement, number, mode, test)
+    yield from _find(pattern, statement, number, mode, test)
 
 
 def find_candidates(
@@ -83,8 +83,9 @@ def _find(
     test: Callable[[Bindings], Test],
 ) -> Iterator[Mapping]:
     """The mappings of all pairings whose groups pass the test of their pairing."""
-    seen = Seen(pattern)
+    seen: Seen | None = None
     for bindings in pairings(pattern, statement, mode):
+        seen = seen or Seen(pattern)  # symmetries are looked for where there is something to compare
         search = _search(pattern, statement, bindings, test(bindings))
         for places in _places(search, ()):
             mapping = _mapping(pattern, number, bindings, search, places)

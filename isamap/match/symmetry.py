@@ -41,12 +41,17 @@ class Seen:
 def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
     """Pairing and sets of axes, with the instruction's axes and operands renamed."""
     axis, operand = dict(axes), dict(operands)
-    pairing = sorted((operand.get(b.name, b.name), print_expr(b.subject)) for b in mapping.bindings)
+    pairing = sorted((operand.get(b.name, b.name), _text(b.subject)) for b in mapping.bindings)
     groups = sorted(
         (tuple(sorted(axis.get(i, i) for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
         for g in mapping.groups
     )
     return (tuple(pairing), tuple(groups))
+
+
+@lru_cache(maxsize=4096)
+def _text(subject: Expr) -> str:
+    return print_expr(subject)
 
 
 @lru_cache(maxsize=4096)

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Literal
 
 from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel, Read
-from isamap.ir.facts import known_facts
+from isamap.ir.facts import Known, known_facts
 from isamap.match.exact import Sides, Space, Verdict, decide
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, Mapping
@@ -106,10 +106,15 @@ def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = Non
     extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
     if kernel is None:
         return Space(lengths, extents)
-    known = known_facts(kernel)
+    known = _known(kernel)
     bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
     lows = tuple(sorted(known.facts.lows.items()))
     return Space(lengths, extents, known.facts.nonnegative, lows, bindings)
+
+
+@lru_cache(maxsize=64)
+def _known(kernel: Kernel) -> Known:
+    return known_facts(kernel)
 
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
