@@ -174,5 +174,6 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
             f"{name} has no instruction that performs statement {statement} of {matched.kernel.name}",
             nearest[0].span if nearest else None,
             notes=tuple(r.message for r in nearest),
+            help=f"`isamap match --explain --hw {name}` says what each instruction lacks",
         )
     )

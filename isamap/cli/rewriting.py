@@ -106,15 +106,15 @@ def transform_answer(
 def _chosen(which: str, forms: Sequence[Form]) -> int | None:
     """The number of a form; the best has number 1 where it is better than the kernel as written."""
     if which == BEST:
-        return 1 if len(forms) > 1 and forms[1].rank > forms[0].rank else None
+        return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if which.isdecimal() and len(which) < 9 else 0
     if not 1 <= number < len(forms):
-        there = f"there are 1 to {len(forms) - 1}" if len(forms) > 1 else "this kernel has no rewrites"
+        there = f"1 to {len(forms) - 1}" if len(forms) > 2 else "1" if len(forms) > 1 else "there is none"
         raise UsageProblem(
             Diagnostic(
                 "option-value",
-                f"--transform takes the number of a rewrite, not `{which[:40]}`: {there}",
-                help="`--transform` alone lists them",
+                f"--transform takes the number of a rewrite, {there}, not `{which[:40]}`",
+                help="`--transform --all` lists them",
             )
         )
     return number
@@ -126,7 +126,7 @@ def _nothing_better(forms: Sequence[Form]) -> UsageProblem:
         Diagnostic(
             "nothing-to-transform",
             f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
-            notes=(f"{len(forms) - 1} were tried",),
+            notes=(f"tried: {len(forms) - 1}",),
             help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
         )
     )

@@ -14,7 +14,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Makes a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
     if not overwrite and os.path.lexists(path):
         raise _exists(path)
-    path = path.resolve()
+    named, path = path, path.resolve()
     try:
         handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
@@ -26,10 +26,10 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
             with suppress(OSError):
                 os.unlink(made)
     except FileExistsError:
-        raise _exists(path) from None
+        raise _exists(named) from None
     except OSError as error:
         raise UsageProblem(
-            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
+            Diagnostic("output-unwritable", f"{named} cannot be written: {error.strerror}")
         ) from None
 
 

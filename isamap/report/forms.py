@@ -11,48 +11,42 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from isamap.ir import Kernel, print_routine
+from isamap.match import Gain
 from isamap.report.facts import Matched
 from isamap.report.mappings import counts_text
-from isamap.report.tally import Tally, computed, is_computing
+from isamap.report.tally import Tally, computed
 
 FEW = 8
+"""Forms shown that are better than the kernel as written."""
+
+GAINS = 4
+"""Instructions named of those that perform more of a form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """One form of a kernel and what matches it; the kernel as it is written has no steps.
 
-    `kernel` is before sizes are given. `unperformed` counts the statements that compute and have no mapping.
+    `kernel` is before sizes are given. `gains` are the instructions that perform more of it.
     """
 
     kernel: Kernel
     steps: tuple[str, ...]
+    gains: tuple[Gain, ...]
     matched: Matched
 
     @property
     def tally(self) -> Tally:
         return computed(self.matched.statements, self.matched.mappings)
 
-    @property
-    def unperformed(self) -> int:
-        return sum(is_computing(self.matched.statements[n]) for n in self.matched.unperformed)
-
-    @property
-    def rank(self) -> tuple[int, int, int, int]:
-        """More of it is performed, or in more ways, the higher this is."""
-        t = self.tally
-        return -self.unperformed, t.count, t.split, t.degenerate
-
 
 def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:
     """The kernel as written, the forms of which more is performed, and which one was chosen."""
-    written = forms[0]
-    name = f"{written.matched.kernel.name} on {written.matched.machine.name}"
-    shown = [n for n, f in enumerate(forms) if every or not n or f.rank > written.rank][
-        : None if every else FEW
-    ]
-    lines = [f"{name}, {_counted(len(forms) - 1, 'rewrite')}"]
-    lines += [line for n in shown for line in _form_lines(n, forms[n], written)]
+    written = forms[0].matched
+    best = [n for n, f in enumerate(forms) if not n or f.gains][: FEW + 1]
+    shown = range(len(forms)) if every else sorted({*best, chosen or 0})
+    lines = [f"{written.kernel.name} on {written.machine.name}, {_counted(len(forms) - 1, 'rewrite')}"]
+    lines += [line for n in shown for line in _form_lines(n, forms[n])]
     if len(shown) < len(forms):
         lines.append(f"  … and {len(forms) - len(shown)} more: --all lists them")
     if chosen is None:
@@ -62,13 +56,20 @@ def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False
     return "\n".join(lines)
 
 
-def _form_lines(number: int, form: Form, written: Form) -> Iterator[str]:
-    worth = "better" if form.rank > written.rank else "as good" if form.rank == written.rank else "worse"
-    said = counts_text(form.tally)
-    if form.unperformed:
-        said += f"; {_counted(form.unperformed, 'statement')} that nothing performs"
-    yield f"{number:>3}  {worth if number else 'as written':<10}  {said}"
+def _form_lines(number: int, form: Form) -> Iterator[str]:
+    counts = counts_text(form.tally)
+    yield f"{number:>3}  {'' if number else 'as written: '}{counts}"
     yield from (f"       {step}" for step in form.steps)
+    yield from (f"       so {_gain_text(gain)}" for gain in form.gains[:GAINS])
+    if len(form.gains) > GAINS:
+        yield f"       and {_counted(len(form.gains) - GAINS, 'gain')} more"
+
+
+def _gain_text(gain: Gain) -> str:
+    numbers = " and ".join(map(str, gain.statements))
+    statements = "statement" if len(gain.statements) == 1 else "statements"
+    more = f"{gain.before} as written" if gain.before else "nothing as written"
+    return f"{gain.instruction} performs {statements} {numbers} in {_counted(gain.mappings, 'way')}, {more}"
 
 
 def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:
@@ -81,7 +82,15 @@ def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:
         "forms": [
             {
                 "steps": list(form.steps),
-                "unperformed": form.unperformed,
+                "gains": [
+                    {
+                        "instruction": g.instruction,
+                        "statements": list(g.statements),
+                        "mappings": g.mappings,
+                        "before": g.before,
+                    }
+                    for g in form.gains
+                ],
                 **form.tally.as_json(),
                 "text": print_routine(form.kernel),
             }

@@ -6,8 +6,8 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
   instruction  whole  split  degenerate  composed
   tdpbf16ps        0      2           0         0
 
-  instruction  axes                           operands      kind   lanes  cost
-  tdpbf16ps    m ← m, n ← n, (k, p) ← k       a = A, b = B  split  100 %  1.05 ms
+  instruction  axes                      operands      kind   busy   movement                    cost
+  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split  100 %  a, c strided; b gathered  199 µs
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
 _COUNTS = ("whole", "split", "degenerate", "composed")
-_COLUMNS = ("instruction", "axes", "operands", "kind", "lanes", "movement", "cost")
+_COLUMNS = ("instruction", "axes", "operands", "kind", "busy", "movement", "cost")
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
@@ -110,7 +110,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None, look: Look)
         rest = len(own) - len(shown)
         yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
     if any(f.is_open for f in shown):
-        yield f"  lanes and cost need sizes: -D {' '.join(f'{name}=…' for name in _open_sizes(matched))}"
+        yield f"  how many lanes are busy, and the cost, need sizes: -D {' '.join(f'{name}=…' for name in _open_sizes(matched))}"
 
 
 def _open_sizes(matched: Matched) -> list[str]:
