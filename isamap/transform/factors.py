@@ -29,13 +29,23 @@ from isamap.ir import (
     Kernel,
     Operand,
     Read,
+    print_expr,
     product,
 )
 from isamap.ir.index import ZERO
 from isamap.ir.pieces import symbols_of
 from isamap.transform.conflicts import Conflicts, sums_in_any_order
 from isamap.transform.guards import identity_of
-from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.rewrite import (
+    Refusal,
+    Rewrite,
+    accepted,
+    accesses,
+    free_name,
+    is_rewritable,
+    shown,
+    with_statements,
+)
 from isamap.transform.statements import Statement, reads, statements
 
 DISTRIBUTES = {("add", "mul"), ("or", "and"), ("and", "or"), ("xor", "and")}
@@ -64,6 +74,8 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
 
     Open sizes count as 64 in that comparison, sizes with a default as that.
     """
+    if not is_rewritable(kernel):
+        return ()
     found = [f for n in range(len(statements(kernel))) for f in _of_statement(kernel, n)]
     sizes = _typical(kernel, found)
     return tuple(sorted(found, key=lambda f: (f.flops_after.evaluate(sizes), f.temporary.evaluate(sizes))))
@@ -72,11 +84,29 @@ def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
 def unfactored(kernel: Kernel) -> tuple[Refusal, ...]:
     """Why products of three and more factors cannot be taken apart, for each statement of which it is so."""
     found: list[Refusal] = []
-    for s in statements(kernel):
+    for n, s in enumerate(statements(kernel)):
         given = _product(s)
-        if given is not None and len(given.moving) > 2:
-            found += [Refusal("factorisation", r, h, s.assign.span) for r, h in _obstacles(kernel, s, given)]
+        if given is None or not s.reduction_axes:
+            continue
+        reasons = list(_obstacles(kernel, s, given)) if len(given.moving) > 2 else []
+        reasons += [_hidden(c) for c in given.moving if isinstance(c, Cast) and _has_factors(given, c)]
+        if len(given.moving) > 2 and not reasons and not any(_of_statement(kernel, n)):
+            reasons = [("no grouping gives temporaries that have an element for all sizes", None)]
+        found += [Refusal("factorisation", reason, edit, s.assign.span) for reason, edit in reasons]
     return tuple(found)
+
+
+def _has_factors(given: _Product, cast: Cast) -> bool:
+    """Whether there would be three factors if a cast did not stand around a product."""
+    inside = _factors(cast.value, given.times)
+    return len(inside) > 1 and len(given.moving) - 1 + len(inside) > 2
+
+
+def _hidden(cast: Cast) -> tuple[str, str]:
+    product = print_expr(cast.value)
+    happens = "is rounded to" if cast.value.dtype.is_float else "wraps around in"
+    reason = f"the product `{product}` {happens} {cast.value.dtype} before it is cast"
+    return reason, f"cast each factor to {cast.dtype} instead"
 
 
 def _of_statement(kernel: Kernel, number: int) -> Iterator[Factorisation]:
@@ -112,7 +142,7 @@ def _factorisation(
     before, behind = _flops(given[number]), sum(map(_flops, after), ZERO)
     kept = sum((product(o.shape) for o in temporaries), ZERO)
     lines = [f"`{shown(a)}`" for a in after if not isinstance(a.assign.value, Const)]
-    step = f"factorisation: {', then '.join(lines)}: {behind} operations in place of {before}"
+    step = f"factorisation: {', then '.join(lines)}: `{behind}` operations in place of `{before}`"
     return Factorisation(rewritten, (step,), number, before, behind, kept)
 
 
@@ -189,15 +219,6 @@ def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[
             f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried",
             "split the statement",
         )
-
-
-def cast_products(s: Statement) -> tuple[Cast, ...]:
-    """Casts around products, which hide factors: the product is rounded, or wraps around, before the cast."""
-    return tuple(f for f in _factors(s.assign.value, "mul") if isinstance(f, Cast) and _is_product(f.value))
-
-
-def _is_product(e: Expr) -> bool:
-    return isinstance(e, Call) and e.op == "mul"
 
 
 # --- trees ------------------------------------------------------------------------------------------------
