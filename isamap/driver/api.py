@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.driver.callable import CompiledKernel
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
+from isamap.driver.sizes import complete_sizes
 from isamap.driver.verify import Case, all_cases
 from isamap.ir import bind
 from isamap.kernels import kernel_path, list_kernels

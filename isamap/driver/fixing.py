@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isamap.driver.matching import match_kernel
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.request import Size
+from isamap.driver.sizes import complete_sizes
 from isamap.machine import Machine
 from isamap.match import CountMode, Fix, Rejection, fixes, refusals
 from isamap.report.facts import Matched

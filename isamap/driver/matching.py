@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.request import Size
+from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.match import CountMode, find_groups, find_mappings

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from isamap.codegen.c import EmittedC, emit_c
-from isamap.driver.request import Request, Size
-from isamap.ir import Kernel, Range, bind
+from isamap.driver.request import Request
+from isamap.driver.sizes import complete_sizes
+from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
@@ -116,21 +117,6 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
         raise UsageProblem(*findings)
     return schedule
-
-
-def read_size(value: Size) -> int | Range:
-    """The size that a number or the text of a range stands for."""
-    if isinstance(value, int):
-        return value
-    low, _, rest = value.partition("..")
-    high, _, profile = rest.partition("@")
-    return Range(int(low), int(high), int(profile) if profile else None)
-
-
-def complete_sizes(kernel: Kernel, sizes: Mapping[str, Size]) -> dict[str, int | Range]:
-    """The sizes given, and the defaults of the others."""
-    defaults = {p.name: p.default for p in kernel.params if p.default is not None and p.dtype is None}
-    return {**defaults, **{name: read_size(value) for name, value in sizes.items()}}
 
 
 def scalar_warnings(

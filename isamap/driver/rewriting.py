@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.driver.matching import match_parsed
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.request import Size
+from isamap.driver.sizes import complete_sizes
 from isamap.ir import bind
 from isamap.machine import Machine
 from isamap.match import CountMode, Gain, improving_rewrites

@@ -13,9 +13,9 @@ from isamap.codegen.child import RunProblem
 from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.fills import make_arrays, make_scalars
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.prepare import Prepared, RanOn
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
+from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, Range, bind
 from isamap.source import Diagnostic
 from isamap.syntax import parse_kernel
