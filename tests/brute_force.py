@@ -9,6 +9,7 @@ two elements of a tensor, in whatever order axes are fused and wherever blocks l
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
@@ -71,7 +72,11 @@ def all_mappings(instruction: Instruction, kernel: Routine, *, fixed: bool = Fal
     (_, mine), (_, theirs) = _single(instruction), _single(kernel)
     output = kernel.operand(theirs.target.buffer)
     wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
-    if (mine.op, mine.target.dtype, mine.value.dtype) != (theirs.op, wanted, theirs.value.dtype):
+    if theirs.guard is not None or (mine.op, mine.target.dtype, mine.value.dtype) != (
+        theirs.op,
+        wanted,
+        theirs.value.dtype,
+    ):
         return set()
     pairings = sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0])
     return {
@@ -188,7 +193,7 @@ def _options(leaf: Read | Scalar, theirs: Expr, number: int) -> Iterator[tuple[P
             and e.value.dtype != leaf.dtype
         ):
             narrow, between, wide = str(e.value.dtype), str(leaf.dtype), str(e.dtype)
-            if between in WIDER[narrow] and wide in WIDER[between]:
+            if between in WIDER.get(narrow, ()) and wide in WIDER[between]:
                 yield path, Cast(e.value, leaf.dtype), Cast(_mark(number, leaf), e.dtype)
 
 
@@ -203,12 +208,25 @@ WIDER = {
 """The types, of those that are tried, that hold all numbers of a type."""
 
 
+HOLDS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 # --- which axes run where ---------------------------------------------------------------------------------
 
 
 def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> Iterator[Found]:
     """All valid ways to put kernel axes on instruction axes, or on classes of them, under one pairing."""
-    issues = _Issues(instruction, kernel, pairing)
+    sizes = _largest(instruction)
+    if sizes is None:
+        return
+    issues = _Issues(instruction, kernel, pairing, sizes)
     homes = [(j,) for j in issues.lengths] + [c for c in issues.classes() if len(c) > 1]
     # An axis taken off a valid mapping leaves a valid one: outermost in its fusion, it stands still in most
     # blocks. So one that may not run somewhere alone need not be tried there with others.
@@ -223,22 +241,38 @@ def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> 
             kind = "degenerate" if empty else "split" if any(len(h) > 1 for h, _ in groups) else "whole"
             pairs = frozenset((name, e) for (name, _), e in pairing.items())
             sets = frozenset((frozenset(h), frozenset(xs)) for h, xs in groups)
-            yield Found(kind, pairs, sets, frozenset(empty))
+            yield Found(kind, pairs, sets, issues.units | empty)
+
+
+def _largest(instruction: Instruction) -> dict[str, int] | None:
+    """The largest values of parameters for which what is demanded holds; None when it never does."""
+    ranges = [
+        range(_at((p.low,), {})[0] if p.low else 1, _at((p.high,), {})[0] + 1) if p.high else [UNBOUNDED]
+        for p in instruction.params
+    ]
+    names = [p.name for p in instruction.params]
+    tried = [dict(zip(names, values, strict=True)) for values in product(*ranges)]
+    allowed = [
+        p for p in tried if all(HOLDS[c.comparison](*_at((c.left, c.right), p)) for c in instruction.where)
+    ]
+    return {n: max(p[n] for p in allowed) for n in names} if allowed else None
 
 
 class _Issues:
     """All issues of an instruction under one pairing: what each lane and each iteration touches."""
 
-    def __init__(self, instruction: Instruction, kernel: Routine, pairing: Pairing) -> None:
+    def __init__(self, instruction: Instruction, kernel: Routine, pairing: Pairing, sizes: Point) -> None:
         (mine, own), (theirs, target) = _single(instruction), _single(kernel)
-        self.sizes = {p.name: _at((p.high,), {})[0] if p.high else UNBOUNDED for p in instruction.params}
-        # One lane alone would not tell what an axis is for: any axis at all might run on it. It counts as two.
-        self.lengths = {j: max(2, _at((extent,), self.sizes)[0]) for j, extent in mine.items()}
+        self.sizes = dict(sizes)
+        lengths = {j: _at((extent,), sizes)[0] for j, extent in mine.items()}
+        self.units = frozenset(j for j, n in lengths.items() if n == 1)
+        self.lengths = {j: n for j, n in lengths.items() if n > 1}
         self.extents = {x: n for x, extent in theirs.items() if (n := _at((extent,), {})[0]) > 1}
         widths = {j: min(n, prod(self.extents.values())) for j, n in self.lengths.items()}
         self.lane_steps, self.steps = _steps(widths), _steps(self.extents)
         self.subscripts = [s for _, s in pairing] + [own.target.index]
         tensors = [_indices(e) for e in pairing.values()] + [target.target.index]
+        self.sizes |= dict.fromkeys(self.units, 0)
         self.elements = [[_at(s, self.sizes | p) for p in _points(widths)] for s in self.subscripts]
         still = dict.fromkeys(theirs, 0)
         self.tensors = [[_at(t, still | p) for p in _points(self.extents)] for t in tensors]
@@ -282,7 +316,9 @@ class _Issues:
 
     def _is_valid(self, start: int, blocks: Sequence[Block]) -> bool:
         """Whether elements and what they stand for agree in one issue, and its outputs are all different."""
-        lanes = [(sum(n for n, _ in ps), start + sum(i for _, i in ps)) for ps in product(*blocks)]
+        lanes = [(0, start)]
+        for block in blocks:
+            lanes = [(n + dn, i + di) for n, i in lanes for dn, di in block]
         both = [
             [(at[n], of[i]) for n, i in lanes] for at, of in zip(self.elements, self.tensors, strict=True)
         ]

@@ -65,8 +65,12 @@ def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
         case Scalar(name):
             if pattern.dtype == subject.dtype and isinstance(subject, (Const, Scalar, IndexValue)):
                 yield from _bind(Binding(name, (), subject), bound)
-        case Const() | IndexValue():
+        case Const():
             if pattern == subject:
+                yield bound
+        case IndexValue(index):
+            # Axes and sizes of an instruction are its own, whatever they are called in the kernel.
+            if pattern == subject and index.value is not None:
                 yield bound
         case Cast():
             yield from _unify_cast(pattern, subject, bound)

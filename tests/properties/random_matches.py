@@ -3,8 +3,8 @@
     instruction: for i in 2, j in 3 { c[i] += f32(a[i + j]) * f32(b[j]); }
     kernel:      for m in 3, n in 2, k in 4 { Y[n, m] += f32(B[k]) * f32(A[m + k, 2*n]); }
 
-Each kernel axis is given a home, an axis of the instruction or the loops around it, and then indexes what that
-home indexes: nearly, for most of what there is to get wrong lies in the exceptions.
+Each kernel axis is given a home, an axis of the instruction or the loops around it, and then indexes what
+that home indexes: mostly, for what there is to get wrong lies in the exceptions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from math import prod
 
 from hypothesis import strategies as st
 
-MOST_ITERATIONS = 100
-MOST_LANES = 40
+MOST_ITERATIONS = 64
+MOST_LANES = 24
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,26 @@ FORMS = (
     Form("select({0} > {1}, {0}, {1})", F32 * 2, ("=", "max=")),
     Form("alpha * {0}", F32, ("=", "+=")),
     Form("alpha * {0} * {1}", F32 * 2),
+    Form("f32(i) * {0}", F32, ("=", "+=")),
+    Form("f32(beta) * {0}", F32, ("=", "+=")),
 )
 
 RELATED = (
-    (0, 0), (0, 1), (1, 0), (0, 14), (0, 15), (0, 18), (0, 17), (2, 2), (2, 3), (3, 3), (6, 3), (6, 6), (4, 5),
-    (5, 4), (4, 4), (6, 4), (7, 0), (7, 7), (7, 10), (7, 17), (8, 8), (8, 9), (9, 9), (10, 10), (10, 17), (10, 16),
-    (11, 11), (12, 12), (12, 13), (13, 13), (14, 14), (15, 15), (15, 0), (16, 16), (16, 17), (17, 17), (17, 16),
-    (18, 18), (18, 22), (19, 19), (20, 20), (21, 21), (21, 14), (21, 0), (22, 22), (22, 18), (0, 21), (0, 22),
-)  # fmt: skip
+    *((n, n) for n in range(len(FORMS))),
+    *((0, n) for n in (0, 0, 1, 14, 15, 17, 18, 21, 22)),
+    *((2, n) for n in (2, 2, 2)),
+    *((n, m) for n in (3, 4, 5, 6) for m in (3, 4, 5)),
+    *((7, n) for n in (0, 10, 17)),
+    *((n, 0) for n in (1, 15, 21)),
+    *((8, 9), (10, 16), (10, 17), (12, 13), (16, 17), (17, 16), (18, 22), (21, 14), (22, 18)),
+    *((n, 23) for n in (0, 21, 24)),
+)
 """Forms of an instruction and of a kernel that it may perform, as positions in `FORMS`."""
 
 
 @dataclass(frozen=True)
 class Subscript:
-    """`2*i + j + 1`; steps back count from the end of the axis, and `ending` is `/ 2` or `% 2`, or nothing."""
+    """`2*i + j + 1`; steps back count from the end of the axis, and `ending` is `/ 2`, `% 2` or nothing."""
 
     steps: tuple[tuple[str, int], ...]
     constant: int = 0
@@ -117,10 +123,11 @@ def pairs(draw: st.DrawFn) -> Pair:
     output = list(lengths) if op == "=" else _subset(draw, list(lengths))
     shapes = [draw(_subscripts(axes, fancy=3)) for axes in inside]
     target = draw(_subscripts(output, fancy=0 if op == "=" else 6))
-    names = [name for name, *_ in lengths.values()]
     extents = {j: name for j, (name, _) in lengths.items()}
-    instruction = _instruction(mine, op, extents, [t for _, t in lengths.values() if t], shapes, target)
-    assert len(names) == len(lengths)
+    params = [declared for _, declared in lengths.values() if declared]
+    where = draw(_demands(params))
+    memories = [draw(st.sampled_from(("reg", "reg", "reg", "reg", "mem"))) for _ in shapes]
+    instruction = _instruction(mine, op, extents, params, where, memories, shapes, target)
     kernel = draw(_kernels(mine, theirs, op, inside, output, shapes, list(lengths)))
     return Pair(instruction, kernel)
 
@@ -130,18 +137,30 @@ def _lengths(draw: st.DrawFn) -> dict[str, tuple[str, str]]:
     """Axes of an instruction: what each extent is called, and the declaration of the parameter that it is."""
     found: dict[str, tuple[str, str]] = {}
     lanes = 1
+    is_open = False
     for axis in "ijkl"[: draw(st.sampled_from((1, 1, 2, 2, 3, 3, 4)))]:
         length = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 4))), MOST_LANES // lanes)
         lanes *= length
-        kind = draw(st.sampled_from(("", "", "", "", "choose", "scalar", "open")))
+        kind = draw(st.sampled_from(("", "", "", "", "", "choose", "scalar", "open")))
         name = axis.upper()
         if not kind:
             found[axis] = (str(length), "")
-        elif kind == "open" and lanes <= 4:
+        elif kind == "open" and not is_open:
             found[axis] = (name, f"choose {name}")
+            is_open = True
         else:
-            found[axis] = (name, f"{'choose' if kind == 'open' else kind} {name}: 1..{length}")
+            found[axis] = (name, f"{kind.replace('open', 'choose')} {name}: 1..{length}")
     return found
+
+
+@st.composite
+def _demands(draw: st.DrawFn, params: Sequence[str]) -> str:
+    """What is demanded of parameters that have a range, if anything; perhaps more than can be met."""
+    bounded = [p.split()[1].removesuffix(":") for p in params if ".." in p]
+    if not bounded or draw(st.integers(0, 5)):
+        return ""
+    name = draw(st.sampled_from(bounded))
+    return f" where {name} {draw(st.sampled_from(('<= 2', '< 2', '>= 2', '== 3', '% 2 == 0', '!= 2')))}"
 
 
 def _subset(draw: st.DrawFn, axes: list[str]) -> list[str]:
@@ -183,22 +202,35 @@ def _access(name: str, shape: Shape, extents: Mapping[str, str]) -> str:
     return f"{name}[{', '.join(s.text(extents) for s in shape)}]" if shape else name
 
 
+def _scalars(form: Form) -> list[str]:
+    found = {"alpha": "scalar alpha: f32", "beta": "scalar beta: i64"}
+    return [declared for name, declared in found.items() if name in form.value]
+
+
 def _loops(extents: Mapping[str, str], statement: str) -> str:
     loops = ", ".join(f"{a} in {n}" for a, n in extents.items())
     return f"for {loops} {{ {statement} }}"
 
 
 def _instruction(
-    form: Form, op: str, extents: Mapping[str, str], params: list[str], shapes: list[Shape], target: Shape
+    form: Form,
+    op: str,
+    extents: Mapping[str, str],
+    params: list[str],
+    where: str,
+    memories: list[str],
+    shapes: list[Shape],
+    target: Shape,
 ) -> str:
     used = list(zip("abd", form.types, shapes, strict=False))
-    declared = [_declaration("in", n, t, s, extents, " @ reg") for n, t, s in used]
+    declared = [
+        _declaration("in", n, t, s, extents, f" @ {m}") for (n, t, s), m in zip(used, memories, strict=True)
+    ]
     declared.append(_declaration("inout", "c", form.result, target, extents, " @ reg"))
-    if "alpha" in form.value:
-        params = [*params, "scalar alpha: f32"]
+    params = [*params, *_scalars(form)]
     value = form.text([_access(n, s, extents) for n, _, s in used])
     body = _loops(extents, f"{_access('c', target, extents)} {op} {value};")
-    return f"instruction perform({', '.join(params)}) {{ {' '.join(declared)} {body} }}"
+    return f"instruction perform({', '.join(params)}){where} {{ {' '.join(declared)} {body} }}"
 
 
 @st.composite
@@ -212,7 +244,7 @@ def _kernels(
     shapes: list[Shape],
     homes: list[str],
 ) -> str:
-    """A kernel whose axes index what their homes do, with exceptions; its operands may be in another order."""
+    """A kernel whose axes index what their homes do, with exceptions; operands may be in another order."""
     extents, home = _kernel_axes(draw, homes)
     order = (
         draw(st.permutations(range(len(theirs.types)))) if draw(st.booleans()) else range(len(theirs.types))
@@ -237,8 +269,7 @@ def _kernels(
         target = draw(_subscripts([a for a in extents if _indexes(draw, home[a], output)], fancy=8))
     declared.append(_declaration("inout", "Y", theirs.result, target, extents, ""))
     statement = f"{_access('Y', target, extents)} {op} {theirs.text(accesses)};"
-    params = "scalar alpha: f32" if "alpha" in theirs.value else ""
-    return f"kernel k({params}) {{ {' '.join(declared)} {_loops(extents, statement)} }}"
+    return f"kernel k({', '.join(_scalars(theirs))}) {{ {' '.join(declared)} {_loops(extents, statement)} }}"
 
 
 def _kernel_axes(draw: st.DrawFn, homes: list[str]) -> tuple[dict[str, str], dict[str, str]]:

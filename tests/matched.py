@@ -1,0 +1,56 @@
+"""The matcher beside trying everything, on one instruction and one kernel given as texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from brute_force import Found, all_mappings
+from unit.matching import instruction, mappings
+
+from isamap.match import CountMode, Mapping
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+MODES: tuple[CountMode, ...] = ("complete", "fixed")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one side alone has found, or the matcher twice, with the mode; and how many there are in each."""
+
+    missing: list[tuple[CountMode, Found]]
+    extra: list[tuple[CountMode, Found]]
+    twice: list[tuple[CountMode, Found]]
+    counts: tuple[int, ...]
+    kinds: Counter[str]
+
+
+def compare(instruction_text: str, kernel_text: str) -> Compared:
+    """Both sides, complete and fixed. Raises: TypeProblem for texts that mean nothing."""
+    pattern, kernel = instruction(instruction_text), parse_kernel(Source("kernel.ir", kernel_text))
+    result = Compared([], [], [], (), Counter())
+    counts: list[int] = []
+    for mode in MODES:
+        wanted = all_mappings(pattern.instruction, kernel, fixed=mode == "fixed")
+        found = Counter(as_found(m).images(pattern.instruction) for m in mappings(pattern, kernel, mode=mode))
+        result.missing.extend((mode, _one(m)) for m in wanted - found.keys())
+        result.extra.extend((mode, _one(m)) for m in found.keys() - wanted)
+        result.twice.extend((mode, _one(m)) for m, times in found.items() if times > 1)
+        counts.append(len(wanted))
+        result.kinds.update(_one(m).kind for m in wanted if mode == "complete")
+    return Compared(result.missing, result.extra, result.twice, tuple(counts), result.kinds)
+
+
+def as_found(mapping: Mapping) -> Found:
+    """What the matcher says, in the words of the definition."""
+    return Found(
+        mapping.kind,
+        frozenset((b.name, b.subject) for b in mapping.bindings),
+        frozenset((frozenset(g.instruction_axes), frozenset(g.kernel_axes)) for g in mapping.groups),
+        frozenset(mapping.empty),
+    )
+
+
+def _one(images: frozenset[Found]) -> Found:
+    return min(images, key=repr)
