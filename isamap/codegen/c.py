@@ -90,7 +90,8 @@ def _how_to_compile(machine: Machine, model: bool) -> list[str]:
     flags = " ".join(("-O2",) if model else machine.target.flags)
     return [
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
-        "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor. */",
+        "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor,",
+        "   and -fno-tree-coalesce-vars, or it stores every sum of integer vectors to the stack. */",
     ]
 
 
