@@ -33,8 +33,8 @@ _BUILD = ("-fno-math-errno", "-fno-strict-aliasing", "-shared", "-fPIC", "-nostd
 # gcc 12 vectorises loops over rows with run-time strides so that it loads from one row behind the last
 # (seen: gemm_bf16 on generic-c, 17x33x19, beside a guard page). Vectors are what instructions are for.
 #
-# Where it coalesces the versions of an integer vector, it stores every one of them to the stack as well (seen:
-# 25 sums of dpbusd at 40 % of their peak; at 100 % without).
+# Where it coalesces the versions of an integer vector, it stores every one of them to the stack as well
+# (seen: 25 sums of dpbusd at 40 % of their peak; at 100 % without).
 _OF_COMPILER = {"gcc": ("-fno-tree-loop-vectorize", "-fno-tree-coalesce-vars")}
 _MODEL_FLAGS = ("-O2", "-std=c11")
 _SECONDS = 300
