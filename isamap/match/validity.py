@@ -187,14 +187,15 @@ def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, .
             (x,) = group.kernel_axes
             known = full[x].value
             inside[x] = Index.of(reach if known is None else min(known, reach))
-    if tells_apart(given, whole) or (inside != whole and tells_apart(given, inside)):
+    reaches = [whole] if inside == whole else [whole, inside]
+    if any(tells_apart(given, extents) for extents in reaches):
         return True
     if not space.facts and not space.bindings:
         return False
     bindings = dict(space.bindings)
     known = tuple(i.substitute(bindings) for i in given)
-    bound = {x: e.substitute(bindings) for x, e in inside.items()}
-    return tells_apart(known, bound, space.facts, space.lows)
+    bound = [{x: e.substitute(bindings) for x, e in extents.items()} for extents in reaches]
+    return any(tells_apart(known, extents, space.facts, space.lows) for extents in bound)
 
 
 def _product(lengths: Iterator[int | None]) -> int | None:
