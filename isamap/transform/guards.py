@@ -33,6 +33,7 @@ from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.distinct import tells_apart
+from isamap.transform.margins import fill_loose_reads, without_bounds, writes_loosely
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
@@ -47,11 +48,18 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
             builder.known.clear()
             around = statement.ordered_loops
         extents = {a.name: a.extent for a in (*statement.sequence, *statement.axes)}
-        value = builder.plain(_guarded_value(kernel, statement), kernel, extents)
+        buffer, kept = statement.assign.target.buffer, fill_loose_reads(statement, kernel)
+        back: list[Stmt] = []
+        if writes_loosely(kept, kernel):
+            target, back = builder.with_margins(kept.assign.target, kernel, extents)
+            kept = without_bounds(kept, kernel)
+            kept = replace(kept, assign=replace(kept.assign, target=target))
+        value = builder.plain(_guarded_value(kept), kernel, extents)
         found += [(statement, pad) for pad in builder.take_pending()]
-        assign = replace(statement.assign, value=value, guard=None)
+        assign = replace(kept.assign, value=value, guard=None)
         found.append((statement, _in_loops(statement.axes, assign)))
-        builder.forget(assign.target.buffer)
+        found += [(statement, copy) for copy in back]
+        builder.forget(buffer)
     body = in_ordered_loops(found, lambda axis, inner: Loop((axis,), inner, ordered=True))
     return replace(kernel, operands=(*kernel.operands, *builder.temps), body=body)
 
@@ -91,7 +99,7 @@ def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
     return min(reversed(free), key=key)
 
 
-def _guarded_value(kernel: Kernel, statement: Statement) -> Expr:
+def _guarded_value(statement: Statement) -> Expr:
     """The value with the guard inside: what is not assigned keeps, what is not summed adds nothing."""
     assign = statement.assign
     if assign.guard is None:
@@ -168,26 +176,60 @@ class _Builder:
         key = (replace(read, index=sizes), tuple(("low", low) for low, _ in ranges))
         if key in self.known:
             return self.known[key][0]
-        name = f"{read.buffer}_padded"
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
+        name = self._fresh(f"{read.buffer}_padded")
         self.known[key] = (name, sizes)
         self.temps.append(Operand(name, "temp", read.dtype, sizes))
         axes = tuple(Axis(f"i{d}", s) for d, s in enumerate(sizes))
         here = tuple(Index.of(a.name) for a in axes)
         assert read.fill is not None
         self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, read.fill),)))
-        starts = tuple(index_max(0, low) for low, _ in ranges)
-        ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
-        counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
-        if any(c.value is not None and c.value <= 0 for c in counts):
-            return name
-        target = tuple(i + s - low for i, s, (low, _) in zip(here, starts, ranges, strict=True))
-        source = tuple(i + s for i, s in zip(here, starts, strict=True))
-        copy = Assign(Read(name, target, read.dtype), None, Read(read.buffer, source, read.dtype))
-        self.pending.append(Loop(tuple(Axis(a.name, c) for a, c in zip(axes, counts, strict=True)), (copy,)))
+        self.pending += _common_part(read, shape, name, ranges)
         return name
+
+    def with_margins(
+        self, target: Read, kernel: Kernel, extents: dict[str, Index]
+    ) -> tuple[Read, list[Stmt]]:
+        """The target in an array that has room for all of its subscripts, and what brings it back.
+
+        What is there before is copied in; the margins hold what nobody reads.
+        """
+        operand = kernel.operand(target.buffer)
+        ranges = [_range(i, extents, target) for i in target.index]
+        sizes = tuple(high - low + 1 for low, high in ranges)
+        name = self._fresh(f"{target.buffer}_with_margins")
+        self.temps.append(Operand(name, "temp", operand.dtype, sizes, accumulate=operand.accumulate))
+        self.pending += _common_part(target, operand.shape, name, ranges)
+        inside = tuple(i - low for i, (low, _) in zip(target.index, ranges, strict=True))
+        back = _common_part(target, operand.shape, name, ranges, back=True)
+        return replace(target, buffer=name, index=inside), back
+
+    def _fresh(self, name: str) -> str:
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+
+def _common_part(
+    read: Read,
+    shape: tuple[Index, ...],
+    name: str,
+    ranges: list[tuple[Index, Index]],
+    *,
+    back: bool = False,
+) -> list[Stmt]:
+    """The copy of what an array of these ranges, called `name`, has in common with that of an access."""
+    starts = tuple(index_max(0, low) for low, _ in ranges)
+    ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
+    counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
+    if any(c.value is not None and c.value <= 0 for c in counts):
+        return []
+    axes = tuple(Axis(f"i{d}", c) for d, c in enumerate(counts))
+    here = tuple(Index.of(a.name) for a in axes)
+    shifted = tuple(i + s - low for i, s, (low, _) in zip(here, starts, ranges, strict=True))
+    mine = Read(name, shifted, read.dtype)
+    theirs = Read(read.buffer, tuple(i + s for i, s in zip(here, starts, strict=True)), read.dtype)
+    return [Loop(axes, (Assign(theirs, None, mine) if back else Assign(mine, None, theirs),))]
 
 
 def _at_least_zero(count: Index) -> Index:

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from unit.matching import kernel, shipped
 
-from isamap.ir import Index, Kernel, bind, interpret, print_routine
+from isamap.ir import Index, Kernel, Range, bind, interpret, print_routine
+from isamap.ir.facts import known_facts
+from isamap.ir.ranges import check_ranges
+from isamap.source import Source
+from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements, tells_apart
 
 
@@ -100,6 +104,80 @@ def test_a_convolution_with_open_sizes_is_made_explicit() -> None:
     }
     found = interpret(make_guards_explicit(routine), arrays, {})["Y"]
     np.testing.assert_array_equal(found, interpret(routine, arrays, {})["Y"])
+
+
+def test_names_of_open_sizes_are_written_out() -> None:
+    sizes: dict[str, int | Range] = {"N": 1, "C": 2, "K": 3, "W": Range(3, 9), "R": 3}
+    canonical = make_guards_explicit(bind(shipped("conv1d"), sizes))
+    assert canonical.lets == ()
+    assert canonical.operand("Y").shape[2] == Index.of("W") - 2
+
+
+# --- accesses that a guard keeps inside -------------------------------------------------------------------
+
+SCATTER = """kernel scatter(H, R, stride = 2, pad: 0..9 = 0) where 2*pad <= (H - 1) * stride + R - 1 {
+  let P = (H - 1) * stride + R - 2*pad;
+  in X: f32[H];
+  in F: f32[R];
+  inout Y: f32[P];
+  for h in H, r in R if h*stride + r >= pad & h*stride + r < P + pad {
+    Y[h*stride + r - pad] += X[h] * F[r];
+  }
+}
+"""
+GUARDED = (
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i >= 3 { y[i] += x[i - 3]; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i < N - 3 { y[i] max= x[i + 3]; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i < N - 3 { y[i + 3] = 2 * x[i]; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i >= 2 { y[i] += x[i] if x[i - 2] > 0; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i >= 2 { y[i - 2] = x[i] if x[i] > 0; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N, N]; for i in N, j in N if j >= i { y[j - i, i] += x[j]; } }",
+    "kernel k(N) { in x: f32[N]; inout y: f32[N]; seq t in N if t >= 1 { y[t] = y[t - 1] + x[t]; } }",
+    SCATTER,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GUARDED)
+def test_without_its_guard_no_access_leaves_its_array(text: str) -> None:
+    for size in (1, 2, 3, 4, 7):
+        canonical = make_guards_explicit(bind(parsed(text), sizes(text, size)))
+        assert all(s.assign.guard is None for s in statements(canonical))
+        assert not list(check_ranges(canonical, known_facts(canonical), ())), print_routine(canonical)
+
+
+@pytest.mark.parametrize("text", GUARDED)
+def test_no_open_size_makes_an_access_leave_its_array(text: str) -> None:
+    canonical = make_guards_explicit(parsed(text))
+    found = {d.code for d in check_ranges(canonical, known_facts(canonical), ())}
+    assert "index-out-of-range" not in found, print_routine(canonical)
+
+
+@pytest.mark.parametrize("text", GUARDED)
+@pytest.mark.parametrize("size", [1, 4, 5, 11])
+def test_what_a_guard_kept_inside_is_computed_as_before(text: str, size: int) -> None:
+    bound = bind(parsed(text), sizes(text, size))
+    rng = np.random.default_rng(size)
+    shapes = {o.name: [s.value or 1 for s in o.shape] for o in bound.operands}
+    arrays = {name: rng.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+    found = list(interpret(make_guards_explicit(bound), arrays, {}).values())
+    np.testing.assert_array_equal(found, list(interpret(bound, arrays, {}).values()))
+
+
+def test_a_guard_that_only_keeps_a_sum_inside_is_gone() -> None:
+    assert "select" not in print_routine(make_guards_explicit(parsed(SCATTER)))
+
+
+def test_a_guard_that_nothing_depends_on_costs_no_copy() -> None:
+    routine = kernel("in x: f32[9]; inout y: f32[9];", "for i in 9 if i >= 3 { y[i] += x[i]; }")
+    assert lines(make_guards_explicit(routine)) == ["i: y add"]
+
+
+def parsed(text: str) -> Kernel:
+    return parse_kernel(Source("k.ir", text))
+
+
+def sizes(text: str, size: int) -> dict[str, int]:
+    return {"H": size, "R": 3, "pad": 1} if text == SCATTER else {"N": size}
 
 
 # --- elements that iterations share -----------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Accesses that only a guard keeps inside their arrays.
+
+    Y[2*h + r - 1] += X[h] * F[r] if 2*h + r >= 1 & 2*h + r < P + 1
+
+Code without the guard would touch what lies beside the array: the read gets a fill, the write an array with
+margins. A comparison that says no more than that the write lies inside can go then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.ir import Call, Cast, Const, Expr, Index, Kernel, Read
+from isamap.ir.dtypes import BOOL, DType
+from isamap.ir.facts import Known, guard_facts, known_facts
+from isamap.ir.prove import is_nonnegative
+from isamap.transform.statements import Statement
+
+
+def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
+    """The statement with a fill for every read that may leave its array where the guard does not hold."""
+    guard = statement.assign.guard
+    if guard is None:
+        return statement
+    known = known_facts(kernel)
+    value = _filled(statement.assign.value, statement, kernel, known)
+    guard = _filled(guard, statement, kernel, known)
+    return replace(statement, assign=replace(statement.assign, value=value, guard=guard))
+
+
+def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
+    """Whether the target may leave its array where the guard does not hold."""
+    assign = statement.assign
+    return assign.guard is not None and not _stays(assign.target, statement, kernel, known_facts(kernel))
+
+
+def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
+    """The statement without the comparisons of its guard that only say that its target lies inside."""
+    assign = statement.assign
+    shape = kernel.operand(assign.target.buffer).shape
+    inside = {t for i, s in zip(assign.target.index, shape, strict=True) for t in (i, s - 1 - i)}
+    kept = [c for c in _conjuncts(assign.guard) if not _says_only(c, inside)]
+    guard: Expr | None = None
+    for c in kept:
+        guard = c if guard is None else Call("and", (guard, c), BOOL)
+    return replace(statement, assign=replace(assign, guard=guard))
+
+
+def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
+    match guard:
+        case None:
+            return ()
+        case Call("and", (left, right)):
+            return (*_conjuncts(left), *_conjuncts(right))
+        case _:
+            return (guard,)
+
+
+def _says_only(comparison: Expr, inside: set[Index]) -> bool:
+    terms = guard_facts(comparison)  # of one comparison they say all that it says
+    return bool(terms) and inside.issuperset(terms)
+
+
+def _filled(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr:
+    match e:
+        case Read(fill=None) if not _stays(e, statement, kernel, known):
+            return replace(e, fill=nothing_of(e.dtype))
+        case Call(_, args):
+            return replace(e, args=tuple(_filled(a, statement, kernel, known) for a in args))
+        case Cast(value):
+            return replace(e, value=_filled(value, statement, kernel, known))
+        case _:
+            return e
+
+
+def nothing_of(dtype: DType) -> Const:
+    """Zero, or false."""
+    return Const(0.0 if dtype.is_float else 0, dtype)
+
+
+def _stays(access: Read, statement: Statement, kernel: Kernel, known: Known) -> bool:
+    """Whether an access is proved to lie inside in all iterations, whatever the guard says of them."""
+    extents = {a.name: a.extent.substitute(known.bindings) for a in (*statement.sequence, *statement.axes)}
+    facts = known.facts.with_axes(extents)
+    shape = kernel.operand(access.buffer).shape
+    return all(
+        is_nonnegative(term.substitute(known.bindings), facts)
+        for index, size in zip(access.index, shape, strict=True)
+        for term in (index, size - 1 - index)
+    )
