@@ -71,7 +71,7 @@ def refusals(
             rejection = refusal(around, item, statement, number, own)
             if rejection is not None:
                 found.append(rejection)
-    return tuple(sorted(found, key=lambda r: (r.statement, -REASONS.index(r.reason))))
+    return tuple(sorted(found, key=lambda r: (r.statement, -REASONS.index(r.reason), not r.edits)))
 
 
 def refusal(

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Scalar, print_expr
+from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
 from isamap.machine import Machine
 from isamap.machine.model import EmitNothing
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import layouts
-from isamap.match.movement import movements
+from isamap.match.movement import Movement, movements
 from isamap.match.rejection import Case, Cause
 from isamap.match.supply import Suppliers
 from isamap.transform import reads
@@ -21,7 +21,7 @@ from isamap.transform import reads
 Held = tuple[str, str]
 """A memory and a type."""
 
-_TRIED = 4
+_TRIED = 16
 """Mappings of one instruction of which it is asked how their operands move."""
 
 
@@ -144,27 +144,43 @@ def _coordinates(placement: Placement) -> str:
 
 
 def _moves(case: Case, around: Surroundings) -> Cause | None:
-    """Operands that stand in memory as the instruction does not read them, in every mapping."""
-    direct = [o for o in case.item.instruction.operands if around.is_addressable(o) and o.role != "temp"]
-    if not direct:
+    """Operands of a reduction that stand in memory, and that no chain brings there, in every mapping.
+
+    Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping.
+    """
+    direct = {o.name for o in case.item.instruction.operands if around.is_addressable(o)}
+    if case.statement.assign.op is None or not direct:  # an assignment is carried out by the last of a chain
         return None
     first: Cause | None = None
     for mapping in case.performed[:_TRIED]:
         found = movements(case.kernel, case.statement, mapping, around.machine, suppliers=around.suppliers)
-        missing = next((m for m in found if m.kind == "none" and m.operand in {o.name for o in direct}), None)
+        missing = next((m for m in found if m.kind == "none" and m.operand in direct), None)
         if missing is None:
             return None
         subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
-        first = first or _column(case, missing.operand, subject)
+        first = first or _not_supplied(case, missing, subject)
     return first
 
 
-def _column(case: Case, name: str, subject: Expr | None) -> Cause:
-    operand = case.item.instruction.operand(name)
+def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
+    operand = case.item.instruction.operand(missing.operand)
     shown = case.statement.assign.target if subject is None else subject
-    message = f"reads {name} where it stands in {operand.memory}, and `{print_expr(shown)}` does not lie so"
-    edit = f"the array of `{print_expr(shown)}` stored the other way round, or a load into a register"
-    return Cause("column-load", message, shown.span, operand.span, edit)
+    memory = case.machine.memories.get(operand.memory or "")
+    if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
+        wanted = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
+        message = f"{wanted}; `{print_expr(shown)}` lies otherwise"
+        edit = f"the array of `{print_expr(shown)}` stored the other way round, or a load into a register"
+        return Cause("column-load", message, shown.span, operand.span, edit)
+    message = f"has nothing that supplies {operand.name}: {missing.why}"
+    edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
+    return Cause("operand-not-supplied", message, shown.span, operand.span, edit)
+
+
+def _layout(operand: Operand) -> str:
+    """What the instruction expects of the strides."""
+    if operand.strides is None:
+        return "neighbours without a gap"
+    return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"
 
 
 def _fill(case: Case, around: Surroundings) -> Cause | None:

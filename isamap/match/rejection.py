@@ -68,6 +68,7 @@ REASONS = (
     # what the instruction needs around it
     "placement-differs",
     "memory-out-of-reach",
+    "operand-not-supplied",
     "column-load",
     "fill-not-supplied",
     "state-not-set",

@@ -239,6 +239,12 @@ REFUSAL_CODES: dict[str, Explanation] = {
         "Operands come from addressable memory by load and move instructions, and results go back the same "
         "way. One is missing in the machine's description for this type.",
     ),
+    "operand-not-supplied": Explanation(
+        "no chain of moves makes what an operand must hold",
+        "There are moves into the operand's memory, but no chain of them makes these elements in this "
+        "arrangement, in place or through a buffer. A move is missing in the machine's description; an "
+        "accumulator that stays in addressable memory is held by no schedule.",
+    ),
     "column-load": Explanation(
         "an instruction reads neighbours in memory, the kernel's elements are a row apart",
         "An operand that stands in memory has the strides that the instruction says. Store the array the "
