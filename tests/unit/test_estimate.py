@@ -1,0 +1,90 @@
+"""What a mapping keeps busy, by hand: extents, lanes and issues of small products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from isamap.driver.matching import match_kernel
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine
+from isamap.match import Movement, pattern_of
+from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
+from isamap.report.facts import Look, Matched
+from isamap.source import Source
+
+MATMUL = load_machine("matmul-16x16x16")
+
+
+def matched(kernel: str, machine: str = "matmul-16x16x16", **sizes: int) -> Matched:
+    source = Source(f"{kernel}.ir", kernel_path(kernel).read_text(encoding="utf-8"))
+    return match_kernel(source, load_machine(machine), sizes)
+
+
+def of_first(found: Matched) -> Estimate:
+    mapping = found.mappings[0]
+    pattern = pattern_of(found.machine.instructions[mapping.instruction].instruction)
+    assert pattern is not None
+    made = estimate(found.statements[0], mapping, pattern, found.machine)
+    assert made is not None
+    return made
+
+
+def test_full_tiles_keep_all_lanes_busy() -> None:
+    made = of_first(matched("gemm_f32", M=64, N=32, K=16))
+    assert (made.issues, made.lanes, made.utilisation) == (4 * 2 * 1, 16**3, 1.0)
+
+
+def test_tails_leave_lanes_idle() -> None:
+    made = of_first(matched("gemm_f32", M=17, N=16, K=1))
+    assert made.issues == 2
+    assert made.utilisation == pytest.approx(17 * 16 * 1 / (2 * 16**3))
+
+
+def test_an_empty_axis_leaves_all_but_one_of_its_lanes_idle() -> None:
+    found = matched("gemv_f32", M=16, K=16)
+    assert [m.kind for m in found.mappings] == ["degenerate", "degenerate"]
+    assert of_first(found).utilisation == pytest.approx(1 / 16)
+
+
+def test_while_sizes_are_open_an_empty_axis_bounds_what_is_busy() -> None:
+    found = matched("gemv_f32")
+    pattern = pattern_of(MATMUL.instructions["matmul"].instruction)
+    assert pattern is not None
+    assert bound_of_utilisation(found.mappings[0], pattern) == 1 / 16
+    assert bound_of_utilisation(matched("gemm_f32").mappings[0], pattern) is None
+
+
+def test_fused_axes_have_one_tail() -> None:
+    found = matched("pointwise", N=1, C=16, K=16, H=5, W=7)
+    fused = next(m for m in found.mappings if m.groups[0].kernel_axes == ("h", "w"))
+    made = of_first(replace(found, mappings=(fused,)))
+    assert made.issues == -(-35 // 16)
+    assert made.utilisation == pytest.approx(35 / 48)
+
+
+def test_a_tile_is_moved_once_however_often_it_is_used() -> None:
+    found = matched("gemm_f32", M=64, N=64, K=64)
+    mapping, statement = found.mappings[0], found.statements[0]
+    made = of_first(found)
+    move = Movement("a", "in place", (), cost_ns=3.0)
+    assert moves_ns(move, statement, mapping, made, MATMUL) == 3.0 * (4 * 4)
+
+
+def test_without_numbers_there_is_no_estimate() -> None:
+    statement = matched("gemm_f32").statements[0]
+    assert numbered(statement, {"M": 4}) is None
+    guessed = numbered(statement, {"M": 4}, 64)
+    assert guessed is not None
+    assert [a.extent.value for a in guessed.axes] == [4, 64, 64]
+
+
+def test_the_cheapest_mapping_comes_first_and_composed_ones_last() -> None:
+    found = matched("gemm_f32", "x86-avx512", M=96, N=96, K=96)
+    ranked = Look(found).ranked(found.mappings, None)
+    plain = [f for f in ranked if not f.mapping.composed]
+    assert ranked[: len(plain)] == plain
+    costs = [f.comparable_ns for f in plain]
+    assert costs == sorted(costs)
+    assert all(f.cost_ns is None or f.cost_ns == f.comparable_ns for f in plain)
