@@ -21,6 +21,7 @@ from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tenso
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.movement import MoveKind, Movement, choices, movements
 from isamap.match.params import extents_of
+from isamap.match.proof import Proof, prove
 from isamap.match.reach import dims
 from isamap.match.refuse import refusals
 from isamap.match.rejection import REASONS, Rejection
@@ -57,6 +58,7 @@ __all__ = [
     "Movement",
     "OperandTile",
     "Pattern",
+    "Proof",
     "Rejection",
     "Suppliers",
     "Supply",
@@ -91,6 +93,7 @@ __all__ = [
     "movements",
     "pattern_of",
     "profile_sizes",
+    "prove",
     "refusals",
     "shown_axes",
     "simplify",

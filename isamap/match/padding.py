@@ -22,12 +22,11 @@ from isamap.ir import (
     Env,
     Expr,
     IndexValue,
-    Instruction,
     Read,
     Scalar,
     evaluate_expr,
 )
-from isamap.match.instructions import pattern_of
+from isamap.match.instructions import Pattern
 from isamap.transform import identity_of, reads
 
 Shown = frozenset[str]
@@ -37,14 +36,12 @@ Fills = Mapping[str, Const]
 
 
 @lru_cache(maxsize=8192)
-def neutral_fills(instruction: Instruction, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
+def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
     """What padded lanes hold so that they leave the result as it is, for every set of operands in `shown`.
 
     None when no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
     and no NaN; else 0 times something in use is not 0.
     """
-    pattern = pattern_of(instruction)
-    assert pattern is not None
     op = pattern.statement.assign.op
     if op is None:
         return None

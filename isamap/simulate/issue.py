@@ -277,7 +277,7 @@ def _fills(job: _Job, grid: Grid) -> Fills:
         raise CannotPad("a lane that stands for nothing writes an element that stands for something")
     if not shown:
         return {}
-    fills = neutral_fills(job.pattern.instruction, shown, finite=True)
+    fills = neutral_fills(job.pattern, shown, finite=True)
     if fills is None:
         names = " and ".join(sorted({n for s in shown for n in s})) or "no operand"
         raise CannotPad(

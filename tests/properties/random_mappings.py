@@ -53,9 +53,13 @@ PER_PAIR = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """A statement to be performed: its kernel alone, values of all sizes, arrays, and what comes out."""
+    """A statement to be performed: its kernel alone, values of all sizes, arrays, and what comes out.
+
+    `known` is the kernel with its conditions on sizes, for which the mappings were found.
+    """
 
     statement: Statement
+    known: Kernel
     alone: Kernel
     values: dict[str, int]
     arrays: dict[str, Array]
@@ -244,7 +248,7 @@ def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random)
     }
     with np.errstate(all="ignore"):
         result = interpret(alone, arrays, sizes, exact=statement.is_reduction)[target].astype(np.float64)
-    return Subject(statement, alone, values, arrays, result)
+    return Subject(statement, kernel, alone, values, arrays, result)
 
 
 # --- variants ---------------------------------------------------------------------------------------------

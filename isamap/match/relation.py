@@ -1,0 +1,151 @@
+"""Pairs of lanes of one issue: whether equal subscripts on one side mean equal subscripts on the other.
+
+    a[p + r] for X[p + r]       no (p, r, p', r') with p + r = p' + r' for lanes, and not for iterations
+
+An iteration is where its issue begins plus its lane; where issues begin drops out of the difference of two.
+For kernel axes that are fused this says less, namely that lanes are equal when and only when the axes are;
+with extents that are numbers every order of fusion is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations, product
+
+from isamap.ir import Index
+from isamap.match.affine import Names, is_empty, moving, primed
+from isamap.match.mapping import AxisGroup
+
+MOST_ORDERS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Two lanes of one issue: lengths of the instruction's axes, extents of the kernel's, groups of both."""
+
+    groups: tuple[AxisGroup, ...]
+    lengths: Mapping[str, int]
+    extents: Mapping[str, Index]
+
+
+def implied(
+    lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
+) -> bool | None:
+    """Whether equal `lanes` mean equal `iterations`, or the other way round; None when it is not known.
+
+    `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
+    """
+    prefixed = {i: Index.of(_lane(i)) for i in pairs.lengths}
+    own = tuple(s.substitute(prefixed) for s in lanes)
+    used = _involved(own, iterations, pairs)
+    if not any(len(g.kernel_axes) > 1 or len(g.instruction_axes) > 1 for g in used):
+        return _holds(own, tuple(iterations), pairs, used, from_lanes, exact=True)
+    if _holds(own, tuple(iterations), pairs, used, from_lanes, exact=False):
+        return True
+    if any(pairs.extents[k].value is None for g in used for k in g.kernel_axes):
+        return None
+    orders = list(islice(_orders(used), MOST_ORDERS + 1))
+    if len(orders) > MOST_ORDERS:
+        return None
+    found = [_holds(own, tuple(iterations), pairs, order, from_lanes, exact=True) for order in orders]
+    return None if None in found else all(found)
+
+
+def _lane(axis: str) -> str:
+    return f"%{axis}"
+
+
+def _involved(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tuple[AxisGroup, ...]:
+    seen = {s for i in (*own, *theirs) for s in i.symbols}
+    return tuple(g for g in pairs.groups if seen & {*map(_lane, g.instruction_axes), *g.kernel_axes})
+
+
+def _orders(groups: Sequence[AxisGroup]) -> Iterator[tuple[AxisGroup, ...]]:
+    """All orders in which axes may be fused and cut."""
+    choices = [
+        [
+            AxisGroup(lanes, kernel)
+            for lanes in permutations(g.instruction_axes)
+            for kernel in permutations(g.kernel_axes)
+        ]
+        for g in groups
+    ]
+    yield from product(*choices)
+
+
+def _holds(
+    own: tuple[Index, ...],
+    theirs: tuple[Index, ...],
+    pairs: Pairs,
+    groups: Sequence[AxisGroup],
+    from_lanes: bool,
+    *,
+    exact: bool,
+) -> bool | None:
+    """Whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
+    names = Names()
+    lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
+    axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
+    conditions = [c for a, e in (*lanes.items(), *axes.items()) for c in _range(names, a, e)]
+    for group in groups:
+        conditions += _link(names, group, pairs, exact=exact)
+    given, wanted = (own, theirs) if from_lanes else (theirs, own)
+    moved = {**lanes, **axes}
+    for subscript in given:
+        difference = names.text(_difference(subscript, moved))
+        conditions += [f"{difference} = 0"] if difference is not None else []
+    broken = [b for subscript in wanted for b in _differs(names, subscript, moved)]
+    if not broken:
+        return True
+    return is_empty(names, (*conditions, " or ".join(broken)))
+
+
+def _range(names: Names, axis: str, extent: Index) -> list[str]:
+    """That an axis and its double are within their range; an extent that is not affine is any number."""
+    end = names.text(extent) or names.of(f"extent of {axis}")
+    return [f"0 <= {names.of(a)} < {end}" for a in (axis, primed(axis))]
+
+
+def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
+    """How lanes of a group and the iterations that they stand for belong together."""
+    lanes, axes = [_lane(i) for i in group.instruction_axes], group.kernel_axes
+    if exact:
+        number, lane = Index(), Index()
+        for k in axes:
+            number = number * pairs.extents[k] + Index.of(k) if number.terms else Index.of(k)
+        for i in group.instruction_axes:
+            lane = lane * pairs.lengths[i] + Index.of(_lane(i))
+        start = number - lane
+        text, other = names.text(start), names.text(start.substitute(_doubled((*lanes, *axes))))
+        assert text is not None, "a single axis, or extents that are numbers"
+        assert other is not None, "as it is with the other names"
+        return [f"{text} = {other}", f"{text} >= 0"]
+    same = " and ".join(f"{names.of(a)} = {names.of(primed(a))}" for a in (*lanes, *axes))
+    apart = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in lanes)
+    elsewhere = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in axes)
+    return [f"({same}) or (({apart}) and ({elsewhere}))"]
+
+
+def _doubled(axes: Sequence[str]) -> dict[str, Index | int]:
+    return {a: Index.of(primed(a)) for a in axes}
+
+
+def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
+    """What a subscript changes by from one iteration to the other; terms that both share drop out."""
+    part = moving(subscript, axes)
+    return part - part.substitute(_doubled(tuple(axes)))
+
+
+def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
+    """Conditions one of which is met where a subscript changes, and perhaps where it does not.
+
+    Terms that are not affine, as `p*stride`, can only change where one of their axes does.
+    """
+    affine = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is not None))
+    loose = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is None))
+    found: list[str] = []
+    difference = _difference(affine, axes)
+    if difference.terms:
+        found.append(f"{names.text(difference)} != 0")
+    return found + [f"{names.of(a)} != {names.of(primed(a))}" for a in axes if a in loose.symbols]
