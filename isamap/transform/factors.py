@@ -217,7 +217,7 @@ def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[
     if len(given.moving) > _MOST_FACTORS:
         yield (
             f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried",
-            "split the statement",
+            None,
         )
 
 
