@@ -12,8 +12,18 @@ from math import inf
 
 from isamap.ir import Kernel
 from isamap.machine import Machine
-from isamap.match import CountMode, GroupMapping, Movement, Pattern, Suppliers, layouts, movements, pattern_of
+from isamap.match import (
+    CountMode,
+    GroupMapping,
+    Movement,
+    Pattern,
+    Suppliers,
+    layouts,
+    movements,
+    pattern_of,
+)
 from isamap.match import Mapping as Found
+from isamap.match.proof import Proof, prove
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import computing_instructions
 from isamap.transform import Statement, statements
@@ -78,6 +88,7 @@ class Facts:
     estimate: Estimate | None
     is_open: bool
     bound: float | None
+    proof: Proof
     movements: tuple[Movement, ...] | None = None
     moves_ns: float | None = None
 
@@ -115,7 +126,8 @@ class Look:
         statement = exact or numbered(given, matched.sizes, ENOUGH)
         assert statement is not None, "no extent is left open"
         found = estimate(statement, mapping, pattern, matched.machine)
-        return Facts(mapping, found, exact is None, bound_of_utilisation(mapping, pattern))
+        proof = prove(pattern, given, mapping, matched.kernel)
+        return Facts(mapping, found, exact is None, bound_of_utilisation(mapping, pattern), proof)
 
     def closely(self, facts: Facts) -> Facts:
         """The facts with those about movement."""

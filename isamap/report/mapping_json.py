@@ -48,7 +48,8 @@ def _mapping(m: Mapping, facts: Facts) -> dict[str, object]:
         "compute_ns": None if made is None else made.compute_ns,
         "movement_ns": None if made is None else facts.moves_ns,
         "cost_ns": facts.cost_ns,
-        "proof": "unproved",
+        "proof": facts.proof.status,
+        "unproved": facts.proof.reason or None,
     }
 
 

@@ -6,12 +6,13 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
   instruction  whole  split  degenerate  composed
   tdpbf16ps        0      2           0         0
 
-  instruction  axes                      operands      kind   busy   movement                    cost
-  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split  100 %  a, c strided; b gathered  199 µs
+  instruction  axes                      operands      kind   busy   movement                    cost  proof
+  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split  100 %  a, c strided; b gathered  199 µs  proved
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from isamap.match import GroupMapping, Mapping, statement_text
@@ -38,7 +39,7 @@ NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
 _COUNTS = ("whole", "split", "degenerate", "composed")
-_COLUMNS = ("instruction", "axes", "operands", "kind", "busy", "movement", "cost")
+_COLUMNS = ("instruction", "axes", "operands", "kind", "busy", "movement", "cost", "proof")
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
@@ -106,11 +107,19 @@ def _statement_lines(matched: Matched, number: int, few: int | None, look: Look)
     shown = best if few is None else (worth or best)[:few]
     yield ""
     yield indented(_facts_table(shown))
+    yield from _unproved_lines(best)
     if len(shown) < len(own):
         rest = len(own) - len(shown)
         yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
     if any(f.is_open for f in shown):
-        yield f"  how many lanes are busy, and the cost, need sizes: -D {' '.join(f'{name}=…' for name in _open_sizes(matched))}"
+        sizes = " ".join(f"{name}=…" for name in _open_sizes(matched))
+        yield f"  busy lanes and cost need sizes: -D {sizes}"
+
+
+def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:
+    """How many mappings are not proved, by what is open."""
+    reasons = Counter(f.proof.reason for f in found if f.proof.status != "proved")
+    yield from (f"  unproved: {number}, for {reason}" for reason, number in reasons.items())
 
 
 def _open_sizes(matched: Matched) -> list[str]:
@@ -149,4 +158,5 @@ def _row(facts: Facts) -> tuple[str, ...]:
         utilisation_text(facts),
         movement_text(facts),
         cost_text(facts),
+        facts.proof.status,
     )
