@@ -38,6 +38,7 @@ from isamap.match.tiles import (
     is_read_of,
 )
 from isamap.match.validity import Violation, first_violation
+from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
 from isamap.match.want import Leaf, Suppliers, Supply, Want
 
 __all__ = [
@@ -62,8 +63,10 @@ __all__ = [
     "Rejection",
     "Suppliers",
     "Supply",
+    "Tail",
     "Tile",
     "Transfer",
+    "Variant",
     "Violation",
     "Want",
     "accumulator_delivery",
@@ -74,6 +77,8 @@ __all__ = [
     "choose_params",
     "copy_by_axes",
     "copy_by_cells",
+    "count_groupings",
+    "count_variants",
     "dims",
     "extents_of",
     "fills_all",
@@ -101,5 +106,6 @@ __all__ = [
     "statement_mappings",
     "statement_text",
     "tensor_strides",
+    "variants",
     "widths",
 ]

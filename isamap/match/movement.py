@@ -42,7 +42,7 @@ from isamap.match.copying import (
     shown_axes,
 )
 from isamap.match.delivery import find_delivery
-from isamap.match.instructions import Pattern, digits_of, pattern_of
+from isamap.match.instructions import digits_of, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
 from isamap.match.mapping import Mapping
 from isamap.match.params import extents_of
@@ -110,19 +110,26 @@ def choices(
 ) -> tuple[tuple[Movement, ...], ...]:
     """For every operand all ways to move it, what is done when nothing else is decided first."""
     suppliers = suppliers or Suppliers(machine, layouts(kernel))
-    instruction = machine.instructions[mapping.instruction].instruction
-    pattern = pattern_of(instruction)
-    assign = replace(statement.assign, value=_plain(statement.assign.value), guard=None)
-    plain = replace(statement, assign=assign)
-    bare = replace(mapping, bindings=tuple(replace(b, subject=_plain(b.subject)) for b in mapping.bindings))
-    tile = apply_mapping(plain, bare, pattern, profile_sizes(plain)) if pattern is not None else None
-    if pattern is None or tile is None:
-        return tuple((m,) for m in _not_issued(instruction, pattern, plain, bare))
+    tile = tile_of(statement, mapping, machine)
+    if tile is None:
+        instruction = machine.instructions[mapping.instruction].instruction
+        return tuple((m,) for m in _not_issued(instruction, statement, mapping))
     if tile.accumulator is None:
         return _assigned(tile, suppliers)
     filled = {b.name: _filled(b.subject) for b in mapping.bindings}
     inputs = [_after_padding(_input_ways(o, tile, suppliers), filled[o.name]) for o in tile.inputs]
     return (*inputs, _held_ways(tile, tile.accumulator, suppliers))
+
+
+def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
+    """One issue of a mapping as it is carried out; None when it is not."""
+    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+    if pattern is None:
+        return None
+    assign = replace(statement.assign, value=_plain(statement.assign.value), guard=None)
+    plain = replace(statement, assign=assign)
+    bare = replace(mapping, bindings=tuple(replace(b, subject=_plain(b.subject)) for b in mapping.bindings))
+    return apply_mapping(plain, bare, pattern, profile_sizes(plain))
 
 
 def _plain(expr: Expr) -> Expr:
@@ -194,7 +201,8 @@ def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> M
     if loaded is None or copied is None:
         return None
     chain = () if isinstance(loaded, Location) else _steps(loaded)
-    moved = _moved(operand, "packed" if copied.width > 1 else "gathered", chain)
+    single = prod(operand.cell_shape) == 1
+    moved = _moved(operand, "packed" if single or copied.width > 1 else "gathered", chain)
     return _with_copy(moved, operand, copied)
 
 
@@ -348,11 +356,10 @@ def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
     return f"{machine} cannot copy an element of {_array(operand)} into a buffer, or one back"
 
 
-def _not_issued(
-    instruction: Instruction, pattern: Pattern | None, statement: Statement, mapping: Mapping
-) -> Iterator[Movement]:
+def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
     """Movements of a mapping that is valid but not carried out: every operand says why."""
     operands = [o.name for o in instruction.operands]
+    pattern = pattern_of(instruction)
     if pattern is None:
         yield from (
             Movement(n, "none", (), "instructions of several statements are not issued") for n in operands
