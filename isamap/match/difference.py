@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, print_expr
 from isamap.match.fitting import as_factor, needs_parentheses
 from isamap.match.kernel_text import Edits, replace_by, text_of, wrap
+from isamap.match.rejection import OTHER
 
-OTHER = "another instruction"
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from isamap.ir import OPS, Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar, converts_exactly
+from isamap.ir import BOOL, OPS, Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar, converts_exactly
 from isamap.match.kernel_text import Edits, text_of, wrap
 from isamap.source import Edit, Span
 
@@ -29,6 +29,9 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
             if converts_exactly(inner.dtype, value.dtype) and converts_exactly(value.dtype, pattern.dtype):
                 return () if isinstance(value, Read) else fitting_casts(value, inner)
             return fitting_casts(value, inner)
+        case Call(), Cast(inner) if inner.dtype == pattern.dtype:
+            outside, inside = _unwrapped(subject, inner), fitting_casts(pattern, inner)
+            return (*outside, *inside) if outside is not None and inside is not None else None
         case Cast(value), _:
             inner = fitting_casts(value, subject)
             return None if inner is None else _around(subject, pattern.dtype, pattern.mode, inner)
@@ -55,7 +58,7 @@ def _converted(subject: Expr, dtype: DType) -> Edits | None:
         inner = inner.value
         if inner.dtype == dtype:
             return _unwrapped(subject, inner)
-    if isinstance(subject, Const):
+    if isinstance(subject, Const) or dtype == BOOL:  # a number becomes a bool by a comparison
         return None
     return wrap(subject, f"{cast_name(subject.dtype, dtype)}(", ")")
 

@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 
 from isamap.ir import Assign, DType, Expr, Kernel, print_expr
-from isamap.source import Edit, IsamapError, Source, Span
-from isamap.syntax import ast, parse_declarations
+from isamap.source import Edit, IsamapError, Source, Span, apply_edits
+from isamap.syntax import ast, parse_declarations, parse_kernel
 
 Edits = tuple[Edit, ...]
 
@@ -75,6 +75,8 @@ def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
     if operand is None:
         return ()
     own = kernel.operand(name).dtype
+    if operand.role not in ("out", "inout"):
+        return ()
     if own.kind != dtype.kind or own.bits > dtype.bits:
         return ()
     for clause in operand.clauses:
@@ -110,6 +112,18 @@ def _loops(items: tuple[ast.ItemSyntax, ...] | tuple[ast.StmtSyntax, ...]) -> li
         if isinstance(item, ast.LoopSyntax):
             found += [item, *_loops(item.body)]
     return found
+
+
+@lru_cache(maxsize=256)
+def are_legal(kernel: Kernel, edits: Edits) -> bool:
+    """Whether the edited text is a kernel that the verifier accepts."""
+    assert kernel.span is not None
+    source = kernel.span.source
+    try:
+        parse_kernel(Source(source.name, apply_edits(source.text, edits)), kernel.name)
+    except IsamapError:
+        return False
+    return True
 
 
 # --- statements and expressions ---------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from isamap.ir import Axis, print_expr
 from isamap.match.enumerate import Signature, instruction_signature, kernel_signature, may_run_on
 from isamap.match.instructions import Pattern
-from isamap.match.kernel_text import unorder
-from isamap.match.rejection import Case, Cause
+from isamap.match.kernel_text import are_legal, unorder
+from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.unify import Bindings, unify
 from isamap.transform import Statement
 
@@ -82,7 +82,9 @@ def _ordered(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs
         return None
     message = f"{runs}: only {found.name} does, and `seq` keeps that in order"
     edits = unorder(case.kernel, found.name)
-    edit = f"`for {found.name} in {found.extent}`, if the order does not matter"
+    edit = f"`for {found.name} in {found.extent}`, for the order does not matter"
+    if not edits or not are_legal(case.kernel, edits):
+        edits, edit = (), f"another instruction: steps of {found.name} use what the ones before left"
     return Cause("ordered-axis", message, found.span, axis.span, edit, edits)
 
 
@@ -136,7 +138,7 @@ def _nothing_like_it(case: Case, axis: Axis, wanted: Signature, missing: _Homele
         edit = f"a batch: several {names} at once, with an axis of their own in the result"
         return Cause("batch-missing", message, span, axis.span, edit)
     message = f"{runs}: no axis of the statement does{used}"
-    return Cause("axis-has-no-place", message, span, axis.span, "another instruction")
+    return Cause("axis-has-no-place", message, span, axis.span, OTHER)
 
 
 def _utilisation(axes: tuple[Axis, ...]) -> str:

@@ -13,7 +13,7 @@ from isamap.ir import Index, Read, print_expr
 from isamap.match.enumerate import find_candidates
 from isamap.match.kernel_text import Edits, add_where, replace_by
 from isamap.match.mapping import Mapping
-from isamap.match.rejection import Case, Cause
+from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.validity import Violation, first_violation
 from isamap.transform import reads
 
@@ -50,7 +50,7 @@ def _not_at_once(case: Case) -> Cause:
     names = ", ".join(a.name for a in case.pattern.axes)
     message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
     span, own = case.statement.assign.span, case.pattern.axes[0].span
-    return Cause("axis-has-no-place", message, span, own, "another instruction")
+    return Cause("axis-has-no-place", message, span, own, OTHER)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
             edit = f"`{print_expr(at_its_step)}`, which is another value"
             edits = replace_by(read, print_expr(at_its_step))
         return Cause("window-stride", message, read.span, own.span, edit, edits)
-    return Cause("elements-shared", message, read.span, own.span, "another instruction")
+    return Cause("elements-shared", message, read.span, own.span, OTHER)
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:

@@ -19,8 +19,8 @@ from isamap.match.kernel_text import (
     retype,
     text_of,
 )
-from isamap.match.rejection import Case, Cause
-from isamap.transform import identity_of
+from isamap.match.rejection import OTHER, Case, Cause
+from isamap.transform import identity_of, reads, statements
 
 _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
@@ -45,7 +45,7 @@ def refuse_heads(case: Case) -> Cause | None:
         f"{verb(mine.op)}; the statement {verb(theirs.op)}",
         theirs.span,
         mine.span,
-        f"`{changed}`, which is another value" if would else None,
+        f"`{changed}`, which is another value" if would else OTHER,
         replace_operator(theirs, _SYMBOL[mine.op]) if would else (),
     )
 
@@ -96,13 +96,13 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
     target = text_of(theirs.target)
     if rest is not None:
         if not _performs(case, replace(theirs, op=mine.op, value=rest)):
-            return Cause("accumulates-only", message, theirs.span, mine.span)
+            return Cause("accumulates-only", message, theirs.span, mine.span, OTHER)
         text = f"{target} {_SYMBOL[mine.op]} {text_of(rest)};"
         return Cause(
             "accumulates-only", message, theirs.span, mine.span, f"`{text}`", replace_statement(theirs, text)
         )
     if not _performs(case, replace(theirs, op=mine.op)):
-        return Cause("accumulates-only", message, theirs.span, mine.span)
+        return Cause("accumulates-only", message, theirs.span, mine.span, OTHER)
     first = f"{target} = {_literal(identity_of(mine.op, theirs.target.dtype))};"
     text = f"{first} {target} {_SYMBOL[mine.op]} {text_of(theirs.value)};"
     return Cause(
@@ -139,16 +139,23 @@ def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
     name = theirs.target.buffer
     if theirs.op is None:
         message = f"writes {wanted}; the statement writes {theirs.target.dtype}"
-        edits = _both(retype(case.kernel, name, wanted), casts)
-        edit = f"declare `{name}: {wanted}`"
+        alone = _is_alone(case, name)
+        edits = _both(retype(case.kernel, name, wanted), casts) if alone else ()
+        edit = f"declare `{name}: {wanted}`" if alone else OTHER
         return Cause("result-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
     message = f"sums in {wanted}; the statement sums in {case.statement.accumulator}"
     clause = _both(accumulate_in(case.kernel, name, wanted), casts)
     edit = f"declare `{name} … accumulate {wanted}`" if clause else f"declare `{name}: {wanted}`"
     edits = clause or _both(retype(case.kernel, name, wanted), casts)
-    if not _is_possible(theirs.target.dtype, wanted):
-        edit, edits = None, ()
+    if not _is_possible(theirs.target.dtype, wanted) or not (clause or _is_alone(case, name)):
+        edit, edits = OTHER, ()
     return Cause("accumulator-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
+
+
+def _is_alone(case: Case, name: str) -> bool:
+    """Whether no other statement uses an array, so that its type is a matter of this one."""
+    others = [s.assign for n, s in enumerate(statements(case.kernel)) if n != case.number]
+    return all(name != r.buffer for a in others for r in (a.target, *reads(a.value)))
 
 
 def _is_possible(own: DType, wanted: DType) -> bool:

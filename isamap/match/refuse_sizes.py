@@ -18,7 +18,7 @@ from isamap.match.padding import neutral_fills
 from isamap.match.params import holds
 from isamap.match.preconditions import can_be_met
 from isamap.match.refuse_heads import verb
-from isamap.match.rejection import Case, Cause
+from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.tiles import choose_params
 from isamap.transform import reads
 
@@ -34,7 +34,7 @@ def refuse_parameters(case: Case) -> Cause | None:
     stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in instruction.where)
     message = f"requires {stated}, which nothing meets" + (f" with {ranges}" if ranges else "")
     span = next((c.span for c in instruction.where if c.span), instruction.span)
-    return Cause("precondition-unmeetable", message, case.statement.assign.span, span, "another instruction")
+    return Cause("precondition-unmeetable", message, case.statement.assign.span, span, OTHER)
 
 
 def refuse_order(case: Case) -> Cause | None:
@@ -177,5 +177,5 @@ def refuse_preconditions(case: Case) -> Cause | None:
         f"; the statement fills {chosen}" if chosen else ", which is not promised"
     )
     span = next((c.span for c in pattern.instruction.where if c.span), None)
-    edit = "sizes that fill the instruction, or padding to them" if chosen else "another instruction"
+    edit = "sizes that fill the instruction, or padding to them" if chosen else OTHER
     return Cause("precondition-fails", message, statement.assign.span, span, edit)

@@ -9,7 +9,7 @@ from isamap.ir import Call, Cast, Expr, Read, print_expr
 from isamap.match.difference import Difference, first_difference
 from isamap.match.fitting import fitting_casts
 from isamap.match.kernel_text import replace_by, text_of
-from isamap.match.rejection import Case, Cause
+from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.unify import unify
 from isamap.transform import reads
 
@@ -29,6 +29,8 @@ def refuse_tree(case: Case) -> Cause | None:
         casts = fitting_casts(pattern.value, subject)
         if casts is not None:
             edits, edit = casts, _cast_words(found)
+        else:
+            edit = OTHER
     return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
 
 

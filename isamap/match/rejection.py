@@ -79,6 +79,9 @@ REASONS = (
 REMARKS = frozenset((*REASONS[REASONS.index("reassociation-forbidden") :], "three-factors"))
 """Reasons that may be given beside mappings: these exist, but are not carried out, or had better not be."""
 
+OTHER = "another instruction"
+"""What is said to help where no change of the kernel does."""
+
 LACKING = frozenset(REASONS[REASONS.index("placement-differs") :])
 """Reasons of mappings that no edit of the kernel removes: the machine's description lacks something."""
 

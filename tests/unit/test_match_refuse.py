@@ -92,7 +92,7 @@ def why(text: str, routine: Kernel) -> Rejection | None:
             DOT,
             "C[i] += A[i] * B[i];",
             "reduction-missing",
-            "dot runs over k in a = A[i] and b = B[i], not c = C[i]: the statement has no axis that is reduced",
+            "dot runs over k in a = A[i] and b = B[i], not c = C[i]: the statement has no axis",
             "another instruction, element by element",
         ),
         (
