@@ -14,37 +14,20 @@ statements form groups that depend on themselves from one iteration to the next,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import replace
 
-from isamap.ir import Axis, Index, Kernel, Operand, Read
-from isamap.transform.conflicts import ALWAYS, Conflicts, Relation, meetings, writes_all
+from isamap.ir import Index, Kernel, Operand, Read
+from isamap.transform.conflicts import Conflicts, writes_all
 from isamap.transform.rewrite import Rewrite, accepted, accesses, map_accesses, shown, with_statements
+from isamap.transform.sequences import (
+    Sequential,
+    closure,
+    in_needed_order,
+    needs,
+    sequential_loops,
+    without_order,
+)
 from isamap.transform.statements import Statement, statements
-
-Unit = tuple[Statement, ...]
-"""Statements of one ordered loop that stay together: one, or those of an ordered loop inside."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sequential:
-    """An ordered loop of a canonical kernel: the statements before, inside and behind it, and its depth."""
-
-    before: tuple[Statement, ...]
-    inside: tuple[Statement, ...]
-    behind: tuple[Statement, ...]
-    depth: int
-
-    @property
-    def axis(self) -> Axis:
-        return self.inside[0].sequence[self.depth]
-
-    @property
-    def units(self) -> tuple[Unit, ...]:
-        groups = groupby(
-            enumerate(self.inside), lambda i: (i[1].ordered_loops[self.depth + 1 :] or (~i[0],))[0]
-        )
-        return tuple(tuple(s for _, s in members) for _, members in groups)
 
 
 def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
@@ -56,69 +39,54 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
                 yield found
 
 
-def sequential_loops(given: Sequence[Statement]) -> Iterator[Sequential]:
-    """All ordered loops, outer before inner ones."""
-    numbers = dict.fromkeys(n for s in given for n in s.ordered_loops)
-    for number in numbers:
-        at = [i for i, s in enumerate(given) if number in s.ordered_loops]
-        first, last = at[0], at[-1] + 1
-        depth = given[first].ordered_loops.index(number)
-        yield Sequential(tuple(given[:first]), tuple(given[first:last]), tuple(given[last:]), depth)
-
-
 # --- taking out -------------------------------------------------------------------------------------------
 
 
 def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
     """Sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
     chosen = expandable(kernel, loop)
-    taken = _movable(expand(kernel, loop, chosen), behind)
+    taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:
         return None
     touched = {r.buffer for n in taken for s in loop.units[n] for r in accesses(s)}
     chosen = tuple(o for o in chosen if o.name in touched)
     expanded, moved_loop = expand(kernel, loop, chosen)
-    if not set(taken) <= set(_movable((expanded, moved_loop), behind)):
+    if not set(taken) <= set(movable(expanded, moved_loop, behind=behind)):
         return None
-    axis, depth = loop.axis, loop.depth
-    order = _ordered(taken, _order(Conflicts.of(expanded, in_order=True), moved_loop))
-    out = tuple(_unordered(s, depth) for n in order for s in moved_loop.units[n])
-    rest = tuple(s for n, unit in enumerate(moved_loop.units) if n not in taken for s in unit)
-    middle = (*rest, *out) if behind else (*out, *rest)
-    after = with_statements(expanded, (*moved_loop.before, *middle, *moved_loop.behind))
-    if not accepted(kernel, after):
-        return None
+    name = loop.axis.name
     steps = [
-        f"expansion: `{o.name}` gets an axis for `{axis.name}`, for every iteration fills it anew"
-        for o in chosen
+        f"expansion: `{o.name}` gets an axis for `{name}`, for every iteration fills it anew" for o in chosen
     ]
-    place = "behind" if behind else "in front of"
-    steps += [
-        f"fission: `{shown(s)}` moves {place} `seq {axis.name}` and runs over `{axis.name}` in any order"
+    return moved_out(kernel, expanded, moved_loop, taken, steps, behind=behind)
+
+
+def moved_out(
+    before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
+) -> Rewrite | None:
+    """The kernel with units of a loop in front of it, or behind it, where their axis has no order."""
+    order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
+    out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
+    rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
+    middle = (*rest, *out) if behind else (*out, *rest)
+    after = with_statements(kernel, (*loop.before, *middle, *loop.behind))
+    if not accepted(before, after):
+        return None
+    place, name = "behind" if behind else "in front of", loop.axis.name
+    steps = steps + [
+        f"fission: `{shown(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
         for n in order
-        for s in moved_loop.units[n]
+        for s in loop.units[n]
     ]
     return Rewrite(after, tuple(steps))
 
 
-def _unordered(s: Statement, depth: int) -> Statement:
-    """The statement with an ordered axis among its unordered ones."""
-    return replace(
-        s,
-        axes=(s.sequence[depth], *s.axes),
-        sequence=(*s.sequence[:depth], *s.sequence[depth + 1 :]),
-        ordered_loops=(*s.ordered_loops[:depth], *s.ordered_loops[depth + 1 :]),
-    )
-
-
-def _movable(given: tuple[Kernel, Sequential], behind: bool) -> list[int]:
+def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
     """Numbers of the units that sums need (or that need sums) which may run in front of (behind) the loop.
 
-    Only a sum is worth it: an elementwise statement stays where its data are.
+    Only a sum is worth it: an elementwise statement stays where its data are. `only` asks about one sum.
     """
-    kernel, loop = given
-    order = _order(Conflicts.of(kernel, in_order=True), loop)
-    reach = _closure(order)
+    order = needs(Conflicts.of(kernel, in_order=True), loop)
+    reach = closure(order)
     if behind:
         reach = [list(column) for column in zip(*reach, strict=True)]
     free = [
@@ -127,48 +95,8 @@ def _movable(given: tuple[Kernel, Sequential], behind: bool) -> list[int]:
         if not any(reach[m][m] and (m == n or reach[m][n]) for m in range(len(reach)))
     ]
     sums = [n for n in free if any(s.is_reduction and s.reduction_axes for s in loop.units[n])]
+    sums = sums if only is None else [n for n in sums if n == only]
     return [n for n in range(len(reach)) if n in free and any(m == n or reach[n][m] for m in sums)]
-
-
-def _order(of: Conflicts, loop: Sequential) -> list[list[bool]]:
-    """order[i][j]: some iteration of unit i has to come before some iteration of unit j."""
-    units = loop.units
-    order = [[False] * len(units) for _ in units]
-    for i, first in enumerate(units):
-        for j, second in enumerate(units[i:], i):
-            relation = _meetings(first, second, loop.depth, of)
-            order[i][j] |= "<" in relation or (i < j and "=" in relation)
-            order[j][i] |= ">" in relation
-    return order
-
-
-def _meetings(first: Unit, second: Unit, depth: int, of: Conflicts) -> Relation:
-    found: Relation = frozenset()
-    for a in first:
-        for b in second:
-            found |= meetings(a, b, depth, of)
-            if found == ALWAYS:
-                return found
-    return found
-
-
-def _closure(order: list[list[bool]]) -> list[list[bool]]:
-    reach = [list(row) for row in order]
-    for m, through in enumerate(reach):
-        for row in reach:
-            if row[m]:
-                row[:] = [a or b for a, b in zip(row, through, strict=True)]
-    return reach
-
-
-def _ordered(taken: list[int], order: list[list[bool]]) -> list[int]:
-    """The units so that each stands behind those that it needs, else as in the text."""
-    left, found = list(taken), list[int]()
-    while left:
-        following = next(n for n in left if not any(order[m][n] for m in left if m != n))
-        left.remove(following)
-        found.append(following)
-    return found
 
 
 # --- expansion --------------------------------------------------------------------------------------------

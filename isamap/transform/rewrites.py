@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from isamap.ir import Kernel
 from isamap.transform.batching import batchings
+from isamap.transform.distribution import distributions
 from isamap.transform.flattening import flattenings
 from isamap.transform.fusion import fission, fusions, reorderings
 from isamap.transform.hoisting import hoistings
+from isamap.transform.retention import retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.starting import merges, splits
 
@@ -23,10 +25,11 @@ _MOST_STEPS = 40
 def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
     """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
 
-    First what a single rewrite gives: fission, batching, hoisting, merged and split initialisations,
-    flattened arrays, fusion, reordering. Then batching and hoisting together, as far as they go. No two
-    results are equal, and none is the kernel as written. Factorisations are apart (`factorisations`): they
-    change what is computed in floats by more than the order of sums.
+    First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
+    merged and split initialisations, flattened arrays, fusion, reordering. Then batching, hoisting and
+    retention together, as far as they go. No two results are equal, and none is the kernel as written.
+    Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
+    order of sums.
     """
     if not is_rewritable(kernel):
         return ()
@@ -48,7 +51,17 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
     parted = fission(kernel)
     if parted is not None:
         yield parted
-    for make in (_merged, hoistings, merges, splits, flattenings, fusions, reorderings):
+    for make in (
+        _merged,
+        hoistings,
+        retentions,
+        distributions,
+        merges,
+        splits,
+        flattenings,
+        fusions,
+        reorderings,
+    ):
         yield from make(kernel)
 
 
@@ -59,7 +72,7 @@ def _merged(kernel: Kernel) -> Iterator[Rewrite]:
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
     """The kernel after all batching, and after batching and hoisting by turns."""
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
-    for last in (batched, _exhausted(batched, (_merged, hoistings))):
+    for last in (batched, _exhausted(batched, (_merged, hoistings, retentions))):
         if len(last.steps) > 1:
             yield last
 
