@@ -33,9 +33,10 @@ _PRIMED = "'"
 class Space:
     """What runs how far, and what is known of sizes.
 
-    `lengths` are the largest of the instruction's axes, None for any; `extents` those of the kernel's axes,
-    ordered loops around the statement included. `facts` are terms that are never negative, over the symbols
-    that `bindings` leave; `lows` the smallest values of symbols, 1 for those that are not named.
+    `lengths` are the largest of the instruction's axes, None for any, which `open_lengths` gives in terms of
+    parameters; `extents` are those of the kernel's axes, ordered loops around included. `facts` are terms
+    that are never negative, over the symbols that `bindings` leave; `lows` the smallest values of symbols, 1
+    for those that are not named.
     """
 
     lengths: tuple[tuple[str, int | None], ...]
@@ -43,6 +44,7 @@ class Space:
     facts: tuple[Index, ...] = ()
     lows: tuple[tuple[str, int], ...] = ()
     bindings: tuple[tuple[str, Index], ...] = ()
+    open_lengths: tuple[tuple[str, Index], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ would be transposed. Mappings that differ only by a symmetry are one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
 
@@ -66,9 +67,18 @@ def symmetries(instruction: Instruction, wanted: tuple[int, ...] | None = None) 
         for operand_order in permutations(inputs):
             axis = dict(zip(axes, axis_order, strict=True))
             operand = dict(zip(inputs, operand_order, strict=True))
-            if [_shape(p, axis, operand) for p in patterns] == plain:
+            if _alike(instruction, operand) and [_shape(p, axis, operand) for p in patterns] == plain:
                 found.append((tuple(axis.items()), tuple(operand.items())))
     return tuple(found)
+
+
+def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
+    """Whether operands that take each other's place are declared alike."""
+    return all(
+        replace(instruction.operand(a), name=b) == instruction.operand(b)
+        for a, b in operand.items()
+        if a != b
+    )
 
 
 def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:

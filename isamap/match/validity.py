@@ -76,8 +76,8 @@ def first_violation(
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
     """The conditions of one pairing: on each operand, on the output, and on its elements being different."""
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
-    lanes: dict[str, Index | int] = {s: Index.of(f"%{s}") for s in _symbols_of(pattern)}
-    lanes |= highs
+    subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
+    lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
 
     def condition(clause: Clause, name: str, given: Sequence[Index], wanted: Sequence[Index]) -> Condition:
         used = frozenset(s for i in (*given, *wanted) for s in i.symbols)
@@ -94,22 +94,27 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
     return tuple(found)
 
 
-def _symbols_of(pattern: Pattern) -> frozenset[str]:
-    instruction = pattern.instruction
-    return frozenset((*(a.name for a in pattern.axes), *(p.name for p in instruction.params)))
+def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
+    """The instruction's names as `%i`: the kernel may use the same ones."""
+    axes = frozenset(a.name for a in pattern.axes)
+    return {s: Index.of(f"%{s}") for s in names | axes}
 
 
 def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
     """How far everything runs, and what the kernel says of its sizes."""
     highs = largest(pattern.instruction)
-    lengths = tuple((f"%{a.name}", a.extent.substitute(highs).value) for a in pattern.axes)
+    most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
+    lengths = tuple((f"%{a}", e.value) for a, e in most.items())
+    left = tuple(
+        (f"%{a}", e.substitute(_own_names(pattern, e.symbols))) for a, e in most.items() if e.value is None
+    )
     extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
     if kernel is None:
-        return Space(lengths, extents)
+        return Space(lengths, extents, open_lengths=left)
     known = _known(kernel)
     bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
     lows = tuple(sorted(known.facts.lows.items()))
-    return Space(lengths, extents, known.facts.nonnegative, lows, bindings)
+    return Space(lengths, extents, known.facts.nonnegative, lows, bindings, left)
 
 
 @lru_cache(maxsize=64)
@@ -169,9 +174,8 @@ def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) ->
 
 
 def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: Space) -> bool:
-    """An axis of any length is as long as a size of which nothing is known."""
-    lengths = dict(space.lengths)
-    extents = {a: Index.of(f"length of {a}" if (n := lengths[a]) is None else n) for a in axes}
+    lengths, open_lengths = dict(space.lengths), dict(space.open_lengths)
+    extents = {a: open_lengths[a] if (n := lengths[a]) is None else Index.of(n) for a in axes}
     return tells_apart(given, extents)
 
 

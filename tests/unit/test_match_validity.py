@@ -256,6 +256,27 @@ def test_axes_as_long_as_the_kernel_has_need_of_are_decided_too() -> None:
         assert len(whole(instruction(text), routine)) == count
 
 
+def test_a_parameter_without_an_end_may_be_the_step_of_another_axis() -> None:
+    text = """instruction rows(choose Q) {
+      inout c: f32[4] @ reg;
+      in a: f32[4*Q] @ reg;
+      for m in 4, k in Q { c[m] += a[READ]; }
+    }"""
+    routine = kernel("in A: f32[M, N]; inout C: f32[M];", "for m in M, n in N { C[m] += A[m, n]; }", "M, N")
+    for read, count in (("Q*m + k", 1), ("Q*m - m + k", 0)):
+        assert counts(instruction(text.replace("READ", read)), routine)[0] == count
+
+
+def test_names_of_the_instruction_are_not_those_of_the_kernel() -> None:
+    text = OUTER.replace("outer()", "outer(choose s: 1..4, choose R: 1..4)").replace("4", "R", 0)
+    routine = kernel(
+        "in A: f32[9]; in B: f32[s]; inout Y: f32[9*s];",
+        "for j in 9, i in s { Y[s*j + i] += A[j] * B[i]; }",
+        "s",
+    )
+    assert counts(instruction(text), routine)[0] == 2
+
+
 # --- what is said -----------------------------------------------------------------------------------------
 
 
