@@ -103,6 +103,7 @@ def _listed(
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text
     from isamap.report.refusals import refusals_text, rejections_json
+    from isamap.report.variants import variants_text
 
     unmatched = matched.unperformed
     findings: tuple[Finding, ...] = ()
@@ -122,6 +123,8 @@ def _listed(
         }
         return Answer(payload, "", findings, status)
     text = mappings_text(matched, every=every)
+    if variants:
+        text += "\n\n" + variants_text(matched, every=every)
     if explain:
         text += "\n\n" + refusals_text(matched, rejections, every=every)
     return Answer({}, text, findings, status)

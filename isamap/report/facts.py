@@ -5,7 +5,7 @@ What moves is looked for one mapping at a time, and only of the mappings that a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
@@ -24,6 +24,7 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Found
 from isamap.match.proof import Proof, prove
+from isamap.match.variants import Variant, variants
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import computing_instructions
 from isamap.transform import Statement, statements
@@ -54,6 +55,11 @@ class Matched:
     def computing(self) -> frozenset[str]:
         """Instructions of the machine that do more than move."""
         return frozenset(computing_instructions(self.machine))
+
+    @cached_property
+    def look(self) -> Look:
+        """What finds facts of the mappings, and remembers them for all views."""
+        return Look(self)
 
     def of_statement(self, number: int) -> tuple[Found, ...]:
         return tuple(m for m in self.mappings if m.statement == number)
@@ -111,11 +117,12 @@ class Facts:
 
 
 class Look:
-    """Finds facts of a kernel's mappings; remembers the moves that it has found."""
+    """Finds facts of a kernel's mappings; remembers what it has found."""
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
         self._suppliers = Suppliers(matched.machine, layouts(matched.kernel))
+        self._close: dict[Found, Facts] = {}
 
     def at(self, mapping: Found) -> Facts:
         """All facts but those about movement."""
@@ -132,12 +139,21 @@ class Look:
     def closely(self, facts: Facts) -> Facts:
         """The facts with those about movement."""
         matched, mapping = self._matched, facts.mapping
+        if mapping in self._close:
+            return self._close[mapping]
         statement = matched.statements[mapping.statement]
         found = movements(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
         cost = None
         if facts.estimate is not None and all(m.kind != "none" for m in found):
             cost = sum(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
-        return replace(facts, movements=found, moves_ns=cost)
+        self._close[mapping] = replace(facts, movements=found, moves_ns=cost)
+        return self._close[mapping]
+
+    def variants(self, mapping: Found) -> Iterator[Variant]:
+        """All variants of a mapping, one at a time."""
+        matched = self._matched
+        statement = matched.statements[mapping.statement]
+        return variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
 
     def ranked(self, mappings: Iterable[Found], most: int | None) -> list[Facts]:
         """Facts of mappings, the best first; what moves is looked for among the `most` first, or of all.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, Movement, statement_text
-from isamap.report.facts import Facts, Look, Matched
+from isamap.report.facts import Facts, Matched
 from isamap.report.tally import by_instruction, computed, is_computing, tally
 from isamap.transform import Statement
 
@@ -14,11 +14,10 @@ from isamap.transform import Statement
 def mappings_json(matched: Matched, moving: int | None = 0) -> dict[str, object]:
     """The payload. What moves is told of the best `moving` mappings of each statement, or of all."""
     counts = computed(matched.statements, matched.mappings)
-    look = Look(matched)
     known = {
         facts.mapping: facts
         for number in range(len(matched.statements))
-        for facts in look.ranked(matched.of_statement(number), moving)
+        for facts in matched.look.ranked(matched.of_statement(number), moving)
     }
     return {
         "kernel": matched.kernel.name,

@@ -25,7 +25,7 @@ from isamap.report.cells import (
     utilisation_text,
 )
 from isamap.report.columns import indented, table
-from isamap.report.facts import Facts, Look, Matched
+from isamap.report.facts import Facts, Matched
 from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, tally_groups, total
 from isamap.transform import Statement
 
@@ -46,9 +46,8 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     """The counts of each statement by instruction, and its best mappings, or every one."""
     numbers = range(len(matched.statements))
     blocks = [headline(matched)]
-    look = Look(matched)
-    few = None if every else max(3, FEW // max(1, len(numbers)))
-    blocks += ["\n".join(_statement_lines(matched, n, few, look)) for n in numbers]
+    few = None if every else few_each(matched)
+    blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
     if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
         blocks.append("\n".join(_group_lines(groups, None if every else FEW)))
     return "\n\n".join(blocks)
@@ -88,7 +87,7 @@ def statement_line(number: int, statement: Statement) -> str:
     return f"statement {number}: {statement_text(statement)}{f'  over {over}' if over else ''}"
 
 
-def _statement_lines(matched: Matched, number: int, few: int | None, look: Look) -> Iterator[str]:
+def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator[str]:
     own = matched.of_statement(number)
     statement = matched.statements[number]
     yield statement_line(number, statement)
@@ -101,19 +100,35 @@ def _statement_lines(matched: Matched, number: int, few: int | None, look: Look)
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
         return
     yield indented(_counts_table(own, matched, every=few is None))
-    best = look.ranked(own, None if few is None else few + BESIDES)
-    computing = matched.computing
-    worth = [f for f in best if not f.mapping.composed or f.mapping.instruction in computing]
-    shown = best if few is None else (worth or best)[:few]
+    best = best_of(matched, number, few)
+    shown = best if few is None else best[:few]
     yield ""
     yield indented(_facts_table(shown))
-    yield from _unproved_lines(best)
+    yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         rest = len(own) - len(shown)
         yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
     if any(f.is_open for f in shown):
         sizes = " ".join(f"{name}=…" for name in _open_sizes(matched))
         yield f"  busy lanes and cost need sizes: -D {sizes}"
+
+
+def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
+    """The facts of a statement's mappings, the best first, of all or of enough to know the best few.
+
+    Moves of what is computed elsewhere are none of the best, unless there is nothing else.
+    """
+    own = matched.of_statement(number)
+    found = matched.look.ranked(own, None if few is None else few + BESIDES)
+    if few is None:
+        return found
+    worth = [f for f in found if not f.mapping.composed or f.mapping.instruction in matched.computing]
+    return worth or found
+
+
+def few_each(matched: Matched) -> int:
+    """How many mappings are shown of each statement that has some."""
+    return max(3, FEW // max(1, len({m.statement for m in matched.mappings})))
 
 
 def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
-from isamap.report.facts import Look, Matched
+from isamap.report.facts import Matched
 from isamap.source import Source
 
 MATMUL = load_machine("matmul-16x16x16")
@@ -82,7 +82,7 @@ def test_without_numbers_there_is_no_estimate() -> None:
 
 def test_the_cheapest_mapping_comes_first_and_composed_ones_last() -> None:
     found = matched("gemm_f32", "x86-avx512", M=96, N=96, K=96)
-    ranked = Look(found).ranked(found.mappings, None)
+    ranked = found.look.ranked(found.mappings, None)
     plain = [f for f in ranked if not f.mapping.composed]
     assert ranked[: len(plain)] == plain
     costs = [f.comparable_ns for f in plain]
