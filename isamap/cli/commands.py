@@ -19,6 +19,7 @@ _HOMES: dict[str, str] = {
     "verify": "executing",
     "fmt": "texts",
     "explain": "texts",
+    "memplan": "memory",
     "doctor": "doctor",
     "hw.list": "machines",
     "hw.show": "machines",

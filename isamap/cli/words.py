@@ -152,6 +152,23 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
     return value
 
 
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+
+def read_bytes(word: str, option: str) -> int:
+    """A number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
+    match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
+    if match is None or match[2].upper() not in _UNITS or not int(match[1]):
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"{option} takes a number of bytes, not `{word[:40]}`",
+                help=f"write `{option} 1048576`, or `{option} 1MiB`",
+            )
+        )
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
 def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
     """The word behind an option that takes one of a few. Raises: UsageProblem."""
     for choice in choices:

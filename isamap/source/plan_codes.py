@@ -5,6 +5,24 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 
 PLAN_CODES: dict[str, Explanation] = {
+    "buffers-empty": Explanation(
+        "a file of buffers holds none",
+        "`isamap memplan` reads CSV whose first line is `id,lower,upper,size`, and a line for each buffer.",
+    ),
+    "buffers-header": Explanation(
+        "a column is missing, or stands twice",
+        "The first line names the columns: `id`, `lower` (when the buffer begins to live), `upper` (when it "
+        "no longer does), `size` in bytes and, where wanted, `alignment`. Others are kept as they are.",
+    ),
+    "buffers-row": Explanation(
+        "a row describes no buffer",
+        "Times, size and alignment are whole numbers, `upper` is greater than `lower`, size and alignment "
+        "are at least 1, and no two buffers share an id.",
+    ),
+    "buffers-too-many": Explanation(
+        "more buffers than can be placed",
+        "The search looks at pairs of buffers. Cut the file at a time at which few buffers live.",
+    ),
     "fix-impossible": Explanation(
         "no schedule has these fixed decisions",
         "It is proven that the decisions given by `--fix` contradict each other or the machine's limits. "
@@ -14,6 +32,21 @@ PLAN_CODES: dict[str, Explanation] = {
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
         "`nest0.sweep.m.n` and `nest0.stage.b`, after the statement, its axes and its operands.",
+    ),
+    "memory-limit": Explanation(
+        "the time for placing buffers is up",
+        "Neither a placement nor a proof that there is none was found. A larger memory is easier to fill; "
+        "`--limit` gives more time.",
+    ),
+    "memory-too-small": Explanation(
+        "no placement fits into the memory",
+        "Either the buffers that live at one time are larger together than the memory, or it is proven that "
+        "gaps between them cannot be avoided. Give more `--capacity`, or let fewer buffers live at one time.",
+    ),
+    "placement-wrong": Explanation(
+        "a placement breaks a rule",
+        "Each buffer lies inside the memory, at a multiple of its alignment, and apart from all buffers that "
+        "live while it does.",
     ),
     "schedule-capacity": Explanation(
         "a schedule needs more registers than there are",

@@ -1,0 +1,90 @@
+"""`isamap memplan`: offsets for buffers with known lifetimes, in a memory of a given size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding
+from isamap.cli.inputs import read_file
+from isamap.cli.options import AsJson
+from isamap.cli.progress import Progress
+from isamap.cli.words import read_bytes, read_number
+from isamap.cli.writing import write_text
+from isamap.source import Diagnostic, Infeasible
+
+
+def memplan_command(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="CSV with the columns id, lower, upper, size.", show_default=False
+        ),
+    ],
+    capacity: Annotated[
+        str,
+        typer.Option(
+            "--capacity",
+            metavar="BYTES",
+            help="Size of the memory: 1048576, 64KiB, 1MiB.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", metavar="FILE", help="Write here instead of to standard output.", show_default=False
+        ),
+    ] = None,
+    limit: Annotated[str, typer.Option("--limit", metavar="SECONDS", help="Longest time to search.")] = "60",
+    as_json: AsJson = False,
+) -> Answer:
+    """Give each buffer an offset so that no two that live at one time overlap."""
+    from isamap.plan.memory_text import print_offsets, read_buffers
+    from isamap.scheduler.allocation import allocate
+
+    capacity_bytes, limit_s = read_bytes(capacity, "--capacity"), read_number(limit, "--limit", 0.1, 3600)
+    table = read_buffers(read_file(Path(file), file))
+    with Progress() as progress:
+        progress("place")
+        found = allocate(table.buffers, capacity_bytes, limit_s)
+    payload: dict[str, object] = {
+        "status": found.status,
+        "capacity_bytes": capacity_bytes,
+        "load_bytes": found.load_bytes,
+        "buffers": len(table.buffers),
+        "method": found.method,
+        "seconds": round(found.seconds, 3),
+    }
+    if found.status == "INFEASIBLE":
+        raise Infeasible(_infeasible(found.load_bytes, capacity_bytes))
+    if found.status == "UNKNOWN":
+        return Answer(payload, findings=(Finding.of(_unknown(limit_s)),), exit=4)
+    text = print_offsets(table, found.offsets)
+    if output is None:
+        return Answer({**payload, "offsets": found.offsets}, text)
+    write_text(Path(output), text, overwrite=True)
+    high = max((found.offsets[b.name] + b.size_bytes for b in table.buffers), default=0)
+    words = f"{output}: {len(table.buffers)} buffers in {high} of {capacity_bytes} bytes"
+    return Answer(
+        {**payload, "high_bytes": high, "files": [output]}, f"{words}, {found.seconds:.1f} s ({found.method})"
+    )
+
+
+def _infeasible(load_bytes: int, capacity_bytes: int) -> Diagnostic:
+    if load_bytes > capacity_bytes:
+        message = f"buffers of {load_bytes} bytes live at one time; the memory has {capacity_bytes}"
+        return Diagnostic("memory-too-small", message, help=f"it takes at least {load_bytes} bytes")
+    message = f"it is proven that no placement fits into {capacity_bytes} bytes"
+    note = f"at most {load_bytes} bytes live at one time, but gaps cannot be avoided"
+    return Diagnostic("memory-too-small", message, notes=(note,), help="make the memory larger")
+
+
+def _unknown(limit_s: float) -> Diagnostic:
+    return Diagnostic(
+        "memory-limit",
+        f"no placement was found in {limit_s:g} s, and no proof that there is none",
+        help="give a larger --limit or a larger --capacity",
+    )

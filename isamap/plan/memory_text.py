@@ -1,0 +1,128 @@
+"""Buffers as CSV, in the columns that MiniMalloc's public instances have, and back with offsets.
+
+    id,lower,upper,size            id,lower,upper,size,offset
+    a,0,3,4                        a,0,3,4,0
+
+`lower` is the first time at which a buffer lives, `upper` the first at which it no longer does. A column
+`alignment` may be added; further columns and the order of rows and columns are kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from isamap.plan.memory import Buffer
+from isamap.source import Diagnostic, Source, Span, UsageProblem
+
+COLUMNS = ("id", "lower", "upper", "size")
+ALIGNMENT = "alignment"
+OFFSET = "offset"
+MAX_NUMBER = 1 << 53
+MAX_BUFFERS = 100_000
+_MOST = 20  # findings that are reported of one file
+
+
+@dataclass(frozen=True, slots=True)
+class BufferTable:
+    """The rows of a file, with the buffer that each describes."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    buffers: tuple[Buffer, ...]
+
+
+def read_buffers(source: Source) -> BufferTable:
+    """The buffers of a CSV text. Raises: UsageProblem with the line of everything that is wrong."""
+    lines = source.text.splitlines(keepends=True)
+    rows = [(n, cells) for n, cells in _rows(lines) if cells]
+    if not rows:
+        raise UsageProblem(Diagnostic("buffers-empty", f"{source.name} is empty", help=_expected()))
+    (_, first), *rest = rows
+    header = [cell.strip() for cell in first]
+    _check_header(header, source)
+    if len(rest) > MAX_BUFFERS:
+        raise UsageProblem(
+            Diagnostic("buffers-too-many", f"{source.name} has {len(rest)} buffers, more than {MAX_BUFFERS}")
+        )
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    findings: list[Diagnostic] = []
+    buffers: dict[str, Buffer] = {}
+    for number, cells in rest:
+        line = lines[number].rstrip("\r\n")
+        span = Span(source, starts[number], starts[number] + len(line))
+        buffer = _buffer(dict(zip(header, cells, strict=False)), len(header), len(cells), span)
+        if isinstance(buffer, Buffer) and buffer.name in buffers:
+            buffer = Diagnostic("buffers-row", f"a buffer called `{buffer.name}` stands further up", span)
+        if isinstance(buffer, Diagnostic):
+            findings.append(buffer)
+        else:
+            buffers[buffer.name] = buffer
+    if findings:
+        raise UsageProblem(*findings[:_MOST])
+    return BufferTable(tuple(header), tuple(tuple(c) for _, c in rest), tuple(buffers.values()))
+
+
+def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
+    """The table as CSV with a column `offset` in bytes, which replaces one that was there."""
+    kept = [n for n, name in enumerate(table.header) if name != OFFSET]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*(table.header[n] for n in kept), OFFSET])
+    for row, buffer in zip(table.rows, table.buffers, strict=True):
+        writer.writerow([*(row[n] for n in kept), offsets[buffer.name]])
+    return out.getvalue()
+
+
+def _rows(lines: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """Cells of each line with its number; a quoted cell does not run over lines."""
+    return [(n, cells) for n, line in enumerate(lines) for cells in csv.reader([line])]
+
+
+def _check_header(header: list[str], source: Source) -> None:
+    missing = [c for c in COLUMNS if c not in header]
+    if not missing:
+        if len(set(header)) == len(header):
+            return
+        twice = next(c for c in header if header.count(c) > 1)
+        raise UsageProblem(Diagnostic("buffers-header", f"{source.name} has two columns `{twice}`"))
+    near = get_close_matches(missing[0], header, n=1)
+    raise UsageProblem(
+        Diagnostic(
+            "buffers-header",
+            f"{source.name} has no column `{missing[0]}`",
+            notes=(f"columns: {', '.join(c[:40] for c in header[:12])}",),
+            help=f"is `{near[0]}` meant?" if near else _expected(),
+        )
+    )
+
+
+def _expected() -> str:
+    return f"the first line names the columns: {','.join(COLUMNS)}"
+
+
+def _buffer(cells: Mapping[str, str], wanted: int, given: int, span: Span) -> Buffer | Diagnostic:
+    """The buffer of one line, or what is wrong with it."""
+    if given != wanted:
+        return Diagnostic("buffers-row", f"this row has {given} cells; the header names {wanted}", span)
+    numbers: dict[str, int] = {}
+    for column in (*COLUMNS[1:], ALIGNMENT):
+        text = cells.get(column, "1").strip()
+        if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+            return Diagnostic("buffers-row", f"{column} is a whole number, not `{text[:40]}`", span)
+        if len(text) > 17 or abs(int(text)) > MAX_NUMBER:
+            return Diagnostic("buffers-row", f"{column} is beyond 2**53", span)
+        numbers[column] = int(text)
+    if not cells["id"].strip():
+        return Diagnostic("buffers-row", "this buffer has no id", span)
+    lower, upper, size = (numbers[c] for c in COLUMNS[1:])
+    if lower >= upper:
+        return Diagnostic("buffers-row", f"upper is {upper}: a buffer lives from lower, {lower}, on", span)
+    if size < 1 or numbers[ALIGNMENT] < 1:
+        return Diagnostic("buffers-row", "size and alignment are at least 1", span)
+    return Buffer(cells["id"].strip(), lower, upper, size, numbers[ALIGNMENT])
