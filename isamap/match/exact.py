@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import islice, permutations, product
 from typing import Literal
 
-import islpy
-
 from isamap.ir import Index
 from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
 from isamap.match.mapping import AxisGroup
@@ -64,7 +62,7 @@ def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict
     loose = writer.pairs(sides, groups, exact=False)
     if loose is None:
         return "unknown"
-    if islpy.Set(loose).is_empty():
+    if _is_empty(loose):
         return "holds"
     orders = list(islice(_orders(groups), _ORDERS + 1))
     if len(orders) > _ORDERS:
@@ -74,9 +72,15 @@ def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict
         text = writer.pairs(sides, order, exact=True)
         if text is None:
             return "unknown"
-        if not islpy.Set(text).is_empty():
+        if not _is_empty(text):
             return "fails" if writer.is_exact else "unknown"
     return "holds"
+
+
+def _is_empty(text: str) -> bool:
+    import islpy  # takes a while, and most mappings are decided without it
+
+    return islpy.Set(text).is_empty()
 
 
 def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
@@ -84,6 +88,8 @@ def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> d
 
     None altogether when no values do. What is not affine is taken to hold.
     """
+    import islpy  # see _is_empty
+
     writer = _Writer(Space(tuple((n, None) for n in names), ()))
     for name in names:
         writer.name(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from isamap.ir import Index, Instruction
+from isamap.ir import Index, Instruction, Param
 from isamap.match.exact import Comparison, largest_values
 from isamap.match.instructions import Pattern
 
@@ -37,8 +37,8 @@ def can_be_met(instruction: Instruction) -> bool:
 @lru_cache(maxsize=4096)
 def _largest(instruction: Instruction) -> dict[str, int | None] | None:
     params = [p for p in instruction.params if p.dtype is None]
-    if not params:
-        return _without_params(instruction)
+    if not instruction.where and all(_is_plain(p) for p in params):
+        return {p.name: p.high.value if p.high is not None else None for p in params}
     names = tuple(p.name for p in params)
     lets = {let.name: let.value for let in instruction.lets}
     known: list[Comparison] = []
@@ -53,7 +53,7 @@ def _largest(instruction: Instruction) -> dict[str, int | None] | None:
     return largest_values(names, known)
 
 
-def _without_params(instruction: Instruction) -> dict[str, int | None] | None:
-    """Nothing to choose: what `where` says of numbers is true or not."""
-    closed = [c for c in instruction.where if not c.left.symbols | c.right.symbols]
-    return {} if largest_values((), [(c.left, c.comparison, c.right) for c in closed]) is not None else None
+def _is_plain(p: Param) -> bool:
+    """Whether a range is two numbers with something between them."""
+    low = 1 if p.low is None else p.low.value
+    return low is not None and (p.high is None or (p.high.value is not None and low <= p.high.value))
