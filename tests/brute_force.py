@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import permutations, product
 from math import prod
 
@@ -69,14 +70,12 @@ class Found:
 
 def all_mappings(instruction: Instruction, kernel: Routine, *, fixed: bool = False) -> set[frozenset[Found]]:
     """All mappings, each with its images; those of the first pairing in written order when `fixed`."""
-    (_, mine), (_, theirs) = _single(instruction), _single(kernel)
+    mine, theirs = _single(instruction).assign, _single(kernel).assign
     output = kernel.operand(theirs.target.buffer)
     wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
-    if theirs.guard is not None or (mine.op, mine.target.dtype, mine.value.dtype) != (
-        theirs.op,
-        wanted,
-        theirs.value.dtype,
-    ):
+    if theirs.guard is not None or mine.op != theirs.op:
+        return set()
+    if (mine.target.dtype, mine.value.dtype) != (wanted, theirs.value.dtype):
         return set()
     pairings = sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0])
     return {
@@ -86,14 +85,26 @@ def all_mappings(instruction: Instruction, kernel: Routine, *, fixed: bool = Fal
     }
 
 
-def _single(routine: Routine) -> tuple[dict[str, Index], Assign]:
-    """The axes and the assignment of a routine of one statement."""
+@dataclass(frozen=True)
+class _Single:
+    """A routine of one statement, its guards joined into one that says no more than that there are some."""
+
+    axes: dict[str, Index]
+    ordered: set[str]
+    assign: Assign
+
+
+def _single(routine: Routine) -> _Single:
     axes: dict[str, Index] = {}
+    ordered: set[str] = set()
+    guard = None
     (stmt,) = routine.body
     while isinstance(stmt, Loop):
         axes |= {a.name: a.extent for a in stmt.axes}
+        ordered |= {a.name for a in stmt.axes if stmt.ordered}
+        guard = guard or stmt.guard
         (stmt,) = stmt.body
-    return axes, stmt
+    return _Single(axes, ordered, replace(stmt, guard=guard or stmt.guard))
 
 
 # --- trees ------------------------------------------------------------------------------------------------
@@ -136,9 +147,11 @@ def _renamed(e: Expr, axes: Mapping[str, Index], operands: Mapping[str, str]) ->
     return _with(e, [_renamed(c, axes, operands) for c in _children(e)])
 
 
-def _symmetries(instruction: Instruction) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+@cache
+def _symmetries(instruction: Instruction) -> list[tuple[dict[str, str], dict[str, str]]]:
     """Renamings of axes and inputs under which the instruction means the same as written."""
-    axes, own = _single(instruction)
+    axes, own = _single(instruction).axes, _single(instruction).assign
+    found: list[tuple[dict[str, str], dict[str, str]]] = []
     inputs = [o.name for o in instruction.operands if o.role == "in"]
     plain = own.target, _normal(own.value)
     for places, names in product(permutations(axes), permutations(inputs)):
@@ -149,7 +162,8 @@ def _symmetries(instruction: Instruction) -> Iterator[tuple[dict[str, str], dict
         )
         renamed = _renamed(own.target, to, operand), _normal(_renamed(own.value, to, operand))
         if declared and renamed == plain and all(axes[a] == axes[b] for a, b in axis.items()):
-            yield axis, operand
+            found.append((axis, operand))
+    return found
 
 
 # --- what operands stand for ------------------------------------------------------------------------------
@@ -230,7 +244,10 @@ def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> 
     homes = [(j,) for j in issues.lengths] + [c for c in issues.classes() if len(c) > 1]
     # An axis taken off a valid mapping leaves a valid one: outermost in its fusion, it stands still in most
     # blocks. So one that may not run somewhere alone need not be tried there with others.
-    alone = {x: [h for h in homes if issues.are_valid(((h, (x,)),))] for x in issues.extents}
+    alone = {
+        x: [h for h in homes if x not in issues.ordered and issues.are_valid(((h, (x,)),))]
+        for x in issues.extents
+    }
     needless = {j for j in issues.lengths if not any((j,) in places for places in alone.values())}
     for chosen in product(*([None, *places] for places in alone.values())):
         on = {h: tuple(x for x, c in zip(alone, chosen, strict=True) if c == h) for h in homes}
@@ -262,7 +279,9 @@ class _Issues:
     """All issues of an instruction under one pairing: what each lane and each iteration touches."""
 
     def __init__(self, instruction: Instruction, kernel: Routine, pairing: Pairing, sizes: Point) -> None:
-        (mine, own), (theirs, target) = _single(instruction), _single(kernel)
+        mine, own = _single(instruction).axes, _single(instruction).assign
+        theirs, target = _single(kernel).axes, _single(kernel).assign
+        self.ordered = _single(kernel).ordered
         self.sizes = dict(sizes)
         lengths = {j: _at((extent,), sizes)[0] for j, extent in mine.items()}
         self.units = frozenset(j for j, n in lengths.items() if n == 1)
