@@ -192,7 +192,7 @@ def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, .
             known = full[x].value
             inside[x] = Index.of(reach if known is None else min(known, reach))
     reaches = [whole] if inside == whole else [whole, inside]
-    if any(tells_apart(given, extents) for extents in reaches):
+    if any(tells_apart(given, extents, (), space.lows) for extents in reaches):
         return True
     if not space.facts and not space.bindings:
         return False

@@ -144,6 +144,17 @@ def test_a_scatter_of_open_sizes_runs_where_what_is_stated_keeps_iterations_apar
         assert sum(m.kind == "whole" for m in found) == count, stated
 
 
+def test_a_step_that_may_be_zero_keeps_nothing_apart() -> None:
+    for low, count in ((0, 0), (4, 2)):
+        text = f"""kernel k(P, step: {low}..9) {{
+          in X: f32[P]; in W: f32[4]; inout Y: f32[P*step + 4];
+          for p in P, r in 4 {{ Y[p*step + r] += X[p] * W[r]; }}
+        }}"""
+        routine = parse_kernel(Source("kernel.ir", text))
+        found = find_in_statement(instruction(OUTER), statements(routine)[0], 0, "complete", routine)
+        assert sum(m.kind == "whole" for m in found) == count
+
+
 def test_a_strided_transposed_convolution_keeps_pixels_and_taps_that_meet_apart() -> None:
     sizes = {"N": 4, "C": 8, "K": 8, "H": 9, "W": 9}
     wide = bind(shipped("conv2d_transposed_strided"), {**sizes, "R": 3, "S": 3, "stride": 2})
