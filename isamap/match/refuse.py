@@ -10,11 +10,12 @@ the machine lacks to carry them out. The later an instruction fails the nearer i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from isamap.ir import Kernel
 from isamap.machine import Machine, MachineInstruction
 from isamap.match.find import find_mappings
-from isamap.match.instructions import pattern_of
+from isamap.match.instructions import pattern_of, patterns_of
 from isamap.match.mapping import Mapping
 from isamap.match.refuse_around import Surroundings, refuse_around
 from isamap.match.refuse_axes import refuse_axes
@@ -84,9 +85,10 @@ def refusal(
     """Why an instruction does not perform a statement; None when it does, or is not meant to compute."""
     if not any(o.role in ("out", "inout") for o in item.instruction.operands):
         return None
-    case = Case(
-        around.kernel, around.machine, item, statement, number, mappings, pattern_of(item.instruction)
-    )
+    pattern = pattern_of(item.instruction)
+    if pattern is None and (number, item.instruction.name) in around.grouped:
+        return None
+    case = Case(around.kernel, around.machine, item, statement, number, mappings, pattern)
     cause = _first(case, around)
     if cause is None:
         return None
@@ -102,4 +104,9 @@ def _first(case: Case, around: Surroundings) -> Cause | None:
     if case.performed:
         found = next((c for condition in FURTHER if (c := condition(case)) is not None), None)
         return found or refuse_around(case, around)
+    if case.pattern is None and len(parts := patterns_of(case.item.instruction)) == 1:
+        # Under a predicate alone an instruction does what it would without, in lanes where that holds.
+        plain = replace(case, pattern=parts[0])
+        found = next((c for condition in CONDITIONS[1:] if (c := condition(plain)) is not None), None)
+        return found or refuse_instruction(case)
     return next((c for condition in CONDITIONS if (c := condition(case)) is not None), None)

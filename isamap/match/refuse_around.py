@@ -15,6 +15,7 @@ from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import layouts
 from isamap.match.movement import Movement, movements
 from isamap.match.rejection import Case, Cause
+from isamap.match.several import find_groups
 from isamap.match.supply import Suppliers
 from isamap.transform import reads
 
@@ -70,6 +71,12 @@ class Surroundings:
 
     def is_addressable(self, operand: Operand) -> bool:
         return self.suppliers.is_addressable(operand.memory)
+
+    @cached_property
+    def grouped(self) -> frozenset[tuple[int, str]]:
+        """Statements that an instruction of several statements performs together with others."""
+        found = find_groups(self.kernel, self.machine)
+        return frozenset((n, g.instruction) for g in found if g.kind != "degenerate" for n in g.statements)
 
     @cached_property
     def settable(self) -> frozenset[tuple[str, str]]:
@@ -148,13 +155,13 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
 
     Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping.
     """
-    direct = {o.name for o in case.item.instruction.operands if around.is_addressable(o)}
+    direct = any(around.is_addressable(o) for o in case.item.instruction.operands)
     if case.statement.assign.op is None or not direct:  # an assignment is carried out by the last of a chain
         return None
     first: Cause | None = None
     for mapping in case.performed[:_TRIED]:
         found = movements(case.kernel, case.statement, mapping, around.machine, suppliers=around.suppliers)
-        missing = next((m for m in found if m.kind == "none" and m.operand in direct), None)
+        missing = next((m for m in found if m.kind == "none"), None)
         if missing is None:
             return None
         subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
