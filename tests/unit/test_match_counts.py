@@ -144,11 +144,26 @@ def test_operands_that_commute_give_one_mapping() -> None:
         ("conv2d_grouped", 35),
         ("conv2d_dilated", 35),
         ("pointwise", 7),
+        ("conv3d", 180),
+        ("conv2d_transposed", 7),  # taps run backwards: they are on no axis
+        ("depthwise_multiplier", 11),
         ("depthwise", 0),
     ],
 )
 def test_the_rule_of_amos_gives_its_published_counts(name: str, count: int) -> None:
     assert counts(instruction(MATRIX), shipped(name), mode="amos") == (count, 0, 0)
+
+
+def test_amos_counts_a_batched_convolution() -> None:
+    routine = kernel(
+        "in X: f32[N, C, P + R, Q + S]; in F: f32[N, K, C, R, S]; inout Y: f32[N, K, P, Q];",
+        """for n in N, k in K, p in P, q in Q, c in C, r in R, s in S {
+          Y[n, k, p, q] += X[n, c, p + r, q + s] * F[n, k, c, r, s];
+        }""",
+        "N, K, P, Q, C, R, S",
+    )
+    assert counts(instruction(MATRIX), routine, mode="amos") == (11, 0, 0)
+    assert counts(instruction(MATRIX), routine) == (2 * 3 * 7, 0, 0)
 
 
 def test_with_sizes_amos_keeps_what_fills_the_instruction() -> None:
