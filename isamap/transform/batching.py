@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from isamap.ir import Axis, Index, Kernel, Read
+from isamap.ir import ZERO, Axis, Index, Kernel, Read
 from isamap.transform.conflicts import Conflicts, commute_with, sums_in_any_order
 from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
@@ -80,7 +80,10 @@ def _skeleton(s: Statement) -> object:
     """What alike statements have in common: everything but the names of axes and arrays, and constants."""
     names = {name: f"axis{i}" for i, name in enumerate(_axes_in_order(s))}
     own = rename_axes(s, names)
-    blank = map_accesses(own, lambda r: replace(r, buffer="", index=tuple(i - i.constant for i in r.index)))
+    axes = frozenset(names.values())
+    blank = map_accesses(
+        own, lambda r: replace(r, buffer="", index=tuple(i - _offset(i, axes) for i in r.index))
+    )
     a = blank.assign
     extents = tuple(sorted((x.name, x.extent) for x in own.axes))
     ranks = tuple(r.dtype for r in accesses(s))
@@ -99,13 +102,20 @@ def _axes_in_order(s: Statement) -> list[str]:
     return [*found, *(x.name for x in s.axes if x.name not in found)]
 
 
-def _slopes(group: Sequence[Statement]) -> list[tuple[int, ...]] | None:
+def _offset(index: Index, axes: frozenset[str]) -> Index:
+    """What a subscript has besides axes: numbers and sizes."""
+    kept = ((m, c) for m, c in index.terms if not Index(((m, 1),)).symbols & axes)
+    return sum((Index((term,)) for term in kept), ZERO)
+
+
+def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
     """By how much each subscript of each access grows from one statement to the next; None if unevenly."""
-    found: list[tuple[int, ...]] = []
+    names = [frozenset(x.name for x in s.axes) for s in group]
+    found: list[tuple[Index, ...]] = []
     for same in zip(*map(accesses, group), strict=True):
-        steps: list[int] = []
+        steps: list[Index] = []
         for subscripts in zip(*(r.index for r in same), strict=True):
-            values = [i.constant for i in subscripts]
+            values = [_offset(i, own) for i, own in zip(subscripts, names, strict=True)]
             step = values[1] - values[0]
             if any(b - a != step for a, b in pairwise(values)):
                 return None
@@ -127,7 +137,7 @@ def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
         elif len(set(names)) > 1:
             return None
     stacked = [n for names in found for n in names]
-    if len(set(stacked)) != len(stacked) or not (found or any(any(s) for s in slopes)):
+    if len(set(stacked)) != len(stacked) or not (found or any(step.terms for s in slopes for step in s)):
         return None
     return list(found)
 
@@ -212,7 +222,7 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     return None
 
 
-def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[int, ...]]) -> Statement:
+def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:
     """The first statement with an axis more, along which its subscripts grow as those of the others."""
     first = members[0]
     axis = Axis(_axis_name(kernel, first), Index.of(len(members)))

@@ -45,6 +45,8 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
         at = [d for d, i in enumerate(r.index) if both & i.symbols]
         if not at:
             continue
+        if outer == inner:
+            return None  # a diagonal
         if [str(r.index[d]) for d in at] != [outer.name, inner.name] or at[1] != at[0] + 1:
             return None
         if found.setdefault(r.buffer, at[0]) != at[0]:

@@ -250,6 +250,34 @@ def test_arrays_that_differ_in_type_cannot_be_one() -> None:
     assert found.help is None
 
 
+def test_gates_in_one_row_are_told_apart_by_a_size() -> None:
+    sums = "".join(
+        f"for n in N, j in H, c in C {{ x[{g}, n, j] += X[n, c] * W[c, {g}*H + j]; }}" for g in range(3)
+    )
+    routine = kernel("in X: f32[N, C]; in W: f32[C, 3*H]; inout x: f32[3, N, H];", sums, "N, C, H")
+    assert "x[g, n, j] += X[n, c] * W[c, H*g + j]" in text_after(routine, "batching")
+
+
+# --- flattening -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "for i in H { x[i, i] = 0; }",
+        "for g in H, j in H { y[g] += x[g, j]; }",
+        "for g in H, j in H { x[g, j] = f32(j); }",
+        "for g in H, j in H { y[g] += x[g, j + 1] else 0; }",
+    ],
+)
+def test_arrays_that_some_statement_uses_otherwise_are_not_flattened(other: str) -> None:
+    loops = f"for g in H, j in H, c in C {{ x[g, j] += X[c] * W[c, g, j]; }} {other}"
+    operands = "in X: f32[C]; in W: f32[C, H, H]; inout x: f32[H, H]; inout y: f32[H];"
+    if "y[" not in other:
+        loops += " for g in H { y[g] = 0; }"
+    assert not steps(kernel(operands, loops, "H, C"), "flattening")
+
+
 # --- all shipped kernels ----------------------------------------------------------------------------------
 
 
