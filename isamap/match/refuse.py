@@ -31,7 +31,7 @@ from isamap.match.refuse_sizes import (
 )
 from isamap.match.refuse_tree import refuse_tree
 from isamap.match.rejection import REASONS, Case, Cause, Rejection
-from isamap.transform import Statement, statements
+from isamap.transform import Statement
 
 CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_instruction,
@@ -66,7 +66,7 @@ def refusals(
         known.setdefault((mapping.statement, mapping.instruction), []).append(mapping)
     around = Surroundings(kernel, machine)
     found: list[Rejection] = []
-    for number, statement in enumerate(statements(kernel)):
+    for number, statement in enumerate(around.statements):
         for item in machine.instructions.values():
             own = tuple(known.get((number, item.instruction.name), ()))
             rejection = refusal(around, item, statement, number, own)
@@ -88,7 +88,8 @@ def refusal(
     pattern = pattern_of(item.instruction)
     if pattern is None and (number, item.instruction.name) in around.grouped:
         return None
-    case = Case(around.kernel, around.machine, item, statement, number, mappings, pattern)
+    others = tuple(s for n, s in enumerate(around.statements) if n != number)
+    case = Case(around.kernel, around.machine, item, statement, number, mappings, pattern, others)
     cause = _first(case, around)
     if cause is None:
         return None

@@ -17,7 +17,7 @@ from isamap.match.movement import Movement, movements
 from isamap.match.rejection import Case, Cause
 from isamap.match.several import find_groups
 from isamap.match.supply import Suppliers
-from isamap.transform import reads
+from isamap.transform import Statement, reads, statements
 
 Held = tuple[str, str]
 """A memory and a type."""
@@ -32,6 +32,11 @@ class Surroundings:
 
     kernel: Kernel
     machine: Machine
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The kernel's statements."""
+        return statements(self.kernel)
 
     @cached_property
     def suppliers(self) -> Suppliers:

@@ -20,7 +20,7 @@ from isamap.match.kernel_text import (
     text_of,
 )
 from isamap.match.rejection import OTHER, Case, Cause
-from isamap.transform import identity_of, reads, statements
+from isamap.transform import identity_of, reads
 
 _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}
 
@@ -154,8 +154,8 @@ def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
 
 def _is_alone(case: Case, name: str) -> bool:
     """Whether no other statement uses an array, so that its type is a matter of this one."""
-    others = [s.assign for n, s in enumerate(statements(case.kernel)) if n != case.number]
-    return all(name != r.buffer for a in others for r in (a.target, *reads(a.value)))
+    assigns = [s.assign for s in case.others]
+    return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
 
 
 def _is_possible(own: DType, wanted: DType) -> bool:

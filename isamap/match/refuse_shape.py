@@ -55,7 +55,7 @@ def refuse_instruction(case: Case) -> Cause | None:
 
 def _lacking(case: Case, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
     """The first statement of the instruction that none of the kernel's is like."""
-    own = statements(case.kernel)
+    own = (case.statement, *case.others)
     for part in parts:
         pattern = Pattern(instruction, part)
         if not any(

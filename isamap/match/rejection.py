@@ -135,7 +135,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class Case:
-    """One instruction beside one statement; `pattern` is None for a sequence, `mappings` are all."""
+    """One instruction beside one statement; `pattern` is None for a sequence, `mappings` are all.
+
+    `others` are the kernel's other statements.
+    """
 
     kernel: Kernel
     machine: Machine
@@ -144,6 +147,7 @@ class Case:
     number: int
     mappings: tuple[Mapping, ...]
     pattern: Pattern | None
+    others: tuple[Statement, ...]
 
     @cached_property
     def performed(self) -> tuple[Mapping, ...]:

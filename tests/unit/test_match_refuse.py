@@ -243,9 +243,9 @@ def test_every_edit_of_a_shipped_kernel_can_be_applied_and_is_fixed_or_ends_in_w
 
 
 def test_all_refusals_of_a_large_machine_take_well_under_a_second() -> None:
-    on, routine = load_machine("x86-avx512"), shipped("conv2d_nchw")
+    on, routine = load_machine("x86-avx512"), shipped("gru")
     mappings = find_mappings(routine, on)
-    started = time.perf_counter()
+    started = time.process_time()
     found = refusals(routine, on, mappings)
-    assert len(found) > 500
-    assert time.perf_counter() - started < 0.8
+    assert len(found) > 5000
+    assert time.process_time() - started < 0.8
