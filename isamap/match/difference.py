@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, print_expr
 from isamap.match.fitting import as_factor, needs_parentheses
-from isamap.match.kernel_text import Edits, replace_by, text_of, wrap
+from isamap.match.kernel_text import Edits, brief, replace_by, text_of, wrap
 from isamap.match.rejection import OTHER
 
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -74,7 +74,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
     return Difference(
         "operands-reversed",
         f"computes `{print_expr(pattern)}`, which does not commute: the statement has its operands the other "
-        f"way round, `{text_of(subject)}`",
+        f"way round, `{brief(subject)}`",
         pattern,
         subject,
         f"`{text}`, which is another value" if text else None,
@@ -101,7 +101,7 @@ def _types_differ(pattern: Expr, subject: Expr) -> Difference:
     wanted = leaf.dtype
     same_outside = isinstance(pattern, Cast) and isinstance(subject, Cast) and pattern.dtype == subject.dtype
     inner = subject.value if same_outside and isinstance(subject, Cast) else subject
-    shown = text_of(inner)
+    shown = brief(inner)
     words = f"takes {leaf.buffer} of {wanted}; `{shown}` is {inner.dtype}"
     reason = "operand-type-differs"
     if isinstance(pattern, Cast) and inner.dtype == wanted:
@@ -163,7 +163,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
         )
         return Difference("operand-type-differs", words, pattern, subject)
     words = (
-        f"takes {pattern.name} as a number that is the same for all elements; `{text_of(subject)}` is read "
+        f"takes {pattern.name} as a number that is the same for all elements; `{brief(subject)}` is read "
         "or computed"
     )
     advice = f"make it a scalar parameter: `scalar {pattern.name}: {pattern.dtype}`"
@@ -173,7 +173,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
 def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
     words = (
         f"computes with its own `{print_expr(pattern)}`, encoded in the instruction; the statement has "
-        f"`{text_of(subject)}`"
+        f"`{brief(subject)}`"
     )
     return Difference("immediate-differs", words, pattern, subject, OTHER)
 
@@ -190,7 +190,7 @@ def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
     )
     if found is not None:
         return found
-    words = f"computes `{print_expr(pattern)}` where the statement has `{text_of(subject)}`"
+    words = f"computes `{print_expr(pattern)}` where the statement has `{brief(subject)}`"
     return Difference("expression-differs", words, pattern, subject, OTHER)
 
 
@@ -202,7 +202,7 @@ def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
         return None
     left, right = subject.args
     text = f"{as_factor(right)} {OPS[pattern.op].spelling} {as_factor(left)}"
-    words = f"computes `{print_expr(pattern)}`; the statement has `{text_of(subject)}`"
+    words = f"computes `{print_expr(pattern)}`; the statement has `{brief(subject)}`"
     edits = replace_by(subject, text)
     return Difference("comparison-mirrored", words, pattern, subject, f"`{text}`, the same", edits)
 
@@ -222,7 +222,7 @@ def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
             often, other = "twice", "once"
         case _:
             return None
-    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{text_of(subject)}` rounds {other}"
+    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{brief(subject)}` rounds {other}"
     return Difference(
         "fused-rounding", words, pattern, subject, f"`{text}`, rounded {often}", replace_by(subject, text)
     )
@@ -238,7 +238,7 @@ def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
             continue
         inside = needs_parentheses(subject)
         edits = wrap(subject, "(" if inside else "", f") * {one}" if inside else f" * {one}")
-        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{text_of(subject)}`"
+        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{brief(subject)}`"
         advice = f"`{as_factor(subject)} * {one}`"
         return Difference("factor-missing", words, pattern, subject, advice, edits)
     return None
@@ -261,7 +261,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
         return None
     for own, other in (subject.args, subject.args[::-1]):
         if isinstance(pattern, (Call, Cast)) and first_difference(pattern, own) is None:
-            shown = text_of(other)
+            shown = brief(other)
             words = f"computes `{print_expr(pattern)}`; the statement multiplies that by `{shown}` besides"
             advice = f"multiply by `{shown}` in a statement of its own"
             return Difference("factor-extra", words, pattern, subject, advice)

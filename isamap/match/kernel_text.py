@@ -15,10 +15,20 @@ from isamap.syntax import ast, parse_declarations, parse_kernel
 
 Edits = tuple[Edit, ...]
 
+_BRIEF = 32
+
 
 def text_of(expr: Expr) -> str:
     """An expression as the kernel writes it, on one line."""
     return " ".join((expr.span.text if expr.span is not None else print_expr(expr)).split())
+
+
+def brief(expr: Expr) -> str:
+    """An expression for the middle of a sentence: long subscripts are left out, `X[…]`."""
+    text = text_of(expr)
+    if len(text) > _BRIEF:
+        text = re.sub(r"\[[^\[\]]*\]", "[…]", text)
+    return text if len(text) <= 2 * _BRIEF else f"{text[: 2 * _BRIEF]}…"
 
 
 @lru_cache(maxsize=64)

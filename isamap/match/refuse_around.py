@@ -12,6 +12,7 @@ from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scal
 from isamap.machine import Machine
 from isamap.machine.model import EmitNothing
 from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.kernel_text import brief
 from isamap.match.layouts import layouts
 from isamap.match.movement import Movement, movements
 from isamap.match.rejection import Case, Cause
@@ -180,8 +181,8 @@ def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
     memory = case.machine.memories.get(operand.memory or "")
     if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
         wanted = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
-        message = f"{wanted}; `{print_expr(shown)}` lies otherwise"
-        edit = f"the array of `{print_expr(shown)}` stored the other way round, or a load into a register"
+        message = f"{wanted}; `{brief(shown)}` lies otherwise"
+        edit = f"the array of `{brief(shown)}` stored the other way round, or a load into a register"
         return Cause("column-load", message, shown.span, operand.span, edit)
     message = f"has nothing that supplies {operand.name}: {missing.why}"
     edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
@@ -200,7 +201,7 @@ def _fill(case: Case, around: Surroundings) -> Cause | None:
         if read.fill is None or any(_writes(p, read.fill) for p in around.patterns):
             continue
         shown = print_expr(read.fill)
-        message = f"needs `{print_expr(read)}`, and no instruction writes {shown} where the array ends"
+        message = f"needs `{brief(read)}`, and no instruction writes {shown} where the array ends"
         edit = f"an array with {shown} around it, or an instruction that sets {read.dtype} to {shown}"
         return Cause("fill-not-supplied", message, read.span, case.item.instruction.span, edit)
     return None

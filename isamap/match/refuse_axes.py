@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from isamap.ir import Axis, print_expr
+from isamap.ir import Axis
 from isamap.match.enumerate import Signature, instruction_signature, kernel_signature, may_run_on
 from isamap.match.instructions import Pattern
-from isamap.match.kernel_text import are_legal, unorder
+from isamap.match.kernel_text import are_legal, brief, unorder
 from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.unify import Bindings, unify
 from isamap.transform import Statement
@@ -63,8 +63,8 @@ def _runs_over(case: Case, axis: Axis, wanted: Signature, bindings: Bindings) ->
     assert pattern is not None
     inputs, is_output = wanted
     indexed = [*sorted(inputs), *([pattern.target.buffer] if is_output else [])]
-    stands = {b.name: print_expr(b.subject) for b in bindings}
-    stands[pattern.target.buffer] = print_expr(case.statement.assign.target)
+    stands = {b.name: brief(b.subject) for b in bindings}
+    stands[pattern.target.buffer] = brief(case.statement.assign.target)
     names = " and ".join(f"{n} = {stands[n]}" for n in indexed if n in stands) or "no operand"
     never = "" if is_output else f", not {pattern.target.buffer} = {stands[pattern.target.buffer]}"
     return f"runs over {axis.name} in {names}{never}"
@@ -117,7 +117,7 @@ def _in_every_operand(
     if found is None:
         return None
     others = sorted(everywhere - wanted[0])
-    also = " and ".join(f"{b.name} = {print_expr(b.subject)}" for b in bindings if b.name in others)
+    also = " and ".join(f"{b.name} = {brief(b.subject)}" for b in bindings if b.name in others)
     message = f"{runs}: {found.name} does, but in {also} as well{_utilisation(missing.axes)}"
     edit = f"an axis besides {found.name} that {also} does not have, as a channel multiplier"
     return Cause("axis-in-every-operand", message, found.span, axis.span, edit)

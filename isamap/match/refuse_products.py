@@ -12,7 +12,7 @@ from functools import lru_cache
 from isamap.ir import Call, Expr, Kernel, print_routine
 from isamap.match.enumerate import find_in_statement
 from isamap.match.fitting import as_factor
-from isamap.match.kernel_text import Edits, is_whole, replace_by, text_of
+from isamap.match.kernel_text import Edits, brief, is_whole, replace_by
 from isamap.match.rejection import Case, Cause
 from isamap.source import Edit
 from isamap.transform import factorisations, reads
@@ -47,8 +47,8 @@ def refuse_product(case: Case) -> Cause | None:
         if not any(m.kind != "degenerate" for m in found):
             continue
         text = " * ".join(as_factor(f) for f in (near, *scales, far))
-        shown = " and ".join(text_of(s) for s in scales)
-        message = f"multiplies two operands; `{text_of(value)}` scales by {shown} what is multiplied already"
+        shown = " and ".join(brief(s) for s in scales)
+        message = f"multiplies two operands; `{brief(value)}` scales by {shown} what is multiplied already"
         edits = replace_by(value, text)
         return Cause("scale-misplaced", message, value.span, mine.span, f"`{text}`", edits)
     return None
@@ -65,7 +65,7 @@ def _factors(value: Expr) -> tuple[Expr, ...]:
 def _three(case: Case, arrays: list[Expr]) -> Cause:
     assert case.pattern is not None
     value = case.statement.assign.value
-    names = ", ".join(text_of(f) for f in arrays)
+    names = ", ".join(brief(f) for f in arrays)
     message = f"multiplies two operands; the statement multiplies {len(arrays)} arrays: {names}"
     edit, edits = _factorisation(case.kernel, case.number)
     return Cause("three-factors", message, value.span, case.pattern.value.span, edit, edits)

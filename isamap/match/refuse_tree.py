@@ -8,7 +8,7 @@ from __future__ import annotations
 from isamap.ir import Call, Cast, Expr, Read, print_expr
 from isamap.match.difference import Difference, first_difference
 from isamap.match.fitting import fitting_casts
-from isamap.match.kernel_text import replace_by, text_of
+from isamap.match.kernel_text import brief, replace_by, text_of
 from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.unify import unify
 from isamap.transform import reads
@@ -53,9 +53,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
     if len(theirs) < 2:
         return Cause("operand-twice", words, subject.span, pattern.span)
     first, second = theirs[0], theirs[1]
-    words = (
-        f"takes {name} twice in `{print_expr(pattern)}`; `{text_of(first)}` and `{text_of(second)}` differ"
-    )
+    words = f"takes {name} twice in `{print_expr(pattern)}`; `{brief(first)}` and `{brief(second)}` differ"
     edit = f"`{text_of(first)}` in both places, which is another value"
     edits = replace_by(second, text_of(first))
     return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
