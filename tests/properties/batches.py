@@ -13,29 +13,36 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import make_call
 from isamap.codegen.c import EmittedC
-from isamap.codegen.toolchain import build, find_compiler
+from isamap.codegen.toolchain import COMPILERS, build, find_compiler
 from isamap.codegen.worker import load_function, make_arguments
 from isamap.machine import Machine
 
 Array = NDArray[Any]
 
 DEFINED = re.compile(r"^static [^;={(]*?(\w+)\s*[({\[=]", re.MULTILINE)
+MODEL_FLAGS = ("-O1", "-std=c11")
 MARGIN = 256
 POISON = 0xA5
 
 
 def compile_batch(programs: Iterable[EmittedC], machine: Machine) -> Path:
-    """A library with all programs; what they define for themselves gets the program's name behind its own."""
+    """A library with all programs; what they define for themselves gets the program's name behind its own.
+
+    They are of one kind: all for the machine's processor, or all of plain-C models.
+    """
     files: dict[str, str] = {}
+    model = False
     for program in programs:
+        model = program.model
         own = set(DEFINED.findall(program.source)) - {f"{program.name}_body"}
         pattern = re.compile(rf"\b({'|'.join(sorted(own))})\b") if own else None
         source = pattern.sub(rf"\1_of_{program.name}", program.source) if pattern else program.source
         files[f"{program.name}.h"] = program.header
         files[f"{program.name}.inc"] = source
     files["batch.c"] = "".join(f'#include "{n}"\n' for n in files if n.endswith(".inc"))
-    flags = tuple("-O1" if f == "-O3" else f for f in machine.target.flags)
-    return build(find_compiler(flags, machine.target.toolchains), flags, files, "batch.c")
+    flags = MODEL_FLAGS if model else tuple("-O1" if f == "-O3" else f for f in machine.target.flags)
+    toolchains = COMPILERS if model else machine.target.toolchains
+    return build(find_compiler(flags, toolchains), flags, files, "batch.c")
 
 
 def call(

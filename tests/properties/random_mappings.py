@@ -6,7 +6,7 @@ small sizes and random ones, instructions those of a shipped machine and random 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -26,6 +26,7 @@ from isamap.ir import (
     Index,
     Kernel,
     Loop,
+    Operand,
     Stmt,
     bind,
     interpret,
@@ -68,7 +69,7 @@ class Subject:
     @property
     def is_exact(self) -> bool:
         """Whether no function of numpy's is called: their last bits depend on how many elements there are."""
-        return all(OPS[op].ulp == 0 for op in _operations(self.statement.assign.value))
+        return all(OPS[op].ulp == 0 for op in operations(self.statement.assign.value))
 
 
 @dataclass(frozen=True)
@@ -127,14 +128,15 @@ def trials(seed: int) -> Iterator[Trial]:
                 yield Trial(seed, subject, pattern, mapping, cut)
 
 
-def _operations(expr: Expr) -> Iterator[str]:
+def operations(expr: Expr) -> Iterator[str]:
+    """The operations of an expression."""
     match expr:
         case Call(op, args):
             yield op
             for a in args:
-                yield from _operations(a)
+                yield from operations(a)
         case Cast(value):
-            yield from _operations(value)
+            yield from operations(value)
         case _:
             pass
 
@@ -148,9 +150,9 @@ Found = list[tuple[Pattern, tuple[Mapping, ...]]]
 def _shipped(random: Random) -> tuple[Subject, Found]:
     """A statement of a shipped kernel, its mappings found for all sizes."""
     name = random.choice(list_kernels())
-    kernel = _kernel(name)
+    kernel = shipped_kernel(name)
     number = random.randrange(len(statements(kernel)))
-    sizes = _small_sizes(kernel, number, random)
+    sizes = small_sizes(kernel, number, random)
     subject = _subject(kernel, number, sizes, random)
     found = list(_machine_mappings(name, number, random.choice(list_machines())))
     random.shuffle(found)
@@ -185,7 +187,8 @@ def _random_mappings(statement: Statement, number: int, random: Random, count: i
 
 
 @lru_cache
-def _kernel(name: str) -> Kernel:
+def shipped_kernel(name: str) -> Kernel:
+    """A shipped kernel, read once."""
     path = kernel_path(name)
     return parse_kernel(Source(path.name, path.read_text(encoding="utf-8")))
 
@@ -200,12 +203,12 @@ def _patterns(machine: str) -> tuple[Pattern, ...]:
 def _machine_mappings(
     name: str, number: int, machine: str
 ) -> tuple[tuple[Pattern, tuple[Mapping, ...]], ...]:
-    statement = statements(_kernel(name))[number]
+    statement = statements(shipped_kernel(name))[number]
     found = ((p, tuple(find_in_statement(p, statement, number))) for p in _patterns(machine))
     return tuple(f for f in found if f[1])
 
 
-def _small_sizes(kernel: Kernel, number: int, random: Random) -> dict[str, int]:
+def small_sizes(kernel: Kernel, number: int, random: Random) -> dict[str, int]:
     """Sizes that the kernel allows, with few iterations of the statement."""
     for largest in (9, 9, 5, 5, 5, 4, 4, *(3,) * 20, *(2,) * 50):
         sizes: dict[str, int] = {}
@@ -237,8 +240,16 @@ def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random)
     alone = replace(
         kernel, operands=operands, body=(Loop(statement.axes, (body,)) if statement.axes else body,)
     )
+    arrays = small_arrays(operands, values, random)
+    with np.errstate(all="ignore"):
+        result = interpret(alone, arrays, sizes, exact=statement.is_reduction)[target].astype(np.float64)
+    return Subject(statement, kernel, alone, values, arrays, result)
+
+
+def small_arrays(operands: Iterable[Operand], values: dict[str, int], random: Random) -> dict[str, Array]:
+    """Small integers, which all types hold and which sum exactly in any order."""
     rng = np.random.default_rng(random.randrange(2**32))
-    arrays = {
+    return {
         o.name: rng.integers(
             0 if o.dtype.kind in ("uint", "bool") else -2,
             2 if o.dtype.kind == "bool" else 3,
@@ -246,9 +257,6 @@ def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random)
         ).astype(o.dtype.numpy())
         for o in operands
     }
-    with np.errstate(all="ignore"):
-        result = interpret(alone, arrays, sizes, exact=statement.is_reduction)[target].astype(np.float64)
-    return Subject(statement, kernel, alone, values, arrays, result)
 
 
 # --- variants ---------------------------------------------------------------------------------------------
