@@ -103,7 +103,7 @@ def _listed(
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text
     from isamap.report.refusals import refusals_text, rejections_json
-    from isamap.report.variants import variants_text
+    from isamap.report.variants import variants_json, variants_text
 
     unmatched = matched.unperformed
     findings: tuple[Finding, ...] = ()
@@ -120,6 +120,7 @@ def _listed(
         payload = {
             **mappings_json(matched, None if every else FEW),
             "rejections": rejections_json(rejections),
+            **({"variants": variants_json(matched, every=every)} if variants else {}),
         }
         return Answer(payload, "", findings, status)
     text = mappings_text(matched, every=every)

@@ -30,6 +30,12 @@ from isamap.report.tally import computing_instructions
 from isamap.transform import Statement, statements
 
 KINDS = ("whole", "split", "degenerate")
+BESIDES = 4
+"""More mappings than are shown for which it is looked for what moves while sizes are open."""
+
+CLOSELY = 64
+"""Mappings for which it is looked for what moves, at most, unless all are asked for: each takes a search."""
+
 ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
 
@@ -155,22 +161,32 @@ class Look:
         statement = matched.statements[mapping.statement]
         return variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
 
-    def ranked(self, mappings: Iterable[Found], most: int | None) -> list[Facts]:
-        """Facts of mappings, the best first; what moves is looked for among the `most` first, or of all.
+    def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
+        """Facts of mappings, the best first. What moves is told of the best `few`, or of all.
 
-        Before it is known what moves, few fused axes come before many: those gather.
+        It is looked for in the order of what computing costs, until no other mapping can be among the best
+        few, for moving takes no less than no time; and of no more than a limit. Before it is known, few
+        fused axes come before many: those gather.
         """
-        computing = self._matched.computing
+        found = sorted((self.at(m) for m in mappings), key=self._key)
+        if few is None:
+            return sorted((self.closely(f) for f in found), key=self._key)
+        if not few:
+            return found
+        limit = few + BESIDES if any(f.is_open for f in found) else CLOSELY
+        looked: list[Facts] = []
+        for facts in found[:limit]:
+            if len(looked) >= few and self._key(looked[few - 1])[:3] <= self._key(facts)[:3]:
+                break
+            looked = sorted((*looked, self.closely(facts)), key=self._key)
+        return looked + found[len(looked) :]
 
-        def key(facts: Facts) -> tuple[bool, bool, float, int, int]:
-            m = facts.mapping
-            fused = sum(len(g.kernel_axes) - 1 for g in m.groups)
-            kind = KINDS.index(m.kind)
-            return m.composed, m.instruction not in computing, facts.comparable_ns, kind, fused
-
-        found = sorted((self.at(m) for m in mappings), key=key)
-        most = len(found) if most is None else most
-        return sorted((self.closely(f) for f in found[:most]), key=key) + found[most:]
+    def _key(self, facts: Facts) -> tuple[bool, bool, float, int, int]:
+        """Composed mappings last, moves of what is computed elsewhere behind the others, then by cost."""
+        m = facts.mapping
+        moves = m.instruction not in self._matched.computing
+        fused = sum(len(g.kernel_axes) - 1 for g in m.groups)
+        return m.composed, moves, facts.comparable_ns, KINDS.index(m.kind), fused
 
 
 def pattern_in(machine: Machine, mapping: Found) -> Pattern:

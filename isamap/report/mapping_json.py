@@ -11,13 +11,13 @@ from isamap.report.tally import by_instruction, computed, is_computing, tally
 from isamap.transform import Statement
 
 
-def mappings_json(matched: Matched, moving: int | None = 0) -> dict[str, object]:
-    """The payload. What moves is told of the best `moving` mappings of each statement, or of all."""
+def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
+    """The payload. What moves is told of the best `few` mappings of each statement, or of all."""
     counts = computed(matched.statements, matched.mappings)
     known = {
         facts.mapping: facts
         for number in range(len(matched.statements))
-        for facts in matched.look.ranked(matched.of_statement(number), moving)
+        for facts in matched.look.ranked(matched.of_statement(number), few)
     }
     return {
         "kernel": matched.kernel.name,

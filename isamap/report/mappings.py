@@ -32,9 +32,6 @@ from isamap.transform import Statement
 FEW = 8
 """Mappings shown of a kernel's only statement; those of several share them, three of each at least."""
 
-BESIDES = 4
-"""More mappings than are shown for which it is looked for what moves: one of them may be better for it."""
-
 NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
@@ -106,8 +103,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     yield indented(_facts_table(shown))
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
-        rest = len(own) - len(shown)
-        yield f"  … and {rest} more, the best are above: --all lists them, --instruction NAME those of one"
+        yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
     if any(f.is_open for f in shown):
         sizes = " ".join(f"{name}=…" for name in _open_sizes(matched))
         yield f"  busy lanes and cost need sizes: -D {sizes}"
@@ -118,8 +114,7 @@ def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
 
     Moves of what is computed elsewhere are none of the best, unless there is nothing else.
     """
-    own = matched.of_statement(number)
-    found = matched.look.ranked(own, None if few is None else few + BESIDES)
+    found = matched.look.ranked(matched.of_statement(number), few)
     if few is None:
         return found
     worth = [f for f in found if not f.mapping.composed or f.mapping.instruction in matched.computing]
