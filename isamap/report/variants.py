@@ -86,7 +86,10 @@ def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, ob
 
 def _variant(variant: Variant) -> dict[str, object]:
     return {
-        "axes": [[list(g.instruction_axes), list(g.kernel_axes)] for g in variant.groups],
+        "groups": [
+            {"instruction_axes": list(g.instruction_axes), "kernel_axes": list(g.kernel_axes)}
+            for g in variant.groups
+        ],
         "tail": variant.tail,
         "fills": {name: constant.value for name, constant in variant.fills},
         "movement": {m.operand: m.kind for m in variant.movements},
