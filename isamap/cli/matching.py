@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.coverage import coverage_answer, is_several
 from isamap.cli.inputs import machine_of, read_kernel
+from isamap.cli.match_options import (
+    CountWord,
+    Everything,
+    Explain,
+    FixKernel,
+    InstructionName,
+    KernelFile,
+    Overwrite,
+    TransformWord,
+    Variants,
+)
 from isamap.cli.options import AsJson, KernelNames, MachineName, SizeWords
 from isamap.cli.progress import Progress
 from isamap.cli.rewriting import Output, fix_answer, transform_answer
@@ -28,46 +37,15 @@ def match_command(
     kernels: KernelNames,
     hw: MachineName,
     sizes: SizeWords = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say why the other instructions do not match, nearest first.")
-    ] = False,
-    variants: Annotated[
-        bool, typer.Option("--variants", help="List fusion orders, cuts and tails, with what each moves.")
-    ] = False,
-    count: Annotated[
-        str,
-        typer.Option(
-            "--count",
-            metavar="MODE",
-            help="complete; fixed: operands paired as they are written; amos: what AMOS's code finds.",
-        ),
-    ] = "complete",
-    instruction: Annotated[
-        str | None,
-        typer.Option("--instruction", metavar="NAME", help="Of this instruction only.", show_default=False),
-    ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Edit the kernel as the nearest refusal says.")] = False,
-    transform: Annotated[
-        str | None,
-        typer.Option(
-            "--transform",
-            metavar="[N]",
-            help="Rewrite the kernel so that more matches: the best way, or way N of those listed.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where --fix and --transform write the kernel; - prints it alone.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE where it exists.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Print everything, however much.")] = False,
+    explain: Explain = False,
+    variants: Variants = False,
+    count: CountWord = "complete",
+    instruction: InstructionName = None,
+    fix: FixKernel = False,
+    transform: TransformWord = None,
+    output: KernelFile = None,
+    overwrite: Overwrite = False,
+    every: Everything = False,
     as_json: AsJson = False,
 ) -> Answer:
     """List every mapping of a kernel onto a machine's instructions, or count them for many kernels."""
