@@ -11,7 +11,7 @@ from functools import cached_property
 from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
 from isamap.machine import Machine
 from isamap.machine.model import EmitNothing
-from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.instructions import Pattern, patterns_of
 from isamap.match.kernel_text import brief
 from isamap.match.layouts import layouts
 from isamap.match.movement import Movement, movements
@@ -47,8 +47,8 @@ class Surroundings:
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
         """Instructions that assign, moves among them."""
-        found = (pattern_of(i.instruction) for i in self.machine.instructions.values())
-        return tuple(p for p in found if p is not None and p.statement.assign.op is None)
+        found = (p for i in self.machine.instructions.values() for p in patterns_of(i.instruction))
+        return tuple(p for p in found if p.statement.assign.op is None)
 
     @cached_property
     def reachable(self) -> frozenset[Held]:

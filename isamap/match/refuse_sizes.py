@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from isamap.ir import Axis, Index
+from isamap.ir import Axis, Constraint, Index
+from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import known_facts
+from isamap.match.instructions import Pattern
 from isamap.match.kernel_text import add_where, remove_strict
 from isamap.match.layouts import profile_sizes
 from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.padding import neutral_fills
-from isamap.match.params import holds
+from isamap.match.params import Params
 from isamap.match.preconditions import can_be_met
 from isamap.match.refuse_heads import verb
 from isamap.match.rejection import OTHER, Case, Cause
@@ -162,20 +164,32 @@ def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int)
 
 
 def refuse_preconditions(case: Case) -> Cause | None:
-    """Parameters that no mapping can give values that the instruction's `where` allows."""
+    """What the instruction demands of parameters or of an operand's layout, and no mapping gives."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if not pattern.instruction.where or not case.performed:
         return None
     profile = profile_sizes(statement)
     tried = [choose_params(statement, m, pattern, profile) for m in case.performed]
-    if any(holds(pattern, params) for params in tried):
+    unmet = [_unmet(pattern, params) for params in tried]
+    if not all(unmet):
         return None
-    stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in pattern.instruction.where)
+    stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in unmet[0])
     chosen = ", ".join(f"{n} = {v}" for n, v in sorted(tried[0].items()))
-    message = f"requires {stated}" + (
-        f"; the statement fills {chosen}" if chosen else ", which is not promised"
-    )
-    span = next((c.span for c in pattern.instruction.where if c.span), None)
+    rest = f"; the statement fills {chosen}" if chosen else ", which is not promised"
     edit = "sizes that fill the instruction, or padding to them" if chosen else OTHER
-    return Cause("precondition-fails", message, statement.assign.span, span, edit)
+    span, own = statement.assign.span, unmet[0][0].span
+    return Cause("precondition-fails", f"requires {stated}{rest}", span, own, edit)
+
+
+def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
+    """What is not met by the values of parameters, or is about a layout; the rest is for isamap to choose."""
+    found: list[Constraint] = []
+    for c in pattern.instruction.where:
+        left, right = c.left.substitute(params), c.right.substitute(params)
+        if left.value is None or right.value is None:
+            if any("(" in s for s in left.symbols | right.symbols):  # stride(a,0), align(a)
+                found.append(c)
+        elif not comparison_holds(left.value, c.comparison, right.value):
+            found.append(c)
+    return tuple(found)
