@@ -1,6 +1,6 @@
 """All mappings of a small statement, straight from the definition in docs/matching.md: by trying everything.
 
-    all_mappings(instruction, kernel)       each mapping as the set of its images under symmetries
+    all_mappings(instruction, kernel)       complete and fixed, each mapping with its symmetric images
 
 Nothing here knows how the matcher works, and nothing is shared with it. Operands are laid over every node of
 the kernel's tree; kernel axes are put everywhere; a mapping is valid when no element of an operand stands for
@@ -68,21 +68,22 @@ class Found:
         )
 
 
-def all_mappings(instruction: Instruction, kernel: Routine, *, fixed: bool = False) -> set[frozenset[Found]]:
-    """All mappings, each with its images; those of the first pairing in written order when `fixed`."""
+Answer = set[frozenset[Found]]
+
+
+def all_mappings(instruction: Instruction, kernel: Routine) -> tuple[Answer, Answer]:
+    """All mappings, each with its images, and those of the first pairing in written order."""
     mine, theirs = _single(instruction).assign, _single(kernel).assign
     output = kernel.operand(theirs.target.buffer)
     wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
     if theirs.guard is not None or mine.op != theirs.op:
-        return set()
+        return set(), set()
     if (mine.target.dtype, mine.value.dtype) != (wanted, theirs.value.dtype):
-        return set()
-    pairings = sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0])
-    return {
-        mapping.images(instruction)
-        for _, pairing in (pairings[:1] if fixed else pairings)
-        for mapping in _placements(instruction, kernel, pairing)
-    }
+        return set(), set()
+    answers: list[Answer] = []
+    for _, pairing in sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0]):
+        answers.append({m.images(instruction) for m in _placements(instruction, kernel, pairing)})
+    return (set[frozenset[Found]]().union(*answers), answers[0]) if answers else (set(), set())
 
 
 @dataclass(frozen=True)

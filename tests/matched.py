@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from brute_force import Found, all_mappings
+from brute_force import Answer, Found, all_mappings
 from unit.matching import instruction, mappings
 
+from isamap.ir import Instruction, Kernel
 from isamap.match import CountMode, Mapping
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
 MODES: tuple[CountMode, ...] = ("complete", "fixed")
+Everything = Callable[[Instruction, Kernel], tuple[Answer, Answer]]
 
 
 @dataclass(frozen=True)
@@ -27,15 +29,12 @@ class Compared:
     kinds: Counter[str]
 
 
-def compare(
-    instruction_text: str, kernel_text: str, everything: Callable[..., set[frozenset[Found]]] = all_mappings
-) -> Compared:
+def compare(instruction_text: str, kernel_text: str, everything: Everything = all_mappings) -> Compared:
     """Both sides, complete and fixed. Raises: TypeProblem for texts that mean nothing."""
     pattern, kernel = instruction(instruction_text), parse_kernel(Source("kernel.ir", kernel_text))
     result = Compared([], [], [], (), Counter())
     counts: list[int] = []
-    for mode in MODES:
-        wanted = everything(pattern.instruction, kernel, fixed=mode == "fixed")
+    for mode, wanted in zip(MODES, everything(pattern.instruction, kernel), strict=True):
         found = Counter(as_found(m).images(pattern.instruction) for m in mappings(pattern, kernel, mode=mode))
         result.missing.extend((mode, _one(m)) for m in wanted - found.keys())
         result.extra.extend((mode, _one(m)) for m in found.keys() - wanted)

@@ -268,8 +268,15 @@ def _kernels(
     else:
         target = draw(_subscripts([a for a in extents if _indexes(draw, home[a], output)], fancy=8))
     declared.append(_declaration("inout", "Y", theirs.result, target, extents, ""))
-    statement = f"{_access('Y', target, extents)} {op} {theirs.text(accesses)};"
-    return f"kernel k({', '.join(_scalars(theirs))}) {{ {' '.join(declared)} {_loops(extents, statement)} }}"
+    guard = " if i < 1" if draw(st.integers(0, 29)) == 0 else ""
+    statement = f"{_access('Y', target, extents)} {op} {theirs.text(accesses)}{guard};"
+    if draw(st.integers(0, 9)) == 0:  # an ordered loop around, on whose axis nothing runs
+        first, *others = extents
+        inner = _loops({a: extents[a] for a in others}, statement) if others else statement
+        statement = f"seq {first} in {extents[first]} {{ {inner} }}"
+    else:
+        statement = _loops(extents, statement)
+    return f"kernel k({', '.join(_scalars(theirs))}) {{ {' '.join(declared)} {statement} }}"
 
 
 def _kernel_axes(draw: st.DrawFn, homes: list[str]) -> tuple[dict[str, str], dict[str, str]]:
