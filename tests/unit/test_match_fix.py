@@ -15,8 +15,11 @@ from isamap.source import Edit, Source, Span, apply_edits
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
 
-WIDENING = MATRIX.replace("in a: f32", "in a: bf16").replace("in b: f32", "in b: bf16")
-WIDENING = WIDENING.replace("a[i, k] * b[k, j]", "f32(a[i, k]) * f32(b[k, j])")
+WIDENING = (
+    MATRIX.replace("in a: f32", "in a: bf16")
+    .replace("in b: f32", "in b: bf16")
+    .replace("a[i, k] * b[k, j]", "f32(a[i, k]) * f32(b[k, j])")
+)
 PRODUCT = """# A comment that stays.
 {strict}kernel product(M, N, K){where} {{
   in A: {types}[M, K];  # rows
