@@ -200,16 +200,14 @@ class _Writer:
         return found
 
     def _known(self) -> list[str | None]:
-        """What is known of the sizes that were named so far."""
+        """What is known of the sizes that were named, and of those that are named by saying so."""
         found: list[str | None] = []
-        for fact in self.space.facts:
-            if not fact.symbols & self.parameters.keys():
-                continue
-            said = self.compare(fact, ">=", Index.of(0))
-            if said is None:
-                self.is_exact = False
-            else:
-                found.append(said)
+        left = list(self.space.facts)
+        while said := [f for f in left if f.symbols & self.parameters.keys()]:
+            left = [f for f in left if f not in said]
+            texts = [self.compare(fact, ">=", Index.of(0)) for fact in said]
+            self.is_exact = self.is_exact and None not in texts
+            found += [t for t in texts if t is not None]
         lows = dict(self.space.lows)
         return found + [f"{v} >= {lows.get(s, 1)}" for s, v in self.parameters.items()]
 
