@@ -10,14 +10,13 @@ import os
 from pathlib import Path
 
 import hypothesis
-from conftest import EXAMPLES
 from hypothesis import given
 from matched import Compared, compare
 from properties.random_matches import Pair, pairs
 
 from isamap.source import TypeProblem
 
-PAIRS = max(300, EXAMPLES)
+PAIRS = max(300, int(os.environ.get("ISAMAP_EXAMPLES", "300")))
 
 
 @hypothesis.settings(max_examples=PAIRS)
