@@ -116,6 +116,8 @@ def _prove(pattern: Pattern, mapping: Mapping, statement: Statement, kernel: Ker
         _elements_follow(case, pattern.target.buffer, pattern.target.index, target.index)
         _written_apart(case)
         _padding_is_neutral(case)
+        if kernel is not None and kernel.strict:
+            _order_is_kept(case)
     except _OpenQuestion as question:
         return Proof("unproved", str(question))
     return Proof("proved")
@@ -182,8 +184,12 @@ def _trees_agree(case: _Case) -> None:
     mine = _canonical(case.pattern.value, subjects)
     if mine != _canonical(case.statement.assign.value, {}):
         raise _OpenQuestion("the expressions differ")
-    if case.pattern.statement.assign.op != case.statement.assign.op:
+    own, theirs = case.pattern.statement.assign, case.statement.assign
+    if own.op != theirs.op:
         raise _OpenQuestion("the operations differ")
+    wanted = theirs.target.dtype if theirs.op is None else case.statement.accumulator
+    if own.target.dtype != wanted:
+        raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {wanted}")
 
 
 def _canonical(expr: Expr, subjects: MappingType[str, Expr]) -> str:
@@ -244,6 +250,16 @@ def _all_once(case: _Case) -> None:
             raise _OpenQuestion(f"blocks over {group.name} were not shown to cover it once")
         if len(numbers) == len(extents) > 1 and counts_once(numbers) is not True:
             raise _OpenQuestion(f"the order of {group.name} was not shown to reach every point")
+
+
+def _order_is_kept(case: _Case) -> None:
+    """A strict sum of floats runs term by term, in the order of its one axis."""
+    if case.statement.assign.op is None or not case.statement.accumulator.is_float:
+        return
+    summed = {a.name for a in case.statement.reduction_axes}
+    inside = any(case.lanes_of([g]) for g in case.groups if summed & set(g.kernel_axes))
+    if inside or len(summed) > 1 or case.pattern.instruction.numerics:
+        raise _OpenQuestion("the kernel is strict, and the order or rounding of its sum may change")
 
 
 # --- elements ---------------------------------------------------------------------------------------------
