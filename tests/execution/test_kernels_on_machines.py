@@ -1,0 +1,94 @@
+"""Kernels from text to arrays on the abstract machines, and scattered sums on every kind of machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request, Size
+from isamap.driver.verify import all_cases
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine, missing_features
+from isamap.source import Source
+
+CONVOLUTION = {"N": 2, "C": 5, "K": 17, "H": 7, "W": 6, "R": 3, "S": 2, "pad": 1}
+ON_MATMUL: dict[str, dict[str, Size]] = {
+    "gemm_f32": {"M": 33, "N": 17, "K": 40},
+    "conv3d": {
+        "N": 1,
+        "C": 3,
+        "K": 17,
+        "D": 3,
+        "H": 5,
+        "W": 4,
+        "T": 2,
+        "R": 3,
+        "S": 1,
+        "stride": 2,
+        "pad": 1,
+    },
+    "conv2d_grouped": {**CONVOLUTION, "G": 3},
+    "conv2d_dilated": {**CONVOLUTION, "pad": 2},
+    "conv2d_transposed": {**CONVOLUTION},
+    "depthwise": {"N": 2, "C": 18, "H": 7, "W": 6, "R": 3, "S": 2},
+    "depthwise_multiplier": {"N": 1, "C": 3, "M": 5, "H": 7, "W": 19, "R": 3, "S": 2, "stride": 2},
+    "attention_context": {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18},
+    "attention_scores_mqa": {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18},
+    "three_gates": {"B": "1..40", "H": "1..40", "D": "1..40"},
+}
+MACHINES = ("matmul-8x32x16", "dot-16", "gemv-16", "vec-fma-16", "conv-unit-8")
+SCATTERED: tuple[dict[str, Size], ...] = (
+    {"N": 2, "C": 3, "K": 5, "H": 4, "W": 7, "R": 3, "S": 3},  # neighbours overlap
+    {"N": 1, "C": 17, "K": 18, "H": 5, "W": 9, "R": 2, "S": 2},  # none does
+    {"N": 1, "C": 5, "K": 3, "H": 9, "W": 6, "R": 4, "S": 5, "stride": 3},
+    {"N": 1, "C": "1..9", "K": "1..20", "H": "1..9", "W": "1..9", "R": 3, "S": 3},
+)
+
+# What is cut off lies outside of Y: only the guard keeps it there.
+CUT_OFF = """kernel cut_off(N, C, K, H, R, stride = 2, pad: 0..4096 = 0)
+    where 2*pad <= (H - 1) * stride + R - 1 {
+  let P = (H - 1) * stride + R - 2*pad;
+  in X: f32[N, C, H];
+  in F: f32[C, K, R];
+  inout Y: f32[N, K, P];
+  for n in N, k in K, h in H, r in R, c in C if h*stride + r >= pad & h*stride + r < P + pad {
+    Y[n, k, h*stride + r - pad] += X[n, c, h] * F[c, k, r];
+  }
+}
+"""
+
+
+def shipped(name: str) -> Source:
+    return Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
+
+
+def assert_right(source: Source, machine: str, sizes: dict[str, Size]) -> None:
+    """Compiled, run beside guard pages, and compared bit by bit: small integers sum exactly in any order."""
+    if missing := missing_features(load_machine(machine)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    prepared = prepare(Request(source, machine, sizes, heuristic="greedy"))
+    cases = list(all_cases(prepared, ("integers",), guard=True))
+    assert cases
+    assert not [d.render() for case in cases for d in case.problems]
+
+
+@pytest.mark.parametrize("name", ON_MATMUL)
+def test_a_kernel_runs_on_a_matrix_product(name: str) -> None:
+    assert_right(shipped(name), "matmul-16x16x16", ON_MATMUL[name])
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_convolution_runs_on_every_abstract_machine(machine: str) -> None:
+    assert_right(shipped("conv2d_nchw"), machine, {**CONVOLUTION, "stride": 2})
+
+
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx512", "matmul-16x16x16"])
+@pytest.mark.parametrize("sizes", SCATTERED, ids=str)
+def test_what_is_scattered_to_one_element_is_summed(machine: str, sizes: dict[str, Size]) -> None:
+    assert_right(shipped("conv2d_transposed_strided"), machine, sizes)
+
+
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx2", "matmul-16x16x16"])
+def test_what_a_guard_cuts_off_touches_nothing_beside_the_array(machine: str) -> None:
+    sizes: dict[str, Size] = {"N": 2, "C": 17, "K": 4, "H": 9, "R": 5, "pad": 3, "stride": 3}
+    assert_right(Source("cut_off.ir", CUT_OFF), machine, sizes)
