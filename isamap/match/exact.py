@@ -58,21 +58,19 @@ def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict
 
     "fails" when there is a counterexample; "unknown" when sizes are open and something is not affine.
     """
-    writer = _Writer(space)
-    loose = writer.pairs(sides, groups, exact=False)
-    if loose is None:
-        return "unknown"
-    if _is_empty(loose):
-        return "holds"
     orders = list(islice(_orders(groups), _ORDERS + 1))
-    if len(orders) > _ORDERS:
-        return "unknown"
+    if len(orders) > 1:
+        loose = _Writer(space).pairs(sides, groups, exact=False)
+        if loose is None or len(orders) > _ORDERS:
+            return "unknown"
+        if all(_is_empty(text) for text in loose):
+            return "holds"
     for order in orders:
         writer = _Writer(space)
-        text = writer.pairs(sides, order, exact=True)
-        if text is None:
+        texts = writer.pairs(sides, order, exact=True)
+        if texts is None:
             return "unknown"
-        if not _is_empty(text):
+        if not all(_is_empty(text) for text in texts):
             return "fails" if writer.is_exact else "unknown"
     return "holds"
 
@@ -124,16 +122,17 @@ class _Writer:
         self.parameters: dict[str, str] = {}
         self.is_exact = True
 
-    def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> str | None:
-        """Pairs of lanes that break the condition; None when they are not affine.
+    def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> list[str] | None:
+        """Sets of pairs of lanes that break the condition, one for each subscript that may differ.
 
-        Unless `exact` is asked for, lanes and iterations are only known to move together, in any order.
+        None when they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
+        move together, in any order.
         """
         moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]
         second = {a: a + _PRIMED for a in moving}
-        given = [self._equal(e, second) for e in sides.given]
-        wanted = [self._equal(e, second) for e in sides.wanted]
-        parts = [*given, None if None in wanted else f"not ({_all(wanted)})"]
+        parts = [self._compared(e, "=", second) for e in sides.given]
+        # Whatever one lane of a pair is, the other may be: of two different values the first is the larger.
+        differ = [self._compared(e, ">", second) for e in sides.wanted if not e.symbols.isdisjoint(moving)]
         for group in groups:
             parts += self._lanes(group, second)
             linked = self._linked(group, second) if exact else None
@@ -141,16 +140,17 @@ class _Writer:
                 self.is_exact = False
             parts.append(linked or self._together(group, second))
         parts += self._ranges(second)
-        if None in parts:
+        if None in parts or None in differ:
             return None
         body = _all(parts + self._known())
         sizes, points = ", ".join(self.parameters.values()), ", ".join(self.variables.values())
-        return f"[{sizes}] -> {{ [{points}] : {body} }}"
+        return [f"[{sizes}] -> {{ [{points}] : {body} and {one} }}" for one in differ]
 
-    def _equal(self, index: Index, second: Mapping[str, str]) -> str | None:
+    def _compared(self, index: Index, relation: str, second: Mapping[str, str]) -> str | None:
+        """A subscript at the first lane beside the same at the second."""
         index = index.substitute(self.bindings)
         primed = {a: Index.of(b) for a, b in second.items()}
-        return self.compare(index, "=", index.substitute(primed))
+        return self.compare(index, relation, index.substitute(primed))
 
     def _lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
         found: list[str | None] = []
