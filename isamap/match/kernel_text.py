@@ -106,6 +106,21 @@ def remove_strict(kernel: Kernel) -> Edits:
     return (Edit(Span(routine.span.source, routine.span.start, routine.span.start + found.end()), ""),)
 
 
+def without_guard(kernel: Kernel, assign: Assign) -> Edits:
+    """A statement without its condition, or without that of the loops that it is alone in."""
+    guard = assign.guard.span if assign.guard is not None else None
+    if guard is None or assign.span is None or assign.value.span is None:
+        return ()  # two conditions are joined in the tree, and stand in two places of the text
+    if assign.span.start <= guard.start and guard.end <= assign.span.end:
+        return (Edit(Span(guard.source, assign.value.span.end, guard.end), ""),)
+    routine = _syntax(kernel)
+    for loop in _loops(routine.items) if routine is not None else ():
+        alone = len(loop.body) == 1 and loop.body[0].span == assign.span
+        if alone and loop.guard is not None and loop.guard.span == guard:
+            return (Edit(Span(guard.source, loop.axes[-1].span.end, guard.end), ""),)
+    return ()
+
+
 def unorder(kernel: Kernel, axis: str) -> Edits:
     """The `seq` loop over an axis as a `for` loop."""
     routine = _syntax(kernel)

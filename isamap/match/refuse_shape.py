@@ -5,15 +5,12 @@ An instruction of one plain statement performs a statement without a guard.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from isamap.ir import Assign, Call, Instruction, print_expr, print_stmt
+from isamap.ir import Assign, Call, Cast, Expr, Instruction, converts_exactly, print_expr, print_stmt
 from isamap.match.enumerate import heads_agree
 from isamap.match.instructions import Pattern
-from isamap.match.kernel_text import Edits, text_of
+from isamap.match.kernel_text import replace_by, text_of, without_guard
 from isamap.match.rejection import Case, Cause
 from isamap.match.unify import unify
-from isamap.source import Edit, Span
 from isamap.transform import Statement, identity_of, reads, statements
 
 
@@ -82,27 +79,23 @@ def refuse_guard(case: Case) -> Cause | None:
     by_data = bool(reads(guard))
     condition = "what is stored in memory" if by_data else "where it stands"
     message = f"has no mask; the statement is performed only if `{shown}`, which depends on {condition}"
-    text, edits = _selected(assign, shown)
+    chosen, nothing = _chosen(assign)
+    text = f"select({shown}, {text_of(chosen)}, {nothing})"
+    dropped = without_guard(case.kernel, assign)
+    edits = (*replace_by(chosen, text), *dropped) if dropped else ()
     reason = "guard-reads-data" if by_data else "statement-guarded"
-    return Cause(reason, message, span, case.pattern.statement.assign.span, f"`{text}`", edits)
+    edit = f"`{text}` instead of `{text_of(chosen)}`, without the condition"
+    return Cause(reason, message, span, case.pattern.statement.assign.span, edit, edits)
 
 
-def _selected(assign: Assign, guard: str) -> tuple[str, Edits]:
-    """The guard as a choice between the value, or a factor of it, and what changes nothing."""
-    value = assign.value
+def _chosen(assign: Assign) -> tuple[Expr, str]:
+    """The value, or a factor of it, and what to take instead so that nothing changes."""
+    chosen = assign.value
     if assign.op is None:
-        chosen, nothing = value, text_of(assign.target)
-    else:
-        by_zero = assign.op == "add" and isinstance(value, Call) and value.op == "mul"
-        chosen = value.args[0] if by_zero and isinstance(value, Call) else value
-        nothing = str(print_expr(replace(identity_of(assign.op, chosen.dtype), span=None)))
-    text = f"select({guard}, {text_of(chosen)}, {nothing})"
-    line = f"{text_of(value)}"
-    rest = f"{text}{line[len(text_of(chosen)) :]}" if line.startswith(text_of(chosen)) else text
-    if value.span is None or chosen.span is None or assign.guard is None or assign.guard.span is None:
-        return rest, ()
-    source = value.span.source
-    after = Span(source, value.span.end, assign.guard.span.end)
-    if assign.span is None or not assign.span.start <= after.start <= after.end <= assign.span.end:
-        return rest, ()
-    return rest, (Edit(chosen.span, text), Edit(after, ""))
+        return chosen, text_of(assign.target)
+    if assign.op == "add" and isinstance(chosen, Call) and chosen.op == "mul":
+        chosen = chosen.args[0]  # 0 times anything adds nothing, and one factor is moved as before
+        while isinstance(chosen, Cast) and converts_exactly(chosen.value.dtype, chosen.dtype):
+            chosen = chosen.value
+        return chosen, "0"
+    return chosen, print_expr(identity_of(assign.op, chosen.dtype))

@@ -74,7 +74,7 @@ REASONS = (
     "state-not-set",
     "not-emitted",
 )
-"""Codes of the conditions, in the order in which they are tried: the later, the nearer."""
+"""Codes of the conditions from the farthest to the nearest, about the order in which they are tried."""
 
 REMARKS = frozenset((*REASONS[REASONS.index("reassociation-forbidden") :], "three-factors"))
 """Reasons that may be given beside mappings: these exist, but are not carried out, or had better not be."""

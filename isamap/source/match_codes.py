@@ -34,14 +34,14 @@ REFUSAL_CODES: dict[str, Explanation] = {
     "guard-reads-data": Explanation(
         "a statement is performed or not as data say",
         "The condition behind `if` reads an array, so no tile of the loops is whole. Choose between two "
-        "values instead, `select(condition, value, what changes nothing)`, or take an instruction with a "
-        "predicate.",
+        "values instead, `select(condition, A[n], 0) * B[n]`, which is the same as long as B is finite; or "
+        "take an instruction with a predicate.",
     ),
     "statement-guarded": Explanation(
         "a statement is performed for some iterations only",
         "An instruction without a predicate performs all iterations of an issue. Choose between two values "
-        "instead, as in `select(k <= m, A[m, k], 0) * B[k, n]`: what is chosen is made before the "
-        "instruction.",
+        "instead, as in `select(k <= m, A[m, k], 0) * B[k, n]`, which is the same as long as B is finite: "
+        "what is chosen is made before the instruction.",
     ),
     # --- operations and results
     "operation-differs": Explanation(
