@@ -14,6 +14,7 @@ from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.match import CountMode
+    from isamap.report.coverage import Coverage
     from isamap.report.facts import Matched
 
 SHIPPED = "kernels"
@@ -25,31 +26,43 @@ def is_several(words: Sequence[str]) -> bool:
     return len(words) > 1 or _is_folder(words[0])
 
 
-def coverage_answer(words: Sequence[str], hw: str, mode: CountMode) -> Answer:
+def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMode) -> Answer:
     """The matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
-    from isamap.driver.matching import match_kernel
-    from isamap.machine import load_machine
-    from isamap.report.coverage import coverage_json, coverage_of, coverage_text
+    from isamap.report.coverage import coverage_json, coverage_text
+    from isamap.report.overview import overview_text
 
     sources = [source for word in words for source in _sources(word)]
+    found: list[Coverage] = []
+    findings: tuple[Finding, ...] = ()
     with Progress() as progress:
-        progress("match")
-        machine = load_machine(hw)
-        found: list[Matched] = []
-        findings: list[Finding] = []
-        for source in sources:
-            progress(f"match {source.name}")
-            try:
-                found.append(match_kernel(source, machine, {}, mode))
-            except IsamapError as error:
-                findings += [Finding.of(d) for d in error.diagnostics]
-        coverage = coverage_of(machine, found, mode)
-    return Answer(
-        coverage_json(coverage),
-        coverage_text(coverage) if found else "",
-        tuple(findings),
-        2 if findings else 0,
-    )
+        for machine in dict.fromkeys(machines):
+            one, findings = _covered(sources, machine, mode, progress)
+            found.append(one)
+    if len(found) == 1:
+        payload, text = coverage_json(found[0]), coverage_text(found[0])
+    else:
+        payload, text = {"machines": [coverage_json(c) for c in found]}, overview_text(found)
+    return Answer(payload, text if found[0].rows else "", findings, 2 if findings else 0)
+
+
+def _covered(
+    sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
+) -> tuple[Coverage, tuple[Finding, ...]]:
+    """The matrix of one machine, and what is wrong with kernels."""
+    from isamap.driver.matching import match_kernel
+    from isamap.machine import load_machine
+    from isamap.report.coverage import coverage_of
+
+    machine = load_machine(machine_name)
+    found: list[Matched] = []
+    findings: list[Finding] = []
+    for source in sources:
+        progress(f"match {source.name} on {machine.name}")
+        try:
+            found.append(match_kernel(source, machine, {}, mode))
+        except IsamapError as error:
+            findings += [Finding.of(d) for d in error.diagnostics]
+    return coverage_of(machine, found, mode), tuple(findings)
 
 
 def _sources(word: str) -> list[Source]:

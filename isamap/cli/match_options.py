@@ -6,6 +6,15 @@ from typing import Annotated
 
 import typer
 
+MachineNames = Annotated[
+    list[str],
+    typer.Option(
+        "--hw",
+        metavar="MACHINE",
+        help="A shipped machine's name, `host`, or the path of a description; several give a matrix.",
+        show_default=False,
+    ),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say why the other instructions do not match, nearest first.")
 ]

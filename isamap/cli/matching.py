@@ -15,11 +15,12 @@ from isamap.cli.match_options import (
     FixKernel,
     InstructionName,
     KernelFile,
+    MachineNames,
     Overwrite,
     TransformWord,
     Variants,
 )
-from isamap.cli.options import AsJson, KernelNames, MachineName, SizeWords
+from isamap.cli.options import AsJson, KernelNames, SizeWords
 from isamap.cli.progress import Progress
 from isamap.cli.rewriting import Output, fix_answer, transform_answer
 from isamap.cli.words import did_you_mean, read_choice, read_sizes
@@ -35,7 +36,7 @@ COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 def match_command(
     kernels: KernelNames,
-    hw: MachineName,
+    hw: MachineNames,
     sizes: SizeWords = None,
     explain: Explain = False,
     variants: Variants = False,
@@ -55,14 +56,14 @@ def match_command(
     mode = read_choice(count, "--count", COUNTS)
     given = read_sizes(sizes or ())
     _check_output(output, overwrite, {"--fix": fix, "--transform": transform is not None})
-    if is_several(kernels):
+    if is_several(kernels) or len(hw) > 1:
         single = {"-D": given, "--explain": explain, "--variants": variants, "--instruction": instruction}
         _check_alone({**single, "--fix": fix, "--transform": transform})
-        return coverage_answer(kernels, machine_of(hw), mode)
+        return coverage_answer(kernels, [machine_of(word) for word in hw], mode)
     source = read_kernel(kernels[0])
     with Progress() as progress:
         progress("match")
-        machine = load_machine(machine_of(hw))
+        machine = load_machine(machine_of(hw[0]))
         _check_instruction(instruction, machine)
         if fix:
             return fix_answer(source, machine, given, mode, instruction, Output(output, overwrite))
@@ -129,8 +130,8 @@ def _check_alone(options: Mapping[str, object]) -> None:
         raise UsageProblem(
             Diagnostic(
                 "one-kernel-only",
-                f"`isamap match` takes {given[0]} with one kernel, not with several",
-                help="name one kernel, or leave the option out",
+                f"`isamap match` takes {given[0]} with one kernel and one machine, not with several",
+                help="name one of each, or leave the option out",
             )
         )
 

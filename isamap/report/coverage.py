@@ -36,7 +36,7 @@ WIDTH = 110
 
 NAMED = 8
 NOTHING = "·"
-_LEGEND = "a cell: whole/split/degenerate, zeros at its end left out; ·: none"
+LEGEND = "a cell: whole/split/degenerate, zeros at its end left out; ·: none"
 _COMPOSED = "; composed: with an operand that is computed first"
 
 
@@ -125,7 +125,7 @@ def coverage_text(coverage: Coverage) -> str:
     if max(map(len, shown.splitlines())) > WIDTH:
         shown = _matrix(coverage, columns, [str(n) for n in range(1, len(columns) + 1)])
         names = ["", *_numbered(columns)]
-    legend = _LEGEND + (_COMPOSED if coverage.total.composed else "")
+    legend = LEGEND + (_COMPOSED if coverage.total.composed else "")
     return "\n".join([_headline(coverage), "", shown, "", legend, *names, *_left_out(coverage)])
 
 
