@@ -50,7 +50,8 @@ def improving_rewrites(
     """Rewrites and factorisations with which some instruction gets more mappings than as written.
 
     Those first that let instructions perform something which performed nothing before; then those with
-    fewer steps, in the order of `rewrites` and `factorisations`.
+    fewer steps, in the order of `rewrites` and `factorisations`. Left out is what gains no more than another
+    does before it, and leaves as many sums.
     """
     counted = _Counted(machine, mode, {})
     before = _most(counted.of(kernel, s) for s in statements(kernel))
@@ -60,12 +61,38 @@ def improving_rewrites(
         gains = (*counted.gains(r.kernel, before), *_group_gains(groups, _grouped(r.kernel, machine, mode)))
         if gains:
             found.append(Improvement(r, gains))
-    return tuple(sorted(found, key=_rank))
+    kept: list[Improvement] = []
+    for candidate in sorted(found, key=_rank):
+        if not any(_covers(other, candidate) for other in kept):
+            kept.append(candidate)
+    return tuple(kept)
 
 
 def _rank(found: Improvement) -> tuple[int, int]:
     enabled = {g.instruction for g in found.gains if g.before == 0}
     return -len(enabled), len(found.rewrite.steps)
+
+
+def _covers(found: Improvement, other: Improvement) -> bool:
+    """Whether one improvement gains at least what another does, in no more sums."""
+    mine, its = _gained(found), _gained(other)
+    for instruction, wanted in its.items():
+        there = mine.get(instruction, [])
+        if len(there) < len(wanted) or any(a < b for a, b in zip(there, wanted, strict=False)):
+            return False
+    return _sums(found.rewrite.kernel) <= _sums(other.rewrite.kernel)
+
+
+def _gained(found: Improvement) -> dict[str, list[int]]:
+    """Mappings of what gains, by instruction, the most first."""
+    counts: dict[str, list[int]] = {}
+    for g in sorted(found.gains, key=lambda g: -g.mappings):
+        counts.setdefault(g.instruction, []).append(g.mappings)
+    return counts
+
+
+def _sums(kernel: Kernel) -> int:
+    return sum(s.is_reduction and bool(s.reduction_axes) for s in statements(kernel))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from isamap.ir import ZERO, Axis, Index, Kernel, Read
-from isamap.transform.conflicts import Conflicts, commute_with, sums_in_any_order
+from isamap.transform.conflicts import Conflicts, never_meet, sums_in_any_order
 from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
     Refusal,
@@ -201,7 +201,7 @@ def _declared(kernel: Kernel, names: Sequence[str]) -> str:
 
 
 def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]) -> Rewrite | None:
-    before = kernel
+    original = kernel
     for names in stacks:
         kernel, _ = stack(kernel, names)
     given = statements(kernel)
@@ -210,16 +210,16 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     if slopes is None or not _keep_order(kernel, members):
         return None
     merged = _merged(kernel, members, slopes)
-    for at in (group[0], group[-1]):
-        if not _may_meet_at(given, group, at, Conflicts.of(kernel)):
-            continue
-        rest = [(n, s) for n, s in enumerate(given) if n not in group]
-        kept = [*(s for n, s in rest if n < at), merged, *(s for n, s in rest if n > at)]
-        after = with_statements(kernel, kept)
-        if accepted(before, after, batched=True):
-            steps = [f"stacking: {_listed(names)} become one array" for names in stacks]
-            return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{shown(merged)}`"))
-    return None
+    around = _around(given, group, Conflicts.of(kernel))
+    if around is None:
+        return None
+    before, behind = ([given[n] for n in part] for part in around)
+    kept = (*given[: group[0]], *before, merged, *behind, *given[group[-1] + 1 :])
+    after = with_statements(kernel, kept)
+    if not accepted(original, after, batched=True):
+        return None
+    steps = [f"stacking: {_listed(names)} become one array" for names in stacks]
+    return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{shown(merged)}`"))
 
 
 def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:
@@ -250,13 +250,24 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
     return len(orders) == 1
 
 
-def _may_meet_at(given: Sequence[Statement], group: list[int], at: int, of: Conflicts) -> bool:
-    """Whether all of a group may move to the place of its first, or of its last."""
-    for n in group:
-        low, high = min(n, at), max(n, at)
-        passed = [s for m, s in enumerate(given) if low < m < high and m not in group]
-        if any(s.ordered_loops != given[n].ordered_loops for s in passed):
-            return False  # behind or in front of an ordered loop, or inside one
-        if not commute_with(given[n], passed, of):
-            return False
-    return True
+def _around(
+    given: Sequence[Statement], group: list[int], of: Conflicts
+) -> tuple[list[int], list[int]] | None:
+    """The statements between those of a group, which then run before and behind them; None if some must both.
+
+    Behind runs what conflicts with one of the group above it, or with what runs behind for that reason.
+    """
+    between = [n for n in range(group[0], group[-1]) if n not in group]
+    if any(given[n].ordered_loops != given[group[0]].ordered_loops for n in between):
+        return None  # in front of an ordered loop, or inside one
+    behind = list(group)
+    for n in between:
+        if any(m < n and not never_meet(given[m], given[n], of) for m in behind):
+            behind.append(n)
+    before = list(group)
+    for n in reversed(between):
+        if any(m > n and not never_meet(given[n], given[m], of) for m in before):
+            before.append(n)
+    if set(before) & set(behind) - set(group):
+        return None
+    return [n for n in between if n not in behind], [n for n in between if n in behind]

@@ -7,9 +7,10 @@ in the next. The argument is that of the verifier (`isamap.ir.dependences`): sou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from isamap.ir import Axis, Index, Kernel, Operand, Read, is_nonnegative
+from isamap.ir import BOOL, Assign, Axis, Index, Kernel, Operand, Read, is_nonnegative
 from isamap.ir.dependences import equal_axes
 from isamap.ir.facts import Known, known_facts
 from isamap.ir.sites import AxisAt, Site
@@ -25,16 +26,20 @@ ALWAYS: Relation = frozenset("<=>")
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """A kernel, and what it promises about its sizes. `in_order`: float sums keep the order of the text."""
+    """A kernel, and its declarations alone. `in_order`: float sums keep the order of the text."""
 
     kernel: Kernel
-    known: Known
+    frame: Kernel
     in_order: bool = False
 
     @staticmethod
     def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
         """What is asked about a kernel."""
-        return Conflicts(kernel, known_facts(kernel), in_order)
+        return Conflicts(kernel, replace(kernel, name="", body=(), span=None), in_order)
+
+    @property
+    def known(self) -> Known:
+        return _known(self.frame)
 
     def positive(self, extent: Index) -> bool:
         """Whether an extent is proved to be at least 1."""
@@ -142,34 +147,56 @@ def _commute(a: Statement, b: Statement, of: Conflicts) -> bool:
 def _relation(
     f: Read, g: Read, a: Statement, b: Statement, around: int, of: Conflicts, *, alone: bool = False
 ) -> Relation:
-    axis = None if alone or around >= len(a.sequence) else a.sequence[around]
     if is_wide(of.kernel.operand(f.buffer)):
         return ALWAYS
     shared = a.sequence[:around]
+    axis = None if alone or around >= len(a.sequence) else a.sequence[around]
+    inside = around + (axis is not None)
+    own = ((*a.sequence[inside:], *a.axes), (*b.sequence[inside:], *b.axes))
+    return _meeting(of.frame, f.index, g.index, own, shared, axis)
+
+
+@lru_cache(maxsize=1 << 16)
+def _meeting(
+    frame: Kernel,
+    f: tuple[Index, ...],
+    g: tuple[Index, ...],
+    own: tuple[tuple[Axis, ...], tuple[Axis, ...]],
+    shared: tuple[Axis, ...],
+    axis: Axis | None,
+) -> Relation:
+    """How values of `axis` compare where two subscripts are equal; a kernel's rewrites ask the same again."""
+    known = _known(frame)
     outer = tuple(AxisAt(x.name, x.extent, True, n) for n, x in enumerate(shared))
-    common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, around))
-    sites = [_site(s, common, n) for n, s in enumerate((a, b))]
+    common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, len(shared)))
+    reads = [Read("", index, BOOL) for index in (f, g)]
+    sites = [_site(common, axes, n) for n, axes in enumerate(own)]
     equal = {x.name for x in shared}
-    solved = equal_axes(f, g, sites[0], sites[1], common, equal, of.known)
+    solved = equal_axes(reads[0], reads[1], sites[0], sites[1], common, equal, known)
     if solved is None:
         return NEVER
     if axis is None or axis.name in solved:
         return frozenset("=")
-    return _distance(f, g, axis, sites, equal, of)
+    return _distance(f, g, axis, {x.name for s in sites for x in s.axes} - equal, known)
 
 
-def _site(s: Statement, common: tuple[AxisAt, ...], number: int) -> Site:
-    own = (*s.sequence[len(common) :], *s.axes)
+@lru_cache(maxsize=256)
+def _known(frame: Kernel) -> Known:
+    return known_facts(frame)
+
+
+def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
+    """A place in those loops; what happens there is not asked for."""
     axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
-    return Site(s.assign, axes, (), number)
+    return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
 
 
-def _distance(f: Read, g: Read, axis: Axis, sites: list[Site], equal: set[str], of: Conflicts) -> Relation:
+def _distance(
+    f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: Known
+) -> Relation:
     """The sign of the iteration of f less that of g, where some subscript says it: `h[t + 1]` and `h[t]`."""
-    private = {x.name for s in sites for x in s.axes} - equal
-    bindings = of.known.bindings
-    for mine, its in zip(f.index, g.index, strict=True):
-        left, right = mine.substitute(bindings), its.substitute(bindings)
+    for mine, its in zip(f, g, strict=True):
+        left, right = mine.substitute(known.bindings), its.substitute(known.bindings)
         slope = left.coefficient(axis.name)
         step = slope.value if slope is not None else None
         if not step or slope != right.coefficient(axis.name):

@@ -38,7 +38,8 @@ def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
     chosen = _shared(chosen, loop, _groups(*expand(kernel, loop, chosen)))
     expanded, inside = expand(kernel, loop, chosen)
     groups = _groups(expanded, inside)
-    ordered = [g for g in groups if _is_ordered(g, expanded, inside)]
+    order = needs(Conflicts.of(expanded, in_order=True), inside)
+    ordered = [g for g in groups if len(g) > 1 or any(order[n][n] for n in g)]
     if len(ordered) < 2:
         return None  # what needs no order is taken out of the loop by hoisting, where it is worth it
     numbers = count(1 + max(n for s in statements(kernel) for n in s.ordered_loops))
@@ -78,11 +79,6 @@ def _groups(kernel: Kernel, loop: Sequential) -> list[Group]:
 
 def _needs(group: Group, other: Group, reach: Needs) -> bool:
     return any(reach[m][n] for m in other for n in group)
-
-
-def _is_ordered(group: Group, kernel: Kernel, loop: Sequential) -> bool:
-    order = needs(Conflicts.of(kernel, in_order=True), loop)
-    return len(group) > 1 or any(order[n][n] for n in group)
 
 
 def _shared(chosen: Sequence[Operand], loop: Sequential, groups: list[Group]) -> tuple[Operand, ...]:

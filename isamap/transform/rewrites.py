@@ -70,10 +70,16 @@ def _merged(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel after all batching, and after batching and hoisting by turns."""
+    """The kernel after all batching; after that and all hoisting; and after both with all sums by themselves.
+
+    A sum that has a temporary of its own can be merged with others whatever they are added to: the gates of
+    a cell of which two add the input's part and the state's, and the third keeps them apart.
+    """
+    moves = (_merged, hoistings, retentions)
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
-    for last in (batched, _exhausted(batched, (_merged, hoistings, retentions))):
-        if len(last.steps) > 1:
+    parted = _exhausted(Rewrite(kernel, ()), (splits,))
+    for last in (batched, _exhausted(batched, moves), _exhausted(parted, moves)):
+        if len(last.steps) > 1 and last.steps != parted.steps:
             yield last
 
 

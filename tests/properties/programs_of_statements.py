@@ -92,15 +92,19 @@ class Writer:
         return f"for {loops} {{ {' '.join(body)} }}"
 
     def instances(self, axes: dict[str, str]) -> str:
-        """A statement written out for each number of some dimension."""
+        """One or two statements written out for each number of some dimension, perhaps others in between."""
         count = int(self.random.choice(NUMBERS))
-        state = self.random.getstate()
+        inner = {**axes, "i": "I", **({"j": "J"} if self.random.random() < 0.7 else {})}
+        loops = ", ".join(f"{a} in {e}" for a, e in inner.items() if a not in axes)
+        states = [self.random.getrandbits(32) for _ in range(self.random.choice((1, 1, 2)))]
         found: list[str] = []
         for n in range(count):
-            self.random.setstate(state)
-            inner = {**axes, "i": "I", **({"j": "J"} if self.random.random() < 0.7 else {})}
-            loops = ", ".join(f"{a} in {e}" for a, e in inner.items() if a not in axes)
-            found.append(f"for {loops} {{ {self.statement(inner, str(n))} }}")
+            for state in states:
+                other, self.random = self.random, Random(state)
+                found.append(f"for {loops} {{ {self.statement(inner, str(n))} }}")
+                self.random = other
+            if self.random.random() < 0.3:
+                found.append(f"for {loops} {{ {self.statement(inner)} }}")
         return " ".join(found)
 
     def summed(self, axes: dict[str, str]) -> str:
@@ -122,13 +126,13 @@ class Writer:
 
     def block(self, axes: dict[str, str]) -> str:
         chance = self.random.random()
-        if chance < 0.15:
+        if chance < 0.2:
             return self.instances(axes)
-        if chance < 0.25:
+        if chance < 0.3:
             return self.summed(axes)
-        if chance < 0.3 and "k" not in axes:
+        if chance < 0.35 and "k" not in axes:
             return f"seq k in K {{ {self.nest({**axes, 'k': 'K'})} {self.nest({**axes, 'k': 'K'})} }}"
-        if chance < 0.35 and STEP not in axes:
+        if chance < 0.4 and STEP not in axes:
             return (
                 f"for j in J {{ seq {STEP} in {STEPS} {{ {self.nest({**axes, 'j': 'J', STEP: STEPS})} }} }}"
             )
