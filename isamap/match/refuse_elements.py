@@ -11,7 +11,7 @@ from itertools import islice
 
 from isamap.ir import Index, Read, print_expr
 from isamap.match.enumerate import find_candidates
-from isamap.match.kernel_text import Edits, add_where, replace_by
+from isamap.match.kernel_text import Edits, add_where, brief, replace_by
 from isamap.match.mapping import Mapping
 from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.validity import Violation, first_violation
@@ -107,7 +107,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     )
     subject = case.statement.assign.target if binding is None else binding.subject
     read = subject if isinstance(subject, Read) else next(iter(reads(subject)), case.statement.assign.target)
-    mine, theirs = print_expr(own), print_expr(read)
+    mine, theirs = print_expr(own), brief(read)
     message = (
         f"reads {mine} where the statement has `{theirs}`: iterations that share an element of the one do "
         "not share one of the other"

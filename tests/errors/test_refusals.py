@@ -22,10 +22,7 @@ INSTRUCTION = "=== instruction\n"
 UNWRITTEN = "=== instruction without emission\n"
 REFUSAL = "=== refusal\n"
 FIXED = "=== fixed"
-STANDS_IN_NAME = {p.stem.partition("+")[0] for p in FILES}
-
-UNFIXED: frozenset[str] = frozenset()
-"""Reasons that no edit of the kernel's text removes: what would help is said instead."""
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "refusals.md"
 
 
 def parts(path: Path) -> tuple[str, str, bool, str]:
@@ -33,6 +30,16 @@ def parts(path: Path) -> tuple[str, str, bool, str]:
     emitted = UNWRITTEN not in text
     routine, _, instruction = text.partition(INSTRUCTION if emitted else UNWRITTEN)
     return routine, instruction, emitted, expected
+
+
+def reason_of(path: Path) -> str:
+    """What a file is about: its name up to `+`."""
+    return path.stem.partition("+")[0]
+
+
+SAID = {
+    reason: "".join(parts(p)[3] for p in FILES if reason_of(p) == reason) for reason in map(reason_of, FILES)
+}
 
 
 @pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
@@ -50,18 +57,25 @@ def test_an_instruction_is_refused_in_these_words(path: Path, pytestconfig: pyte
 def test_a_file_is_named_after_its_reason(path: Path) -> None:
     routine, instruction, emitted, _ = parts(path)
     found = rejection(kernel(routine), machine(instruction, emitted=emitted))
-    assert (found.reason if found is not None else "performed") == path.stem.partition("+")[0]
+    assert (found.reason if found is not None else "performed") == reason_of(path)
 
 
 def test_every_reason_is_pinned_and_explained() -> None:
     assert len(REASONS) == len(set(REASONS)) >= 25
-    assert [r for r in REASONS if r not in STANDS_IN_NAME] == []
+    assert [r for r in REASONS if r not in SAID] == []
     assert [r for r in REASONS if r not in CODES] == []
 
 
 def test_every_reason_has_a_fix_or_says_what_would_help() -> None:
-    said = dict.fromkeys(STANDS_IN_NAME, "")
-    for path in FILES:
-        said[path.stem.partition("+")[0]] += parts(path)[3]
-    silent = {r for r, text in said.items() if FIXED not in text and "edit: " not in text}
-    assert silent - {"performed"} == UNFIXED
+    assert [r for r, text in SAID.items() if FIXED not in text and "edit: " not in text] == ["performed"]
+
+
+def test_the_page_of_reasons_says_what_helps() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{r}` | {CODES[r].title} | {_helps(SAID[r])} |" for r in REASONS]
+
+
+def _helps(text: str) -> str:
+    if f"{FIXED}, the same result" in text:
+        return "an edit"
+    return "an edit, of the result too" if FIXED in text else "said in words"
