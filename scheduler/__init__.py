@@ -1,8 +1,31 @@
 """From a Problem to a Schedule, by heuristics and by CP-SAT; the only importer of OR-Tools."""
 
+from isamap.plan.plugins import check_name, known_names, load_cost_model, load_heuristic
 from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.answer import HEURISTICS, schedule
-from isamap.scheduler.greedy import Greedy
+from isamap.scheduler.annealing import Annealing
+from isamap.scheduler.answer import schedule
+from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_options
+from isamap.scheduler.cpsat import CpSat
+from isamap.scheduler.greedy import Greedy, greedy_candidate
 from isamap.scheduler.isolate import schedule_isolated
 
-__all__ = ["HEURISTICS", "AnalyticModel", "Greedy", "schedule", "schedule_isolated"]
+__all__ = [
+    "AnalyticModel",
+    "Annealing",
+    "Candidate",
+    "CpSat",
+    "Greedy",
+    "OpenOption",
+    "Solved",
+    "assemble",
+    "check_name",
+    "decided",
+    "greedy_candidate",
+    "known_names",
+    "load_cost_model",
+    "load_heuristic",
+    "open_options",
+    "schedule",
+    "schedule_isolated",
+]

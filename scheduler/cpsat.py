@@ -6,12 +6,17 @@ useless and left out, its decisions are the hint, and it stays the answer when n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
-from isamap.scheduler.greedy import SAME, greedy_candidate
+from isamap.plan.problem import Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
+from isamap.scheduler.greedy import SAME, first_candidate, greedy_candidate
 from isamap.scheduler.model import Contender, NestModel, build_model, read_assignment
 from isamap.scheduler.terms import TooLarge
 
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 SEED = 0
+# Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
+DETERMINISTIC_SHARE = 0.2
 # How many integer steps the cost of the best known schedule has: finest first, as far as 64 bits allow.
 RESOLUTIONS = (1 << 42, 1 << 36, 1 << 30)
 
@@ -35,14 +42,24 @@ class Limits:
     effort: float
 
 
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """The answer for one statement. Units: `bound_ns` in nanoseconds, proven; `status` as in Schedule."""
+class CpSat:
+    """The solver, hinted by greedy."""
 
-    candidate: Candidate
-    bound_ns: float
-    status: str
-    reproducible: bool
+    name = "cpsat"
+
+    def schedule(
+        self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
+    ) -> Schedule:
+        """The best schedule within the limit, with what is proven about it. Raises: Infeasible."""
+        deadline = time.monotonic() + limit_s
+        effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
+        solved: list[Solved] = []
+        for position, nest in enumerate(problem.nests):
+            options = open_options(problem, nest, model, fixed)
+            first = first_candidate(nest, options, fixed)
+            left_s = (deadline - time.monotonic()) / (len(problem.nests) - position)
+            solved.append(solve_nest(options, first, Limits(left_s, effort)))
+        return assemble(problem, model.name, solved)
 
 
 def solve_nest(options: Sequence[OpenOption], first: Candidate, limits: Limits) -> Solved:

@@ -6,15 +6,16 @@ what the cost model likes best, until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from isamap.plan.problem import Problem
+from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
+from isamap.scheduler.assemble import Solved, assemble, impossible
 from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
 from isamap.scheduler.orders import first_order, other_orders
 from isamap.scheduler.space import Assignment, RegisterBlock
+from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.
 ROUNDS = 4
@@ -23,27 +24,31 @@ TRIED_BLOCKS = 3
 SAME = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
 class Greedy:
     """The built-in heuristic."""
 
-    model: CostModel
-    name: str = "greedy"
+    name = "greedy"
 
-    def schedule(self, problem: Problem, limit_s: float) -> Schedule:
-        """A schedule of every statement, well within any limit."""
-        options = [open_options(problem, nest, self.model, {}) for nest in problem.nests]
-        found = [candidate for each in options if (candidate := greedy_candidate(each))]
-        return Schedule(
-            problem.kernel,
-            problem.machine,
-            problem.sizes,
-            tuple(candidate.nest() for candidate in found),
-            self.model.name,
-            sum(candidate.cost_ns for candidate in found),
-            None,
-            "HEURISTIC",
-        )
+    def schedule(
+        self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
+    ) -> Schedule:
+        """A schedule of every statement, well within any limit. Raises: Infeasible."""
+        del limit_s
+        solved: list[Solved] = []
+        for nest in problem.nests:
+            options = open_options(problem, nest, model, fixed)
+            found = first_candidate(nest, options, fixed)
+            floor = min(found.cost_ns, *(option.floor_ns for option in options))
+            solved.append(Solved(found, floor, "HEURISTIC", reproducible=True))
+        return assemble(problem, model.name, solved)
+
+
+def first_candidate(nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int]) -> Candidate:
+    """What greedy finds. Raises: Infeasible when nothing agrees with what is fixed."""
+    found = greedy_candidate(options)
+    if found is None:
+        raise Infeasible(impossible(nest, fixed))
+    return found
 
 
 def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
@@ -58,14 +63,14 @@ def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
         for floor, i in floors[:TRIED_BLOCKS]:
             if best is not None and floor >= best.cost_ns:
                 break
-            start = _first_assignment(option, option.register_blocks[i])
-            found = _descend(decided(option, start), _moves) if start is not None else None
+            start = first_assignment(option, option.register_blocks[i])
+            found = descend(decided(option, start), moves) if start is not None else None
             if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
                 best = found
-    return _descend(best, _double_moves) if best is not None else None
+    return descend(best, _double_moves) if best is not None else None
 
 
-def _descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator[Assignment]]) -> Candidate:
+def descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator[Assignment]]) -> Candidate:
     """The result of improving one decision after the other."""
     option = best.option
     for _ in range(ROUNDS):
@@ -80,7 +85,7 @@ def _descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator
     return best
 
 
-def _first_assignment(option: OpenOption, block: RegisterBlock) -> Assignment | None:
+def first_assignment(option: OpenOption, block: RegisterBlock) -> Assignment | None:
     """No cache blocks, axes in their order, nothing staged, as far as that may be."""
     space = option.space
     assignment = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
@@ -102,7 +107,7 @@ def _first_assignment(option: OpenOption, block: RegisterBlock) -> Assignment | 
     return assignment if space.is_feasible(assignment) else None
 
 
-def _moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
+def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     """Single changes to try: a stage, a cache block, an order."""
     space = option.space
     yield from _stages(option, current)
@@ -120,7 +125,7 @@ def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignmen
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
             for stage in _stages(option, current):
                 yield {space.block(axis): size, **stage}
-    yield from _moves(option, current)
+    yield from moves(option, current)
 
 
 def _stages(option: OpenOption, current: Assignment) -> list[dict[str, int]]:

@@ -15,6 +15,8 @@ from isamap.source import Diagnostic, UsageProblem
 _HOMES: dict[str, str] = {
     "compile": "compiling",
     "match": "matching",
+    "schedule": "scheduling",
+    "schedule.diff": "scheduling",
     "run": "executing",
     "verify": "executing",
     "fmt": "texts",

@@ -11,6 +11,7 @@ from isamap.cli.answer import Answer, Finding
 from isamap.cli.options import (
     AsJson,
     AsModel,
+    CostModelName,
     FixWords,
     HeuristicName,
     KernelName,
@@ -47,13 +48,14 @@ def compile_command(
     ] = "",
     schedule: ScheduleFile = None,
     heuristic: HeuristicName = "cpsat",
+    cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
-    choices = Choices(schedule, heuristic, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

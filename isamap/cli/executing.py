@@ -12,6 +12,7 @@ from isamap.cli.inputs import read_file
 from isamap.cli.options import (
     AsJson,
     AsModel,
+    CostModelName,
     FixWords,
     HeuristicName,
     KernelName,
@@ -38,6 +39,7 @@ def run_command(
     sizes: SizeWords = None,
     schedule: ScheduleFile = None,
     heuristic: HeuristicName = "cpsat",
+    cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
@@ -47,7 +49,7 @@ def run_command(
     from isamap.driver.prepare import prepare
     from isamap.driver.timing import profile_sizes, time_program
 
-    choices = Choices(schedule, heuristic, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)
@@ -82,6 +84,7 @@ def verify_command(
     ] = True,
     schedule: ScheduleFile = None,
     heuristic: HeuristicName = "cpsat",
+    cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
@@ -92,7 +95,7 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())

@@ -51,7 +51,12 @@ ScheduleFile = Annotated[
 ]
 HeuristicName = Annotated[
     str,
-    typer.Option("--heuristic", metavar="NAME", help="How to schedule: cpsat, or greedy, which is quick."),
+    typer.Option(
+        "--heuristic", metavar="NAME", help="How to schedule: cpsat, annealing, or greedy, which is quick."
+    ),
+]
+CostModelName = Annotated[
+    str, typer.Option("--cost-model", metavar="NAME", help="What schedules are chosen by.")
 ]
 LimitSeconds = Annotated[str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver.")]
 FixWords = Annotated[

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.inputs import machine_of, read_file, read_kernel
-from isamap.cli.words import read_choice, read_fixes, read_number
+from isamap.cli.words import read_fixes, read_number
 from isamap.driver.request import Request, Size
-
-HEURISTICS = ("cpsat", "greedy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +17,7 @@ class Choices:
 
     schedule: str | None
     heuristic: str
+    cost_model: str
     limit: str
     fix: list[str] | None
     model: bool
@@ -26,13 +25,18 @@ class Choices:
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
     """The request. Raises: UsageProblem for words that do not fit."""
+    from isamap.plan.plugins import check_name
+
     schedule = choices.schedule
+    check_name("heuristic", choices.heuristic)
+    check_name("cost model", choices.cost_model)
     return Request(
         kernel=read_kernel(kernel),
         machine=machine_of(machine),
         sizes=sizes,
         schedule=read_file(Path(schedule), schedule) if schedule is not None else None,
-        heuristic=read_choice(choices.heuristic, "--heuristic", HEURISTICS),
+        heuristic=choices.heuristic,
+        cost_model=choices.cost_model,
         limit_s=read_number(choices.limit, "--limit", 0.1, 3600),
         fixed=read_fixes(choices.fix or ()),
         model=choices.model,

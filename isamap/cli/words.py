@@ -12,6 +12,8 @@ from isamap.source import Diagnostic, Source, Span, UsageProblem
 
 C = TypeVar("C", bound=str)
 GROUPS = ("hw",)
+SUBCOMMANDS = (("schedule", "diff"),)
+"""Of commands that do something by themselves, too."""
 BEST = "best"
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -24,7 +26,9 @@ def command_of(words: Sequence[str]) -> str:
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""
-    return ".".join(leading[:2]) if leading[0] in GROUPS else leading[0]
+    if leading[0] in GROUPS or tuple(leading[:2]) in SUBCOMMANDS:
+        return ".".join(leading[:2])
+    return leading[0]
 
 
 def spread_sizes(words: Sequence[str]) -> list[str]:

@@ -110,7 +110,11 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
         from isamap.scheduler.answer import schedule as solve  # brings OR-Tools
 
         schedule = solve(
-            problem, heuristic=request.heuristic, limit_s=request.limit_s, fixed=dict(request.fixed)
+            problem,
+            heuristic=request.heuristic,
+            model=request.cost_model,
+            limit_s=request.limit_s,
+            fixed=dict(request.fixed),
         )
     findings = check_schedule(schedule, problem)
     if findings:

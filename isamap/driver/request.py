@@ -31,6 +31,7 @@ class Request:
     sizes: Mapping[str, Size]
     schedule: Source | None = None
     heuristic: str = "cpsat"
+    cost_model: str = "analytic"
     limit_s: float = 10.0
     fixed: Mapping[str, int] = field(default_factory=dict[str, int])
     model: bool = False
@@ -39,6 +40,7 @@ class Request:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
         return {
             "heuristic": self.heuristic,
+            "cost_model": self.cost_model,
             "limit_s": self.limit_s,
             "fixed": dict(sorted(self.fixed.items())),
             "schedule_sha256": sha256(self.schedule.text) if self.schedule else None,

@@ -1,7 +1,12 @@
-"""What a plug-in has to offer: cost models and heuristics."""
+"""What a plug-in has to offer: cost models and heuristics.
+
+A package offers them as entry points in the groups `isamap.cost_models` and `isamap.heuristics`; each names a
+class that is made without arguments. docs/plugins.md has an example of each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from isamap.plan.cost import Cost
@@ -30,6 +35,11 @@ class Heuristic(Protocol):
         """What `--heuristic` calls it."""
         ...
 
-    def schedule(self, problem: Problem, limit_s: float) -> Schedule:
-        """A complete schedule that passes `check_schedule`. Units: `limit_s` in seconds of wall clock."""
+    def schedule(
+        self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
+    ) -> Schedule:
+        """A schedule that has the `fixed` decisions, passes `check_schedule` and is cheap by `model`.
+
+        Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+        """
         ...

@@ -48,6 +48,16 @@ PLAN_CODES: dict[str, Explanation] = {
         "Each buffer lies inside the memory, at a multiple of its alignment, and apart from all buffers that "
         "live while it does.",
     ),
+    "plugin-broken": Explanation(
+        "a plug-in does not do what it promises",
+        "A heuristic or cost model of an installed package does not load, or its schedule breaks a rule. The "
+        "message names the package. docs/plugins.md says what is expected of one.",
+    ),
+    "plugin-unknown": Explanation(
+        "there is no heuristic or cost model of that name",
+        "Some are built in, others are offered by installed packages, as entry points in the groups "
+        "`isamap.heuristics` and `isamap.cost_models`.",
+    ),
     "schedule-capacity": Explanation(
         "a schedule needs more registers than there are",
         "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "

@@ -25,7 +25,7 @@ def test_greedy_always_has_a_valid_schedule(problem: Problem) -> None:
 
 def test_greedy_is_a_plug_in_like_any_other() -> None:
     problem = gemm(64, 64, 64)
-    found = Greedy(AnalyticModel()).schedule(problem, 1.0)
+    found = Greedy().schedule(problem, AnalyticModel(), limit_s=1.0, fixed={})
     assert check_schedule(found, problem) == ()
 
 

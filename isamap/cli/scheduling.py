@@ -1,0 +1,198 @@
+"""`isamap schedule`: what heuristics find, side by side; `schedule diff`: what an edit changed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding, table
+from isamap.cli.inputs import machine_of, read_file, read_kernel
+from isamap.cli.options import (
+    AsJson,
+    CostModelName,
+    FixWords,
+    KernelName,
+    LimitSeconds,
+    MachineName,
+    SizeWords,
+)
+from isamap.cli.progress import Progress
+from isamap.cli.words import read_fixes, read_number, read_sizes
+from isamap.cli.writing import write_text
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.driver.request import Request, Size
+    from isamap.plan.problem import Problem
+    from isamap.plan.schedule import Schedule
+    from isamap.report.schedules import Attempt
+
+
+def schedule_command(
+    kernel: KernelName,
+    hw: MachineName,
+    sizes: SizeWords = None,
+    heuristics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--heuristic",
+            metavar="NAME",
+            help="Ask this one, cpsat by default; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Ask all that there are.")] = False,
+    cost_model: CostModelName = "analytic",
+    limit: LimitSeconds = "10",
+    fix: FixWords = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Find a schedule of a kernel, or compare what heuristics find."""
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.request import Request
+    from isamap.plan.plugins import check_name, known_names
+    from isamap.plan.text import print_schedule
+    from isamap.report.schedules import attempt_json, attempt_rows
+
+    asked = tuple(dict.fromkeys(heuristics or (known_names("heuristic") if compare else ("cpsat",))))
+    for name in asked:
+        check_name("heuristic", name)
+    check_name("cost model", cost_model)
+    request = Request(
+        kernel=read_kernel(kernel),
+        machine=machine_of(hw),
+        sizes=read_sizes(sizes or ()),
+        cost_model=cost_model,
+        limit_s=read_number(limit, "--limit", 0.1, 3600),
+        fixed=read_fixes(fix or ()),
+    )
+    with Progress() as progress:
+        problem = compile_kernel(request, "match", progress).problem
+        assert problem is not None
+        attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
+    best = min(attempts, key=lambda a: a.schedule.cost_ns or 0.0)
+    text = print_schedule(best.schedule)
+    if output is not None:
+        write_text(Path(output), text, overwrite=True)
+    payload: dict[str, object] = {
+        "kernel": problem.kernel,
+        "machine": problem.machine,
+        "best": best.heuristic,
+        "attempts": [attempt_json(a) for a in attempts],
+        "schedule": text,
+        "files": [output] if output is not None else [],
+    }
+    shown = [table(attempt_rows(attempts)), "", text if output is None else f"wrote {output}"]
+    return Answer(payload, "\n".join(shown), *_cut_short(attempts, request.limit_s))
+
+
+def _attempt(request: Request, problem: Problem, progress: Progress) -> Attempt:
+    from isamap.driver.pipeline import find_schedule
+    from isamap.report.schedules import Attempt
+
+    progress(f"schedule ({request.heuristic})")
+    started = time.perf_counter()
+    found = find_schedule(request, problem)
+    return Attempt(request.heuristic, found, time.perf_counter() - started)
+
+
+def _cut_short(attempts: list[Attempt], limit_s: float) -> tuple[tuple[Finding, ...], int]:
+    """A warning and exit code 4 where the clock stopped one."""
+    names = [a.heuristic for a in attempts if not a.schedule.reproducible]
+    if not names:
+        return (), 0
+    found = Diagnostic(
+        "solver-stopped",
+        f"{', '.join(names)} was stopped after {limit_s:g} s; this is the best so far",
+        severity="warning",
+        help="give it more time with --limit",
+    )
+    return (Finding.of(found),), 4
+
+
+def diff_command(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A schedule's file.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one.", show_default=False)],
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel", metavar="KERNEL", help="Its kernel, if it is not a shipped one.", show_default=False
+        ),
+    ] = None,
+    hw: Annotated[
+        str | None,
+        typer.Option(
+            "--hw", metavar="MACHINE", help="Its machine, if it is not a shipped one.", show_default=False
+        ),
+    ] = None,
+    cost_model: CostModelName = "analytic",
+    as_json: AsJson = False,
+) -> Answer:
+    """Say what a schedule changes of another, and what it costs."""
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.request import Request
+    from isamap.plan.check import check_schedule
+    from isamap.plan.parse import parse_schedule
+    from isamap.plan.plugins import load_cost_model
+    from isamap.report.schedules import change_text, changes
+    from isamap.scheduler.pricing import price
+
+    model = load_cost_model(cost_model)
+    old, new = (parse_schedule(read_file(Path(name), name)) for name in (before, after))
+    _check_comparable(old, new)
+    request = Request(
+        kernel=read_kernel(kernel or old.kernel), machine=machine_of(hw or old.machine), sizes=_sizes(old)
+    )
+    with Progress() as progress:
+        problem = compile_kernel(request, "match", progress).problem
+    assert problem is not None
+    for schedule in (old, new):
+        if findings := check_schedule(schedule, problem):
+            raise UsageProblem(*findings)
+    costs = [price(schedule, problem, model) for schedule in (old, new)]
+    found = changes(old, new, *costs)
+    payload: dict[str, object] = {
+        "kernel": old.kernel,
+        "machine": old.machine,
+        "model": model.name,
+        "changes": [
+            {
+                "statement": c.statement,
+                "before_ns": c.before_ns,
+                "after_ns": c.after_ns,
+                "lines": list(c.lines),
+            }
+            for c in found
+        ],
+    }
+    return Answer(payload, "\n\n".join(change_text(c) for c in found) or "the same")
+
+
+def _check_comparable(old: Schedule, new: Schedule) -> None:
+    for what in ("kernel", "machine", "sizes"):
+        if (ours := getattr(old, what)) != (theirs := getattr(new, what)):
+            raise UsageProblem(
+                Diagnostic(
+                    "schedule-mismatch",
+                    f"the two schedules are for different {what}: {_words(ours)} and {_words(theirs)}",
+                    help="compare schedules of one kernel, on one machine, at the same sizes",
+                )
+            )
+
+
+def _words(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join("=".join(map(str, pair)) for pair in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - sizes
+    return str(value)
+
+
+def _sizes(schedule: Schedule) -> dict[str, Size]:
+    return dict(schedule.sizes)

@@ -1,0 +1,103 @@
+"""Heuristics and cost models by name: the built-in ones, and those that installed packages offer.
+
+A package names its class under the entry points `isamap.heuristics` or `isamap.cost_models`. It is imported
+only when it is asked for; one that does not load is reported with the package that it came from.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal, cast
+
+from isamap.plan.protocols import CostModel, Heuristic
+from isamap.source import Diagnostic, UsageProblem
+
+Kind = Literal["heuristic", "cost model"]
+
+BUILT_IN: dict[Kind, dict[str, str]] = {
+    "heuristic": {
+        "cpsat": "isamap.scheduler.cpsat:CpSat",
+        "greedy": "isamap.scheduler.greedy:Greedy",
+        "annealing": "isamap.scheduler.annealing:Annealing",
+    },
+    "cost model": {"analytic": "isamap.scheduler.analytic:AnalyticModel"},
+}
+GROUPS: dict[Kind, str] = {"heuristic": "isamap.heuristics", "cost model": "isamap.cost_models"}
+_METHODS: dict[Kind, str] = {"heuristic": "schedule", "cost model": "expression"}
+
+
+def known_names(kind: Kind) -> tuple[str, ...]:
+    """All names that can be asked for, the built-in ones first."""
+    offered = sorted(e.name for e in entry_points(group=GROUPS[kind]))
+    return tuple(dict.fromkeys((*BUILT_IN[kind], *offered)))
+
+
+def check_name(kind: Kind, name: str) -> None:
+    """Nothing, when there is such a plug-in; it is not loaded. Raises: UsageProblem."""
+    if name not in BUILT_IN[kind] and _offered(kind, name) is None:
+        near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
+        raise UsageProblem(
+            Diagnostic(
+                "plugin-unknown",
+                f"there is no {kind} `{name[:80]}`",
+                notes=(f"known: {', '.join(known_names(kind))}",),
+                help=f"did you mean `{near[0]}`?" if near else f"packages offer them as `{GROUPS[kind]}`",
+            )
+        )
+
+
+def load_heuristic(name: str) -> Heuristic:
+    """The heuristic of that name. Raises: UsageProblem when there is none, or it does not load."""
+    return cast("Heuristic", _load("heuristic", name))
+
+
+def load_cost_model(name: str) -> CostModel:
+    """The cost model of that name. Raises: UsageProblem when there is none, or it does not load."""
+    return cast("CostModel", _load("cost model", name))
+
+
+def origin(plugin: object) -> str | None:
+    """The package that a plug-in came from; None for what is built in."""
+    module = type(plugin).__module__
+    if module.startswith("isamap."):
+        return None
+    for group in GROUPS.values():
+        for point in entry_points(group=group):
+            if point.module == module:
+                return _package(point)
+    return module
+
+
+def _load(kind: Kind, name: str) -> object:
+    check_name(kind, name)
+    if name in BUILT_IN[kind]:
+        module, _, attribute = BUILT_IN[kind][name].partition(":")
+        return getattr(import_module(module), attribute)()
+    point = _offered(kind, name)
+    assert point is not None
+    try:
+        plugin: Any = point.load()()
+        if not callable(getattr(plugin, _METHODS[kind], None)):
+            raise TypeError(f"it has no method `{_METHODS[kind]}`")
+        if not isinstance(getattr(plugin, "name", None), str):
+            raise TypeError("it has no `name`")
+    except Exception as error:  # whatever a stranger's module does must not look like a fault of ours
+        raise UsageProblem(
+            Diagnostic(
+                "plugin-broken",
+                f"the {kind} `{name}` of {_package(point)} does not load",
+                notes=(f"{type(error).__name__}: {error}", f"it is `{point.value}`"),
+                help=f"update or remove the package; built in: {', '.join(BUILT_IN[kind])}",
+            )
+        ) from error
+    return plugin
+
+
+def _offered(kind: Kind, name: str) -> EntryPoint | None:
+    return next(iter(entry_points(group=GROUPS[kind], name=name)), None)
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value

@@ -1,0 +1,79 @@
+"""Simulated annealing: random changes, accepted the more readily when they cost more the earlier they come.
+
+It looks at the same candidates as greedy, which it starts from, and leaves the valleys in which greedy stays.
+The number of steps is fixed, so that the answer does not depend on the clock unless the limit is very short.
+Source: Kirkpatrick, Gelatt, Vecchi, Optimization by Simulated Annealing, Science 220, 1983.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from math import exp
+
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_options
+from isamap.scheduler.greedy import SAME, first_assignment, first_candidate, moves
+
+STEPS = 2000
+SEED = 0
+HOTTEST, COLDEST = 0.1, 0.001  # of the first schedule's cost: what a bad step may add
+JUMPS = 0.1  # share of steps that take another mapping or register block
+
+
+class Annealing:
+    """Random search that cools down."""
+
+    name = "annealing"
+
+    def schedule(
+        self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
+    ) -> Schedule:
+        """A schedule of every statement. Raises: Infeasible."""
+        deadline = time.monotonic() + limit_s
+        solved: list[Solved] = []
+        for position, nest in enumerate(problem.nests):
+            left_s = (deadline - time.monotonic()) / (len(problem.nests) - position)
+            solved.append(self._anneal(problem, nest, model, left_s, fixed))
+        return assemble(problem, model.name, solved)
+
+    def _anneal(
+        self, problem: Problem, nest: NestProblem, model: CostModel, limit_s: float, fixed: Mapping[str, int]
+    ) -> Solved:
+        options = open_options(problem, nest, model, fixed)
+        best = current = first_candidate(nest, options, fixed)
+        floor = min(best.cost_ns, *(option.floor_ns for option in options))
+        stop = time.monotonic() + limit_s
+        rng = random.Random(SEED)
+        for step in range(STEPS):
+            if time.monotonic() > stop:
+                return Solved(best, floor, "HEURISTIC", reproducible=False)
+            heat = best.cost_ns * HOTTEST * (COLDEST / HOTTEST) ** (step / STEPS)
+            found = _neighbour(current, options, rng)
+            if found is None:
+                continue
+            if found.cost_ns <= current.cost_ns or rng.random() < exp(
+                (current.cost_ns - found.cost_ns) / heat
+            ):
+                current = found
+            if found.cost_ns < best.cost_ns * (1 - SAME):
+                best = found
+        return Solved(best, floor, "HEURISTIC", reproducible=True)
+
+
+def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:
+    """A schedule that differs in one decision; None where the one drawn is not possible."""
+    option = current.option
+    if rng.random() < JUMPS:
+        option = rng.choice(options)
+        assignment = first_assignment(option, rng.choice(option.register_blocks))
+    else:
+        changes = list(moves(option, current.assignment))
+        assignment = {**current.assignment, **rng.choice(changes)} if changes else None
+    if assignment is None or not option.space.is_feasible(assignment):
+        return None
+    return decided(option, assignment)

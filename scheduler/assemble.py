@@ -1,0 +1,55 @@
+"""From what was found for each statement to one Schedule, and what to say where nothing can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.candidates import Candidate, fixed_names
+from isamap.source import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The answer for one statement. Units: `bound_ns` in nanoseconds, proven; `status` as in Schedule."""
+
+    candidate: Candidate
+    bound_ns: float
+    status: str
+    reproducible: bool
+
+
+def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:
+    """The schedule of all statements, in the order of the problem; its status is the least of theirs."""
+    statuses = {part.status for part in solved}
+    status = next(word for word in ("HEURISTIC", "FEASIBLE", "OPTIMAL") if word in statuses)
+    return Schedule(
+        problem.kernel,
+        problem.machine,
+        problem.sizes,
+        tuple(part.candidate.nest() for part in solved),
+        model,
+        sum(part.candidate.cost_ns for part in solved),
+        sum(part.bound_ns for part in solved),
+        status,
+        all(part.reproducible for part in solved),
+    )
+
+
+def impossible(nest: NestProblem, fixed: Mapping[str, int]) -> Diagnostic:
+    """Why a statement has no schedule."""
+    named = [f"{name} = {fixed[name]}" for name in fixed_names(fixed, nest.statement)]
+    if not named:
+        return Diagnostic(
+            "fix-impossible",
+            f"statement {nest.statement} has no schedule: one issue of each mapping needs more registers "
+            "than there are, or an operand that nothing supplies",
+        )
+    return Diagnostic(
+        "fix-impossible",
+        f"no schedule of statement {nest.statement} has {', '.join(named)}",
+        notes=("steps are multiples of what one issue covers, and unrolled tiles fit into the registers",),
+        help="leave one of them to the solver",
+    )

@@ -1,0 +1,65 @@
+"""What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
+
+A schedule that the decisions cannot express, one with three loops over an axis, say, has no price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from isamap.plan.cost import evaluate
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.scheduler.nest import build_nest
+from isamap.scheduler.orders import decisions_of
+from isamap.scheduler.space import Assignment, Space
+
+
+def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
+    """The cost of each statement, in the order of the problem; None where the model cannot say.
+
+    Units: nanoseconds.
+    """
+    nests = {nest.statement: nest for nest in schedule.nests}
+    return tuple(_nest_price(problem, nest, nests[nest.statement], model) for nest in problem.nests)
+
+
+def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model: CostModel) -> float | None:
+    for option in nest.options:
+        if option.mapping == chosen.mapping:
+            space = Space(nest.statement, option, dict(problem.registers), {})
+            for assignment in _readings(space, chosen):
+                if build_nest(space, assignment) == chosen:
+                    return float(evaluate(model.expression(problem, nest, option), assignment))
+    return None
+
+
+def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
+    """Assignments that may have led to the nest; few of them, as most decisions can be read off."""
+    loops = [step for step in nest.loops if step.kind == "for"]
+    unrolled = {step.axis for step in nest.loops if step.kind == "unroll"}
+    fixed: dict[str, int] = {}
+    blocks: list[list[tuple[str, int]]] = []
+    for axis in space.axes:
+        steps = [loop.step for loop in loops if loop.axis == axis.name]
+        if not steps:
+            return
+        if not axis.is_reduction:
+            fixed[space.unroll(axis)] = max(1, steps[-1] // axis.tile) if axis.name in unrolled else 1
+        # One loop is that of the register block, or a cache block of the same size.
+        sizes = [steps[0]] if len(steps) > 1 else [axis.extent, steps[0]]
+        blocks.append([(space.block(axis), size) for size in sizes])
+    first = {loop.axis: i for i, loop in reversed(list(enumerate(loops)))}
+    last = {loop.axis: i for i, loop in enumerate(loops)}
+    order = sorted(space.axes, key=lambda axis: first[axis.name])
+    sweep = sorted(space.register_axes, key=lambda axis: last[axis.name])
+    fixed |= decisions_of(order, space.order_pairs()) | decisions_of(sweep, space.sweep_pairs())
+    staged = {stage.operand for stage in nest.stages}
+    stages = [
+        [(space.stage(operand), value) for value in ((1, 2) if operand.name in staged else (0,))]
+        for operand in space.option.operands
+    ]
+    for chosen in product(*blocks, *stages):
+        yield {**fixed, **dict(chosen)}
