@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brute_force import Answer, Found, all_mappings
 from unit.matching import instruction, mappings
 
-from isamap.ir import Instruction, Kernel
+from isamap.ir import Index, Instruction, Kernel, bind, substitute_expr
 from isamap.match import CountMode, Mapping
+from isamap.match.unify import Binding
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
@@ -42,6 +43,28 @@ def compare(instruction_text: str, kernel_text: str, everything: Everything = al
         counts.append(len(wanted))
         result.kinds.update(_one(m).kind for m in wanted if mode == "complete")
     return Compared(result.missing, result.extra, result.twice, tuple(counts), result.kinds)
+
+
+def found_without_sizes(
+    instruction_text: str, kernel_text: str, sizes: dict[str, int]
+) -> tuple[set[frozenset[Found]], Answer]:
+    """What the matcher finds while sizes are open, and what there is for these sizes; nothing degenerate.
+
+    An axis that is empty because some size might not allow anything there may be filled for another one.
+    Raises: TypeProblem for texts that mean nothing.
+    """
+    pattern, kernel = instruction(instruction_text), parse_kernel(Source("kernel.ir", kernel_text))
+    found = [
+        replace(m, bindings=_bound(m, sizes)) for m in mappings(pattern, kernel) if m.kind != "degenerate"
+    ]
+    there = all_mappings(pattern.instruction, bind(kernel, sizes))[0]
+    images = {as_found(m).images(pattern.instruction) for m in found}
+    return images, {m for m in there if _one(m).kind != "degenerate"}
+
+
+def _bound(mapping: Mapping, sizes: dict[str, int]) -> tuple[Binding, ...]:
+    indices = {n: Index.of(v) for n, v in sizes.items()}
+    return tuple(replace(b, subject=substitute_expr(b.subject, indices)) for b in mapping.bindings)
 
 
 def as_found(mapping: Mapping) -> Found:

@@ -21,10 +21,12 @@ MOST_LANES = 24
 
 @dataclass(frozen=True)
 class Pair:
-    """Texts of an instruction and of a kernel."""
+    """Texts of an instruction and of a kernel; the kernel once more with its sizes left open, and these."""
 
     instruction: str
     kernel: str
+    generic: str
+    sizes: dict[str, int]
 
     def __repr__(self) -> str:
         return f"\n{self.instruction}\n{self.kernel}\n"
@@ -128,8 +130,8 @@ def pairs(draw: st.DrawFn) -> Pair:
     where = draw(_demands(params))
     memories = [draw(st.sampled_from(("reg", "reg", "reg", "reg", "mem"))) for _ in shapes]
     instruction = _instruction(mine, op, extents, params, where, memories, shapes, target)
-    kernel = draw(_kernels(mine, theirs, op, inside, output, shapes, list(lengths)))
-    return Pair(instruction, kernel)
+    kernel, generic, sizes = draw(_kernels(mine, theirs, op, inside, output, shapes, list(lengths)))
+    return Pair(instruction, kernel, generic, {a.upper(): int(n) for a, n in sizes.items()})
 
 
 @st.composite
@@ -243,14 +245,13 @@ def _kernels(
     output: list[str],
     shapes: list[Shape],
     homes: list[str],
-) -> str:
-    """A kernel whose axes index what their homes do, with exceptions; operands may be in another order."""
+) -> tuple[str, str, dict[str, str]]:
+    """A kernel whose axes index what their homes do, with exceptions, with extents and with open sizes."""
     extents, home = _kernel_axes(draw, homes)
     order = (
         draw(st.permutations(range(len(theirs.types)))) if draw(st.booleans()) else range(len(theirs.types))
     )
-    declared: list[str] = []
-    accesses: list[str] = []
+    inputs: list[Input] = []
     for name, dtype, source in zip("ABD", theirs.types, order, strict=False):
         like = inside[source] if source < len(inside) else draw(st.sampled_from(inside))
         axes = [a for a in extents if _indexes(draw, home[a], like)]
@@ -258,25 +259,58 @@ def _kernels(
         if source < len(shapes) and draw(st.integers(0, 2)) > 0:
             shape = _imitation(draw, shapes[source], {h: a for a, h in home.items() if a in axes}, axes)
         shape = shape or draw(_subscripts(axes, fancy=4))
-        access, end = _access(name, shape, extents), ""
-        if shape and draw(st.integers(0, 9)) == 0:
-            access = f"({_access(name, (_shifted(shape[0]), *shape[1:]), extents)} else 0)"
-        declared.append(_declaration("in", name, dtype, shape, extents, end))
-        accesses.append(access)
+        inputs.append(Input(name, dtype, shape, bool(shape) and draw(st.integers(0, 9)) == 0))
     if op == "=":
         target = tuple(Subscript(((a, 1),)) for a in draw(st.permutations(list(extents))))
     else:
         target = draw(_subscripts([a for a in extents if _indexes(draw, home[a], output)], fancy=8))
-    declared.append(_declaration("inout", "Y", theirs.result, target, extents, ""))
     guard = " if i < 1" if draw(st.integers(0, 29)) == 0 else ""
-    statement = f"{_access('Y', target, extents)} {op} {theirs.text(accesses)}{guard};"
-    if draw(st.integers(0, 9)) == 0:  # an ordered loop around, on whose axis nothing runs
-        first, *others = extents
-        inner = _loops({a: extents[a] for a in others}, statement) if others else statement
-        statement = f"seq {first} in {extents[first]} {{ {inner} }}"
-    else:
-        statement = _loops(extents, statement)
-    return f"kernel k({', '.join(_scalars(theirs))}) {{ {' '.join(declared)} {statement} }}"
+    ordered = 1 if draw(st.integers(0, 9)) == 0 else 0
+    written = _Written(theirs, op, tuple(inputs), target, guard, ordered)
+    return written.text(extents), written.text({a: a.upper() for a in extents}), extents
+
+
+@dataclass(frozen=True)
+class Input:
+    """An operand that a kernel reads; one element lower, and 0 outside, when it fills."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    fills: bool
+
+    def access(self, extents: Mapping[str, str]) -> str:
+        if not self.fills:
+            return _access(self.name, self.shape, extents)
+        first, *others = self.shape
+        lower = Subscript(first.steps, first.constant - 1, first.ending)
+        return f"({_access(self.name, (lower, *others), extents)} else 0)"
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A kernel but for its extents: numbers, or the names of sizes. The first `ordered` axes are in order."""
+
+    form: Form
+    op: str
+    inputs: tuple[Input, ...]
+    target: Shape
+    guard: str
+    ordered: int
+
+    def text(self, extents: Mapping[str, str]) -> str:
+        declared = [_declaration("in", i.name, i.dtype, i.shape, extents, "") for i in self.inputs]
+        declared.append(_declaration("inout", "Y", self.form.result, self.target, extents, ""))
+        value = self.form.text([i.access(extents) for i in self.inputs])
+        body = f"{_access('Y', self.target, extents)} {self.op} {value}{self.guard};"
+        axes = list(extents)
+        if free := axes[self.ordered :]:
+            body = _loops({a: extents[a] for a in free}, body)
+        for a in axes[: self.ordered]:
+            body = f"seq {a} in {extents[a]} {{ {body} }}"
+        sizes = [n for n in extents.values() if not n.isdigit()]
+        params = ", ".join([*sizes, *_scalars(self.form)])
+        return f"kernel k({params}) {{ {' '.join(declared)} {body} }}"
 
 
 def _kernel_axes(draw: st.DrawFn, homes: list[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -314,7 +348,3 @@ def _imitation(
     ]
     used = {a for s in found for a, _ in s.steps}
     return (*found, *(Subscript(((a, 1),)) for a in axes if a not in used))
-
-
-def _shifted(s: Subscript) -> Subscript:
-    return Subscript(s.steps, s.constant - 1)

@@ -1,5 +1,7 @@
 """The matcher finds every mapping, each once, and nothing else: its set equals that of trying everything.
 
+What it finds while sizes are open is there for each of their values.
+
 `ISAMAP_EXAMPLES=5000` compares thousands of pairs; with `ISAMAP_PAIRS=FILE` each pair's numbers of mappings,
 complete and fixed, are added to a file.
 """
@@ -7,12 +9,14 @@ complete and fixed, are added to a file.
 from __future__ import annotations
 
 import os
+from math import prod
 from pathlib import Path
 
 import hypothesis
 from hypothesis import given
-from matched import Compared, compare
-from properties.random_matches import Pair, pairs
+from hypothesis import strategies as st
+from matched import Compared, compare, found_without_sizes
+from properties.random_matches import MOST_ITERATIONS, Pair, pairs
 
 from isamap.source import TypeProblem
 
@@ -30,6 +34,26 @@ def test_the_matcher_finds_what_trying_everything_finds(pair: Pair) -> None:
     assert found.missing == []
     assert found.extra == []
     assert found.twice == []
+
+
+@hypothesis.settings(max_examples=PAIRS // 3)
+@given(pairs(), st.lists(st.integers(2, 4), min_size=5, max_size=5))
+def test_what_is_found_for_open_sizes_is_there_for_all(pair: Pair, values: list[int]) -> None:
+    sizes = fitting(dict(zip(pair.sizes, values, strict=False)))
+    try:
+        found, there = found_without_sizes(pair.instruction, pair.generic, sizes)
+    except TypeProblem:
+        hypothesis.reject()
+    assert found - there == set()
+
+
+def fitting(sizes: dict[str, int]) -> dict[str, int]:
+    """Sizes of few iterations: large ones are made smaller from the first on."""
+    found = dict(sizes)
+    for name in sizes:
+        if prod(found.values()) > MOST_ITERATIONS:
+            found[name] = 2
+    return found
 
 
 def _note(found: Compared) -> None:
