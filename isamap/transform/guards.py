@@ -33,13 +33,13 @@ from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.distinct import tells_apart
-from isamap.transform.margins import fill_loose_reads, without_bounds, writes_loosely
+from isamap.transform.margins import fill_loose_reads, nothing_of, without_bounds, writes_loosely
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
     """The kernel as a list of single statements without guards, fills and names for sizes."""
-    kernel = _without_lets(kernel)
+    kernel = _with_zeros_outside(_without_lets(kernel))
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
     around: tuple[int, ...] = ()
@@ -70,6 +70,18 @@ def _without_lets(kernel: Kernel) -> Kernel:
     for let in kernel.lets:
         bindings[let.name] = let.value.substitute(bindings)
     return replace(substitute_routine(kernel, bindings), lets=()) if bindings else kernel
+
+
+def _with_zeros_outside(kernel: Kernel) -> Kernel:
+    """The kernel with outputs zeroed first that are to be zero where nothing is assigned."""
+    zeros: list[Stmt] = []
+    for o in kernel.operands:
+        if o.role == "out" and o.outside == "zero":
+            axes = tuple(Axis(f"i{d}", size) for d, size in enumerate(o.shape))
+            here = Read(o.name, tuple(Index.of(a.name) for a in axes), o.dtype)
+            assign = Assign(here, None, nothing_of(o.dtype))
+            zeros.append(Loop(axes, (assign,)) if axes else assign)
+    return replace(kernel, body=(*zeros, *kernel.body)) if zeros else kernel
 
 
 def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:

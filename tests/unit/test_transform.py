@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from unit.matching import kernel, shipped
@@ -104,6 +106,15 @@ def test_a_convolution_with_open_sizes_is_made_explicit() -> None:
     }
     found = interpret(make_guards_explicit(routine), arrays, {})["Y"]
     np.testing.assert_array_equal(found, interpret(routine, arrays, {})["Y"])
+
+
+def test_an_output_that_is_zero_where_nothing_is_assigned_is_zeroed_first() -> None:
+    routine = kernel("in x: f32[4]; out y: f32[8] outside zero;", "for i in 4 { y[2*i] = x[i]; }")
+    canonical = make_guards_explicit(routine)
+    assert lines(canonical) == ["i0: y =", "i: y ="]
+    plain = replace(canonical, operands=tuple(replace(o, outside=None) for o in canonical.operands))
+    arrays = {"x": np.arange(1, 5, dtype=np.float32)}
+    np.testing.assert_array_equal(interpret(plain, arrays, {})["y"], [1, 0, 2, 0, 3, 0, 4, 0])
 
 
 def test_names_of_open_sizes_are_written_out() -> None:
