@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
@@ -26,7 +25,7 @@ from isamap.match.preconditions import can_be_met, largest, unit_axes
 from isamap.match.unify import Bindings
 from isamap.transform import Statement, tells_apart
 
-Row = tuple[Fraction, ...]
+Row = tuple[Index, ...]
 Clause = Literal["operand-elements", "output-elements", "parameters"]
 
 
@@ -140,7 +139,7 @@ def _judge(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict
         return "holds"
     if _breaks_alone(sides, groups, space):
         return "fails"
-    if _is_spanned(sides, groups):
+    if _is_spanned(sides, groups, space):
         return "holds"
     for smaller in _one_less(groups):
         verdict = _judge(sides, smaller, space)
@@ -229,47 +228,45 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
     return False
 
 
-def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...]) -> bool:
+def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
     """Whether steps that leave the given side as it is leave the wanted one: both are linear.
 
-    Only where each lane axis runs over one kernel axis, so that both take the same steps.
+    Only where each lane axis runs over one kernel axis, so that both take the same steps. Those of the given
+    side are numbers; those of the wanted side may be sizes.
     """
     if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
         return False
-    runs = {g.kernel_axes[0]: Index.of(g.instruction_axes[0]) for g in groups}
+    runs = dict(space.bindings) | {g.kernel_axes[0]: Index.of(g.instruction_axes[0]) for g in groups}
     axes = tuple(g.instruction_axes[0] for g in groups)
     given = _rows([i.substitute(runs) for i in sides.given], axes)
     wanted = _rows([i.substitute(runs) for i in sides.wanted], axes)
-    if given is None or wanted is None:
+    if given is None or wanted is None or any(step.value is None for row in given for step in row):
         return False
-    return _rank([*given, *wanted]) == _rank(given)
+    left, pivots = given, list[tuple[int, Row]]()
+    for column in range(len(axes)):
+        pivot = next((r for r in left if r[column].terms), None)
+        if pivot is not None:
+            left = [_without(r, column, pivot) for r in left if r is not pivot]
+            pivots.append((column, pivot))
+    for column, pivot in pivots:
+        wanted = [_without(r, column, pivot) for r in wanted]
+    return not any(step.terms for row in wanted for step in row)
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
-    """Steps of each subscript along the axes; None when one is not a number."""
+    """Steps of each subscript along the axes; None when one does not step evenly."""
     found: list[Row] = []
     for subscript in subscripts:
-        steps = [subscript.coefficient(a) for a in axes]
-        numbers = [s.value for s in steps if s is not None and s.value is not None]
-        if len(numbers) != len(axes):
+        steps = tuple(subscript.coefficient(a) for a in axes)
+        if any(s is None or not s.symbols.isdisjoint(axes) for s in steps):
             return None
-        found.append(tuple(Fraction(n) for n in numbers))
+        found.append(tuple(s for s in steps if s is not None))
     return found
 
 
-def _rank(rows: list[Row]) -> int:
-    """How many of the rows do not depend on the others, by elimination."""
-    left, rank = [list(r) for r in rows], 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((r for r in left if r[column]), None)
-        if pivot is None:
-            continue
-        left.remove(pivot)
-        rank += 1
-        for row in left:
-            factor = row[column] / pivot[column]
-            row[:] = [a - factor * b for a, b in zip(row, pivot, strict=True)]
-    return rank
+def _without(row: Row, column: int, pivot: Row) -> Row:
+    """A multiple of the row plus one of the pivot, so that the column is 0."""
+    return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))
 
 
 def _indices(e: Expr) -> Iterator[Index]:

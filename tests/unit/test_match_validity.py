@@ -238,7 +238,12 @@ def test_windows_agree_at_every_position(own: str, read: str, count: int) -> Non
 def test_windows_of_open_sizes_agree_or_are_refused() -> None:
     operands = "in X: f32[{reach}]; in F: f32[R]; inout Y: f32[P];"
     loops = "for p in P, r in R {{ Y[p] += X[{read}] * F[r]; }}"
-    for read, reach, count in (("p + r", "P + R", 1), ("2*p + r", "2*P + R", 0), ("s*p + r", "s*P + R", 0)):
+    for read, reach, count in (
+        ("p + r", "P + R", 1),
+        ("2*p + r", "2*P + R", 0),
+        ("s*p + r", "s*P + R", 0),
+        ("s*p + s*r", "s*P + s*R", 1),
+    ):
         routine = kernel(operands.format(reach=reach), loops.format(read=read), "P, R, s")
         assert len(whole(instruction(WINDOW), routine)) == count
 
