@@ -49,11 +49,11 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers)
     """The cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
     best: Transfer | None = None
     for counter in copy.counters:
-        for width in widths(suppliers, copy.target.dtype):
+        for width, register in widths(suppliers, copy.target.dtype):
             count = counts[counter].value
             if count is None or count % width:
                 continue
-            found = _along(copy, counter, width, suppliers)
+            found = _along(copy, counter, width, register, suppliers)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
     if best is not None:
@@ -63,17 +63,20 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers)
     return Transfer(None, 1, single) if single is not None else None
 
 
-def _along(copy: Copy, counter: str, width: int, suppliers: Suppliers) -> Transfer | None:
+def _along(copy: Copy, counter: str, width: int, register: int, suppliers: Suppliers) -> Transfer | None:
     """The delivery of so many elements that follow each other along a counter, which counts elements."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)
     value = substitute_expr(copy.value, lanes)
-    return _deliver(target, value, counter, width, suppliers)
+    return _deliver(target, value, counter, width, register, suppliers)
 
 
-def _deliver(target: Expr, value: Expr, counter: str, width: int, suppliers: Suppliers) -> Transfer | None:
+def _deliver(
+    target: Expr, value: Expr, counter: str, width: int, register: int, suppliers: Suppliers
+) -> Transfer | None:
     assert isinstance(target, Read)
-    want = Want(value, "", value.dtype, (width,), (None,))
+    part = Index.of(width) if width < register else None
+    want = Want(value, "", value.dtype, (register,), (part,))
     found = find_delivery(suppliers, target, value, "", None, want)
     return Transfer(counter, width, found) if found is not None else None
 
@@ -145,14 +148,14 @@ def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Tr
     best: Transfer | None = None
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
-    for width in widths(suppliers, copy.target.dtype):
+    for width, register in widths(suppliers, copy.target.dtype):
         if shape[-1] % width:
             continue
         extents = {**sizes, last: shape[-1] // width, "%0": width}
         lanes = {last: Index.of(last) * width + LANE}
         target = simplify_expr(substitute_expr(copy.target, lanes), extents)
         value = simplify_expr(substitute_expr(copy.value, lanes), extents)
-        found = _deliver(target, value, last, width, suppliers)
+        found = _deliver(target, value, last, width, register, suppliers)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
     return best

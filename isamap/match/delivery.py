@@ -95,11 +95,15 @@ def _reading(pattern: Pattern, read: Read) -> Statement:
     return replace(pattern.statement, assign=assign)
 
 
-def widths(suppliers: Suppliers, dtype: DType) -> tuple[int, ...]:
-    """Lengths of the vectors that instructions write to memory as elements of `dtype`, longest first."""
-    found: set[int] = set()
+def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
+    """How many elements of `dtype` instructions write to memory at once, and the lengths of the registers
+    that they take them from, most elements first.
+    """
+    found: set[tuple[int, int]] = set()
     for pattern in _writers(suppliers, dtype):
+        written = [s.value for s in pattern.output.shape]
         for operand in pattern.instruction.operands:
             if operand.role == "in" and len(operand.shape) == 1 and operand.shape[0].value:
-                found.add(operand.shape[0].value)
-    return tuple(sorted(found - {1}, reverse=True))
+                length = operand.shape[0].value
+                found.add((written[0] or length if len(written) == 1 else length, length))
+    return tuple(sorted((f for f in found if f[0] > 1), reverse=True))

@@ -8,8 +8,9 @@ the lowest is taken apart first, so that each order of interleaves is tried once
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from isamap.ir import Expr, Index, Read, substitute_expr
+from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.match.address import Location, address_of, locate
 from isamap.match.bounds import simplify, simplify_expr
 from isamap.match.instructions import Pattern
@@ -17,8 +18,11 @@ from isamap.match.params import Params, extents_of, fit_shape, holds
 from isamap.match.pieces import Box, Lanes, axes_at, box_of
 from isamap.match.unify import Binding
 from isamap.match.want import Leaf, Suppliers, Supply, Want
+from isamap.transform import symbols
 
 LEAST_RUN = 4  # elements in a row: interleaving shorter runs takes as many moves as single elements
+
+MAX_LANES = 4096
 
 Find = Callable[[Suppliers, Want, int], Supply | Leaf | None]
 Source = Supply | Location | Leaf
@@ -64,10 +68,12 @@ def try_pieces(
     for piece in pieces:
         lengths, masked = extents_of(piece, params)
         box = None if masked else box_of(piece.target.index[0], piece.axes, lengths, used)
+        if box is None and not masked and len(pieces) == 1:
+            box = _around(piece, lengths, used)
         if box is None:
             return None
         boxes.append(box)
-    if sum(len(b.lanes) for b in boxes) != len(used):
+    if not used <= frozenset().union(*(b.lanes for b in boxes)):
         return None
     subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
     if len(pieces) > 1 and not _takes_lowest_apart(subjects, boxes, suppliers):
@@ -84,6 +90,12 @@ def try_pieces(
     return Supply(
         first.name, first.output.name, want.memory, want.dtype, want.shape, chosen, tuple(inputs), cost
     )
+
+
+def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
+    """All lanes that a piece writes, where those that matter are among them."""
+    whole = box_of(piece.target.index[0], piece.axes, lengths, frozenset(range(MAX_LANES)))
+    return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
 
 def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
@@ -125,29 +137,42 @@ def _source(
     operand = piece.instruction.operand(value.buffer)
     limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
     if suppliers.is_addressable(operand.memory):
-        if not box.full:  # it would read what may not be there
+        moving = {a for i in value.index for a in i.symbols if box.limits.get(a, 1) > 1}
+        if moving and not box.full:  # it would read what may not be there
             return None
         binding = Binding(operand.name, value.index, subject)
         place = locate(suppliers.strides, operand, binding, params, limits)
         return None if place is None else (operand.name, place)
+    wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
+    found = find(suppliers, wanted, moves) if wanted is not None else None
+    return None if found is None else (operand.name, found)
+
+
+def wanted_lanes(
+    operand: Operand,
+    subscripts: tuple[Index, ...],
+    subject: Expr,
+    axes: tuple[Axis, ...],
+    limits: dict[str, int],
+    params: Params,
+) -> Want | None:
+    """What a register of one coordinate must hold where a subscript reads it; None when that is unclear.
+
+    `subject` is over axes `%a`; every axis runs from 0 to its limit.
+    """
     size = operand.shape[0].substitute(params).value if len(operand.shape) == 1 else None
     if size is None:
         return None
-    read_at = box_of(value.index[0], piece.axes, limits, frozenset(range(size)))
+    read_at = box_of(subscripts[0], axes, limits, frozenset(range(size)))
     back = axes_at(read_at, "%0") if read_at is not None and read_at.full else None
-    if read_at is None or back is None or any(n > 1 and a not in back for a, n in limits.items()):
+    if read_at is None or back is None:
+        return None
+    if any(n > 1 and a not in back and f"%{a}" in symbols(subject) for a, n in limits.items()):
         return None
     elements = substitute_expr(subject, {f"%{a}": e for a, e in back.items()})
     lanes = read_at.lanes
     dense = lanes == frozenset(range(len(lanes)))
     part = Index.of(len(lanes)) if dense and len(lanes) < size else None
-    wanted = Want(
-        simplify_expr(elements, {"%0": len(lanes) if dense else size}),
-        operand.memory or "",
-        operand.dtype,
-        (size,),
-        (part,),
-        used=None if dense else lanes,
-    )
-    found = find(suppliers, wanted, moves)
-    return None if found is None else (operand.name, found)
+    expr = simplify_expr(elements, {"%0": len(lanes) if dense else size})
+    used = None if dense else lanes
+    return Want(expr, operand.memory or "", operand.dtype, (size,), (part,), used=used)

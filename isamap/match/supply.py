@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.ir import Cast, Const, Expr, Index, Operand, Read, substitute_expr
+from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read, substitute_expr
 from isamap.match.address import Location, locate
 from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Digits, Pattern, digits_of, invert
-from isamap.match.interleave import is_interleaved, try_pieces
+from isamap.match.interleave import is_interleaved, try_pieces, wanted_lanes
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.unify import Binding, Bindings, heads_match, unify
@@ -159,7 +159,7 @@ def supply_inputs(
                 return None
             inputs.append((binding.name, where))
             continue
-        wanted = _register_want(operand, binding, params, limits, reach, want.zero)
+        wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, want.zero)
         found = find_supply(suppliers, wanted, moves) if wanted else None
         if found is None:
             return None
@@ -174,6 +174,7 @@ def supply_inputs(
 def _register_want(
     operand: Operand,
     binding: Binding,
+    of: tuple[Axis, ...],
     params: Params,
     limits: dict[str, int],
     reach: dict[Digits, Index | None],
@@ -186,7 +187,8 @@ def _register_want(
     names = dims(len(shape))
     axes = invert(binding.pattern, limits, names)
     if axes is None:
-        return None
+        whole = not zero and all(part is None for part in reach.values())
+        return wanted_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
     free = {f"%{a}" for a, e in limits.items() if e > 1 and a not in axes}
     if free & symbols(binding.subject):
         return None
