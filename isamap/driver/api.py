@@ -12,6 +12,7 @@ from isamap.driver.verify import Case, all_cases
 from isamap.ir import bind
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import detect_machine, load_machine
+from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping
 from isamap.match import find_mappings as find_all
 from isamap.source import Source
@@ -34,12 +35,17 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     return CompiledKernel(prepare(request), isolate)
 
 
-def find_mappings(kernel: str, machine: str, sizes: Sizes | None = None) -> tuple[KernelMapping, ...]:
-    """Every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows."""
+def find_mappings(
+    kernel: str, machine: str, sizes: Sizes | None = None, mode: CountMode = "complete"
+) -> tuple[KernelMapping, ...]:
+    """Every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows.
+
+    `mode` says what is counted: "complete", "fixed" or "amos" (docs/matching.md).
+    """
     routine = parse_kernel(source_of(kernel))
     if sizes:
         routine = bind(routine, complete_sizes(routine, sizes))
-    return find_all(routine, load_machine(machine_of(machine)))
+    return find_all(routine, load_machine(machine_of(machine)), mode)
 
 
 def verify(

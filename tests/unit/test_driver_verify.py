@@ -172,3 +172,11 @@ def test_open_sizes_are_given_at_the_call() -> None:
 def test_matching_and_verifying_from_python() -> None:
     assert {m.instruction for m in isamap.find_mappings("gemm_f32", "generic-c")} >= {"mac_f32"}
     assert all(case.ok for case in isamap.verify("gemm_f32", "generic-c", SIZES))
+
+
+def test_mappings_are_counted_in_three_modes() -> None:
+    counts = [
+        sum(m.instruction == "matmul" for m in isamap.find_mappings("conv1d", "matmul-16x16x16", mode=mode))
+        for mode in ("complete", "fixed", "amos")
+    ]
+    assert counts == [18, 9, 6]
