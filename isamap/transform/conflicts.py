@@ -15,7 +15,7 @@ from isamap.ir.dependences import equal_axes
 from isamap.ir.facts import Known, known_facts
 from isamap.ir.sites import AxisAt, Site
 from isamap.transform.rewrite import accesses
-from isamap.transform.statements import Statement
+from isamap.transform.statements import Statement, statements
 
 Relation = frozenset[str]
 """How the iterations compare in which two statements meet: some of `<`, `=` and `>`."""
@@ -26,16 +26,24 @@ ALWAYS: Relation = frozenset("<=>")
 
 @dataclass(frozen=True, slots=True)
 class Conflicts:
-    """A kernel, and its declarations alone. `in_order`: float sums keep the order of the text."""
+    """A kernel, and its declarations alone.
+
+    `whole` are operands of which a read of one element counts as one of all: it rounds what was accumulated
+    into any. `in_order`: float sums keep the order of the text.
+    """
 
     kernel: Kernel
     frame: Kernel
+    whole: frozenset[str]
     in_order: bool = False
 
     @staticmethod
     def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
         """What is asked about a kernel."""
-        return Conflicts(kernel, replace(kernel, name="", body=(), span=None), in_order)
+        frame = replace(kernel, name="", body=(), span=None)
+        wide = [o.name for o in kernel.operands if is_wide(o)]
+        whole = frozenset(n for n in wide if not _sums_once(kernel, frame, n))
+        return Conflicts(kernel, frame, whole, in_order)
 
     @property
     def known(self) -> Known:
@@ -81,7 +89,7 @@ def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
 
 
 def is_wide(operand: Operand) -> bool:
-    """Whether reading an operand rounds what was accumulated into it: a read of one element touches all."""
+    """Whether reading an operand rounds what was accumulated into it."""
     return operand.accumulate is not None and operand.accumulate != operand.dtype
 
 
@@ -147,13 +155,28 @@ def _commute(a: Statement, b: Statement, of: Conflicts) -> bool:
 def _relation(
     f: Read, g: Read, a: Statement, b: Statement, around: int, of: Conflicts, *, alone: bool = False
 ) -> Relation:
-    if is_wide(of.kernel.operand(f.buffer)):
+    if f.buffer in of.whole:
         return ALWAYS
     shared = a.sequence[:around]
     axis = None if alone or around >= len(a.sequence) else a.sequence[around]
     inside = around + (axis is not None)
     own = ((*a.sequence[inside:], *a.axes), (*b.sequence[inside:], *b.axes))
     return _meeting(of.frame, f.index, g.index, own, shared, axis)
+
+
+def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
+    """Whether each element of an operand is summed up within one iteration of one statement.
+
+    Then it does not matter when what was accumulated into other elements is rounded.
+    """
+    sums = [s for s in statements(kernel) if s.assign.target.buffer == name and s.assign.op is not None]
+    for s in sums:
+        for depth, axis in enumerate(s.sequence):
+            own = (*s.sequence[depth + 1 :], *s.axes)
+            index = s.assign.target.index
+            if _meeting(frame, index, index, (own, own), s.sequence[:depth], axis) - {"="}:
+                return False
+    return len(sums) <= 1
 
 
 @lru_cache(maxsize=1 << 16)

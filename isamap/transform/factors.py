@@ -289,8 +289,8 @@ class _Factoring:
             value = self.product.moving[tree]
         else:
             value = self._value(tree, frozenset(a.name for a in kept))
-        axes = tuple(a for a in axes if a.name not in self.gone)
-        return self._temporary(value, axes, kept, tree)
+        summed = tuple(a for a in axes if a not in kept and a.name not in self.gone)
+        return self._temporary(value, (*kept, *summed), kept, tree)
 
     def _temporary(self, value: Expr, axes: tuple[Axis, ...], kept: tuple[Axis, ...], tree: Tree) -> Read:
         """A temporary that holds the value summed over the axes that are not kept."""

@@ -88,9 +88,18 @@ def _common_axes(a: Statement, b: Statement, of: Conflicts) -> Iterator[dict[str
     tried: list[dict[str, str]] = []
     for found in (_by_array(a, b, of), _by_name(a, b, of), _by_place(a, b, of)):
         for pairs in (found, {x: y for x, y in found.items() if _is_kept(x, a) and _is_kept(y, b)}):
-            if pairs and pairs not in tried and not (of.kernel.strict and not _are_outermost(pairs, a, b)):
+            if pairs and pairs not in tried and (_are_outermost(pairs, a, b) or not _has_order(a, b, of)):
                 tried.append(pairs)
                 yield pairs
+
+
+def _has_order(a: Statement, b: Statement, of: Conflicts) -> bool:
+    """Whether one of two is a sum that is rounded step by step."""
+    return any(
+        s.assign.op is not None
+        and not sums_in_any_order(of.kernel, of.kernel.operand(s.assign.target.buffer), s.assign.op)
+        for s in (a, b)
+    )
 
 
 def _by_array(a: Statement, b: Statement, of: Conflicts) -> dict[str, str]:

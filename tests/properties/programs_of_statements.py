@@ -26,9 +26,13 @@ NUMBERS = ("2", "3")
 
 @dataclass
 class Writer:
-    """A kernel while it is written: arrays with their dimensions, and lines."""
+    """A kernel while it is written: arrays with their dimensions, and lines.
+
+    With `wide`, arrays are bf16 and accumulate in f32, and values are sums of elements.
+    """
 
     random: Random
+    wide: bool = False
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     roles: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -54,16 +58,16 @@ class Writer:
             subscripts.append(self.random.choice(choices or ["0"]))
         return f"{name}[{', '.join(subscripts)}]" if subscripts else name
 
-    def value(self, axes: dict[str, str], number: str | None) -> str:
+    def value(self, axes: dict[str, str], number: str | None, cast: str = "") -> str:
         terms = [
             self.random.choice(("1", "0", "2"))
             if self.random.random() < 0.1
-            else self.read(self.random.choice("AABBCXYZUVW"), axes, number)
+            else f"{cast}({self.read(self.random.choice('AABBCXYZUVW'), axes, number)})"
             for _ in range(self.random.choice((1, 1, 2, 2, 3)))
         ]
         if not any(any(c.isalpha() for c in t) for t in terms):
-            terms.append(self.read("A", axes, number))
-        return self.random.choice((" * ", " * ", " + ")).join(terms)
+            terms.append(f"{cast}({self.read('A', axes, number)})")
+        return self.random.choice((" * ", " * ", " + ") if not self.wide else (" + ",)).join(terms)
 
     def statement(self, axes: dict[str, str], number: str | None = None) -> str:
         target = self.read(self.random.choice("XYZUUVVWW"), axes, number)
@@ -71,7 +75,8 @@ class Writer:
         subscripts = set(target.removesuffix("]").split("[")[-1].replace(" + 1", "").split(", "))
         if op == "=" and not set(axes) - {STEP} <= subscripts:
             op = self.random.choice(("+=", "max="))  # else iterations write one element
-        value = "0" if op == "=" and self.random.random() < 0.3 else self.value(axes, number)
+        cast = "f32" if self.wide and op != "=" and target[0] in "XYZ" else ""
+        value = "0" if op == "=" and self.random.random() < 0.3 else self.value(axes, number, cast)
         guard = f" if {self.random.choice(list(axes))} < 2" if axes and self.random.random() < 0.05 else ""
         return f"{target} {op} {value}{guard};"
 
@@ -126,6 +131,8 @@ class Writer:
 
     def block(self, axes: dict[str, str]) -> str:
         chance = self.random.random()
+        if self.wide:
+            return self.nest(axes)
         if chance < 0.2:
             return self.instances(axes)
         if chance < 0.3:
@@ -170,6 +177,8 @@ class Writer:
     def declaration(self, name: str, is_written: bool) -> str:
         role = self.roles[name] if is_written else "in"
         extents = f"[{', '.join(self.arrays[name])}]" if self.arrays[name] else ""
+        if self.wide:
+            return f"{role} {name}: bf16{extents}{' accumulate f32' if role == 'inout' else ''};"
         return f"{role} {name}: i32{extents};"
 
 
@@ -182,22 +191,26 @@ class Program:
     arrays: dict[str, NDArray[Any]]
 
 
-def random_program(random: Random) -> Program:
-    """A kernel that the verifier accepts."""
+def random_program(random: Random, wide: bool = False) -> Program:
+    """A kernel that the verifier accepts; with `wide`, of numbers whose sums bf16 has to round."""
     while True:
         try:
-            kernel = parse_kernel(Source("k", Writer(random).text()))
+            kernel = parse_kernel(Source("k", Writer(random, wide).text()))
         except IsamapError:
             continue
         sizes = {name: random.randint(1, 3) for name in (*SIZES, STEPS)}
-        return Program(kernel, sizes, arrays_for(kernel, sizes, random))
+        return Program(kernel, sizes, arrays_for(kernel, sizes, random, 200 if wide else 3))
 
 
-def arrays_for(kernel: Kernel, sizes: dict[str, int], random: Random) -> dict[str, NDArray[Any]]:
+def arrays_for(
+    kernel: Kernel, sizes: dict[str, int], random: Random, largest: int = 3
+) -> dict[str, NDArray[Any]]:
     """Values for what a kernel reads before it writes."""
     rng = np.random.default_rng(random.getrandbits(32))
     return {
-        o.name: rng.integers(-3, 4, [int(e.evaluate({})) for e in o.shape]).astype(o.dtype.numpy())
+        o.name: rng.integers(-largest, largest + 1, [int(e.evaluate({})) for e in o.shape]).astype(
+            o.dtype.numpy()
+        )
         for o in bind(kernel, sizes).operands
         if o.role in ("in", "inout")
     }
