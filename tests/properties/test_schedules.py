@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+from conftest import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_problems import problem
@@ -21,6 +23,9 @@ from isamap.scheduler.candidates import decision_ranges, open_options
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, Space
 from isamap.source import Source
+
+ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 0
+"""How many examples a person has asked for: solving takes long, so that otherwise few are tried."""
 
 NAMES = st.sampled_from(["m", "n", "k", "p.q", "x1"])
 TIMES = st.floats(min_value=0, max_value=1e15) | st.none()
@@ -100,7 +105,7 @@ def problems(draw: st.DrawFn, largest: int) -> Problem:
 
 
 @given(problems(largest=2000))
-@settings(max_examples=60)
+@settings(max_examples=max(60, ASKED))
 def test_answers_pass_the_judge(question: Problem) -> None:
     for heuristic in ("greedy", "cpsat"):
         found = schedule(question, heuristic=heuristic, limit_s=2.0)
@@ -111,7 +116,7 @@ def test_answers_pass_the_judge(question: Problem) -> None:
 
 
 @given(problems(largest=6))
-@settings(max_examples=60)
+@settings(max_examples=max(60, ASKED))
 def test_the_solver_finds_what_complete_search_finds(question: Problem) -> None:
     found = schedule(question)
     least = min(every_cost(question))
@@ -122,8 +127,28 @@ def test_the_solver_finds_what_complete_search_finds(question: Problem) -> None:
     assert found.lower_bound_ns <= least * (1 + 1e-9)
 
 
+@given(problems(largest=8), st.sampled_from(["registers", "cache", "bandwidth"]), st.sampled_from([2, 3, 8]))
+@settings(max_examples=max(20, ASKED))
+def test_a_larger_machine_never_makes_the_optimum_worse(question: Problem, what: str, factor: int) -> None:
+    caches = question.caches
+    match what:
+        case "registers":
+            more = replace(question, registers=tuple((n, factor * c) for n, c in question.registers))
+        case "cache":
+            grown = replace(caches[0], capacity_bytes=min(factor * caches[0].capacity_bytes, 8192))
+            more = replace(question, caches=(grown, *caches[1:]))
+        case _:
+            faster = replace(caches[1], bandwidth_bytes_per_ns=factor * caches[1].bandwidth_bytes_per_ns)
+            more = replace(question, caches=(caches[0], faster))
+    small, large = schedule(question), schedule(more)
+    assert small.status == large.status == "OPTIMAL"
+    assert small.cost_ns is not None
+    assert large.cost_ns is not None
+    assert large.cost_ns <= small.cost_ns * (1 + 1e-3) + 1e-9
+
+
 @given(problems(largest=6))
-@settings(max_examples=20)
+@settings(max_examples=max(20, ASKED))
 def test_bounds_hold_everywhere(question: Problem) -> None:
     (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
     low, high = bounds(option.cost, decision_ranges(option.space, option.register_blocks))
@@ -157,7 +182,7 @@ def every_assignment(space: Space) -> Iterator[Assignment]:
 
 
 @given(problems(largest=40))
-@settings(max_examples=40)
+@settings(max_examples=max(40, ASKED))
 def test_the_judge_and_the_solver_agree_about_registers(question: Problem) -> None:
     nest = schedule(question, heuristic="greedy").nests[0]
     needed = live_registers(nest, question.nests[0].options[0])
