@@ -10,7 +10,8 @@ from unit.matching import DOT, MATRIX, VECTOR, instruction, shipped
 from isamap.ir import Kernel, bind
 from isamap.match import Pattern
 from isamap.match.enumerate import find_in_statement
-from isamap.source import UsageProblem
+from isamap.source import Source, UsageProblem
+from isamap.syntax import parse_kernel
 from isamap.transform import statements
 
 UNIT = """instruction unit() {
@@ -74,3 +75,18 @@ def test_sizes_may_allow_more_than_all_sizes_do() -> None:
     pattern, routine = instruction(MATRIX), shipped("conv2d_transposed_strided")
     sizes = {"N": 2, "C": 2, "K": 2, "H": 3, "W": 3, "R": 2, "S": 2, "stride": 2}
     assert found(pattern, routine) < found(pattern, bind(routine, sizes))
+
+
+def test_a_blocked_layout_changes_no_count() -> None:
+    text = """kernel blocked(N, K, C, P, Q, R, S) where K % 16 == 0, C % 16 == 0 {
+      in X: f32[N, C/16, P + R, Q + S, 16];
+      in F: f32[K/16, C/16, R, S, 16, 16];
+      inout Y: f32[N, K/16, P, Q, 16];
+      for n in N, k in K, p in P, q in Q, c in C, r in R, s in S {
+        Y[n, k/16, p, q, k%16] += X[n, c/16, p + r, q + s, c%16] * F[k/16, c/16, r, s, c%16, k%16];
+      }
+    }"""
+    blocked = parse_kernel(Source("blocked.ir", text))
+    assert len(found(instruction(MATRIX), blocked)) == len(found(instruction(MATRIX), shipped("conv2d_nchw")))
+    halved = parse_kernel(Source("blocked.ir", text.replace("k%16] +=", "k%8] +=")))
+    assert {kind for _, kind, _ in found(instruction(MATRIX), halved)} == {"degenerate"}  # k and k + 8 meet
