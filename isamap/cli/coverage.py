@@ -31,7 +31,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
     from isamap.report.coverage import coverage_json, coverage_text
     from isamap.report.overview import overview_text
 
-    sources = [source for word in words for source in _sources(word)]
+    sources = [source for word in dict.fromkeys(words) for source in _sources(word)]
     found: list[Coverage] = []
     findings: tuple[Finding, ...] = ()
     with Progress() as progress:

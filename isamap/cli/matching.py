@@ -149,7 +149,8 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
 
 
 def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: int) -> Finding:
-    nearest = [r for r in rejections if r.statement == statement][:3]
+    own = [r for r in rejections if r.statement == statement]
+    nearest = ([r for r in own if r.instruction in matched.computing] or own)[:3]
     name = matched.machine.name
     return Finding.of(
         Diagnostic(

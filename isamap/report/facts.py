@@ -30,7 +30,7 @@ from isamap.report.tally import computing_instructions
 from isamap.transform import Statement, statements
 
 KINDS = ("whole", "split", "degenerate")
-BESIDES = 4
+BESIDES = 2
 """More mappings than are shown for which it is looked for what moves while sizes are open."""
 
 CLOSELY = 64
@@ -82,8 +82,12 @@ class Matched:
 
     @cached_property
     def unperformed(self) -> tuple[int, ...]:
-        """The statements that no mapping performs, alone or with others."""
-        done = {m.statement for m in self.mappings} | {n for g in self.groups for n in g.statements}
+        """The statements that no mapping performs, alone or with others.
+
+        To move what some other instruction would have to compute is not to perform it.
+        """
+        performing = (m for m in self.mappings if not m.composed or m.instruction in self.computing)
+        done = {m.statement for m in performing} | {n for g in self.groups for n in g.statements}
         return tuple(n for n in range(len(self.statements)) if n not in done)
 
 

@@ -88,8 +88,8 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     own = matched.of_statement(number)
     statement = matched.statements[number]
     yield statement_line(number, statement)
-    if not own:
-        yield "  no mapping"
+    if not own or (number in matched.unperformed and few is not None):
+        yield f"  no mapping{f'; {len(own)} moves of a value that nothing computes' if own else ''}"
         return
     if not is_computing(statement) and few is not None:
         names = list(by_instruction(own))

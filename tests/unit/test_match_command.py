@@ -83,7 +83,8 @@ def test_a_statement_that_copies_does_not_count(capsys: pytest.CaptureFixture[st
 
 
 def test_every_mapping_is_listed_with_its_statement(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(capsys, "gru", "--hw", "matmul-16x16x16", code=0)
+    found = answer(capsys, "gru", "--hw", "matmul-16x16x16", code=3)
+    assert [d["code"] for d in found["diagnostics"]] == ["no-mapping"] * 4, "the elementwise statements"
     for number, statement in enumerate(found["statements"]):
         own = [m for m in found["mappings"] if m["statement"] == number]
         assert len(own) == sum(numbers(statement)) + statement["composed"]
