@@ -117,7 +117,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     if any(len([a for a in pattern.axes if a.name in i.symbols]) > 1 for i in own.index):
         at_its_step = _stepping(own, read, mapping)
         message = f"moves its window by the steps of {mine}; the statement moves it by those of `{theirs}`"
-        edit, edits = None, ()
+        edit, edits = OTHER, ()
         if at_its_step is not None:
             edit = f"`{print_expr(at_its_step)}`, which is another value"
             edits = replace_by(read, print_expr(at_its_step))
@@ -135,14 +135,14 @@ def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
     changed = list(read.index)
     for index in own.index:
         steps = {runs[s]: index.coefficient(s) for s in index.symbols if s in runs}
-        place = next((n for n, i in enumerate(changed) if i.symbols & steps.keys()), None)
-        if place is None or len(steps) != len(index.symbols):
-            continue
+        places = [n for n, i in enumerate(changed) if i.symbols & steps.keys()]
+        if not steps or len(steps) != len(index.symbols) or len(places) > 1:
+            continue  # not the same window
         for axis, step in steps.items():
-            before = changed[place].coefficient(axis)
-            if step is None or before is None:
+            before = changed[places[0]].coefficient(axis) if places else None
+            if step is None or before is None or not before.terms:
                 return None
-            changed[place] = changed[place] + (step - before) * Index.of(axis)
+            changed[places[0]] = changed[places[0]] + (step - before) * Index.of(axis)
     found = replace(read, index=tuple(changed))
     return found if found != read else None
 
