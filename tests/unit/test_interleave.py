@@ -1,0 +1,190 @@
+"""Instructions that write a register in pieces: what each piece wants, and chains that use them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unit.matching import instruction
+
+from isamap.ir import BF16, DTYPES, F32, Cast, DType, Index, Read
+from isamap.ir.index import ONE
+from isamap.machine import Machine, load_machine
+from isamap.match import Location, Suppliers, Supply, Want, find_supply
+from isamap.match.pieces import axes_at, box_of, pieces_of
+
+AVX512 = load_machine("x86-avx512")
+I8 = DTYPES["i8"]
+LANE, K, N = Index.of("%0"), Index.of("@k"), Index.of("@n")
+ROW = Index.of("B.s0")
+
+
+def suppliers(machine: Machine = AVX512) -> Suppliers:
+    return Suppliers(machine, {"B": (ROW, ONE), "D": (Index.of(40), ONE)})
+
+
+def want(dtype: DType, size: int, row: Index, column: Index, memory: str = "zmm", buffer: str = "B") -> Want:
+    return Want(Read(buffer, (row, column), dtype), memory, dtype, (size,), (None,))
+
+
+def names(found: Supply) -> list[str]:
+    """Instructions of a chain, those whose results are read first."""
+    return [n for _, i in found.inputs if isinstance(i, Supply) for n in names(i)] + [found.instruction]
+
+
+def places(found: Supply) -> list[Index]:
+    """Where the loads of a chain begin."""
+    own = [i.offset for _, i in found.inputs if isinstance(i, Location)]
+    return own + [p for _, i in found.inputs if isinstance(i, Supply) for p in places(i)]
+
+
+# --- pieces -----------------------------------------------------------------------------------------------
+
+
+def test_a_selection_by_an_axis_is_taken_apart() -> None:
+    found = pieces_of(AVX512.instructions["interleave1_hi_zmm_i8"].instruction)
+    assert [str(p.target.index[0]) for p in found] == ["g + 2*j + 16*l", "g + 2*j + 16*l + 1"]
+    assert [str(p.value.buffer) for p in found if isinstance(p.value, Read)] == ["a", "b"]
+
+
+def test_moves_and_operations_have_no_pieces() -> None:
+    assert pieces_of(AVX512.instructions["load_zmm_f32"].instruction) == ()
+    assert pieces_of(AVX512.instructions["add_zmm_f32"].instruction) == ()
+
+
+def test_a_selection_by_data_has_no_pieces() -> None:
+    chosen = instruction("""instruction choose_larger() {
+      out z: f32[16] @ reg; in a: f32[16] @ reg; in b: f32[16] @ reg;
+      for i in 16 { z[i] = select(a[i] > b[i], a[i], b[i]); }
+    }""")
+    assert pieces_of(chosen.instruction) == ()
+
+
+def test_one_operand_in_two_pieces_is_no_interleave() -> None:
+    swapped = instruction("""instruction swap() {
+      out z: f32[16] @ reg; in a: f32[16] @ reg;
+      for h in 2, i in 8 { z[8*h + i] = select(h == 0, a[8 + i], a[i]); }
+    }""")
+    assert pieces_of(swapped.instruction) == ()
+
+
+def test_lanes_that_matter_cut_the_axes_that_write_them() -> None:
+    low, _ = pieces_of(AVX512.instructions["interleave1_lo_zmm_i8"].instruction)
+    lengths = {a.name: a.extent.value or 0 for a in low.axes}
+    used = frozenset(16 * part + i for part in range(4) for i in range(8))
+    box = box_of(low.target.index[0], low.axes, lengths, used)
+    assert box is not None
+    assert box.limits == {"j": 4, "l": 4}
+    assert not box.full
+    assert box.lanes == frozenset(lane for lane in used if lane % 2 == 0)
+
+
+def test_lanes_that_no_axes_write_alone_make_no_box() -> None:
+    low, _ = pieces_of(AVX512.instructions["interleave1_lo_zmm_i8"].instruction)
+    lengths = {a.name: a.extent.value or 0 for a in low.axes}
+    assert box_of(low.target.index[0], low.axes, lengths, frozenset({0, 2, 16})) is None
+    assert box_of(low.target.index[0], low.axes, lengths, frozenset({1, 3})) is None
+
+
+def test_axes_are_found_from_lanes_between_which_others_lie() -> None:
+    low, _ = pieces_of(AVX512.instructions["interleave1_lo_zmm_i8"].instruction)
+    lengths = {a.name: a.extent.value or 0 for a in low.axes}
+    assert isinstance(low.value, Read)
+    box = box_of(low.value.index[0], low.axes, lengths, frozenset(range(64)))
+    assert box is not None
+    back = axes_at(box, "%0")
+    assert back is not None
+    for lane in box.lanes:
+        at = {a: e.substitute({"%0": lane}).value for a, e in back.items()}
+        assert 16 * (at["l"] or 0) + (at["j"] or 0) == lane
+
+
+# --- chains -----------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_rows_are_interleaved() -> None:
+    found = find_supply(suppliers(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    assert isinstance(found, Supply)
+    assert names(found) == ["load_lanes4_zmm_bf16"] * 2 + ["interleave1_lo_zmm_bf16"]
+    assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
+
+
+def test_fours_of_rows_are_interleaved_twice() -> None:
+    found = find_supply(suppliers(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    assert isinstance(found, Supply)
+    assert names(found).count("interleave1_lo_zmm_i8") == 3
+    assert sorted(map(str, places(found))) == sorted(str((K + p) * ROW + N) for p in range(4))
+
+
+def test_rows_at_a_known_distance_are_interleaved_too() -> None:
+    found = find_supply(suppliers(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2), buffer="D"))
+    assert isinstance(found, Supply)
+    assert places(found) == [K * 40 + N, K * 40 + 40 + N]
+
+
+def test_a_column_is_not_interleaved_out_of_single_elements() -> None:
+    assert find_supply(suppliers(), want(F32, 16, N + LANE, K)) is None
+
+
+def test_a_row_is_loaded_and_not_interleaved() -> None:
+    found = find_supply(suppliers(), want(F32, 16, K, N + LANE))
+    assert isinstance(found, Supply)
+    assert names(found) == ["load_zmm_f32"]
+
+
+def test_bf16_is_spaced_out_and_widened_by_lanes_that_matter() -> None:
+    """Without an instruction that converts: a load, zeros between, and the even elements shifted up."""
+    wide = Want(Cast(Read("B", (K, N + LANE), BF16), F32), "zmm", F32, (16,), (None,))
+    found = find_supply(suppliers(), wide)
+    assert isinstance(found, Supply)
+    assert names(found) == ["load_ymm_bf16", "space_zmm_bf16", "cvt_even_zmm_bf16_f32"]
+
+
+def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_path: Path) -> None:
+    without = [n for n in AVX512.instructions if n.startswith("load_lanes")]
+    text = f"isamap: 1\nname: m\nsummary: s\nextends: x86-avx512\nremove: [{', '.join(without)}]\n"
+    (tmp_path / "m.yaml").write_text(text)
+    machine = load_machine(str(tmp_path / "m.yaml"))
+    found = find_supply(suppliers(machine), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    assert found is None
+
+
+def test_two_statements_that_share_an_output_interleave_as_well(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(ZIP)
+    machine = load_machine(str(tmp_path / "m.yaml"))
+    found = find_supply(suppliers(machine), want(F32, 16, K + LANE.mod(2), N + LANE.floordiv(2), "v"))
+    assert isinstance(found, Supply)
+    assert names(found) == ["load_half", "load_half", "zip"]
+
+
+ZIP = """isamap: 1
+name: m
+summary: two statements write one register
+extends: generic-c
+sources: {nowhere: "made up"}
+target: {toolchains: [gcc], flags: [-mavx512f], headers: [immintrin.h]}
+language: |
+  memory v: registers(count = 8, bytes = 64, named = compiler);
+memories:
+  v: {c_types: {f32: __m512}, source: nowhere}
+instructions:
+  - semantics: |
+      instruction load_half() {
+        in a: f32[8] @ mem;
+        out z: f32[16] @ v outside undefined;
+        for i in 8 { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: scalar, interval_cycles: 1, latency_cycles: 1}
+    source: nowhere
+  - semantics: |
+      instruction zip() {
+        in a: f32[16] @ v;
+        in b: f32[16] @ v;
+        out z: f32[16] @ v;
+        for i in 8 { z[2*i] = a[i]; }
+        for i in 8 { z[2*i + 1] = b[i]; }
+      }
+    emit: semantics
+    cost: {unit: scalar, interval_cycles: 1, latency_cycles: 1}
+    source: nowhere
+"""
