@@ -16,21 +16,9 @@ from functools import cache
 from itertools import permutations, product
 from math import prod
 
-from isamap.ir import (  # fmt: skip
-    OPS,
-    Assign,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Index,
-    IndexValue,
-    Instruction,
-    Loop,
-    Read,
-    Routine,
-    Scalar,
-)
+from brute_pairings import Pairing, children, indices, normal, pairings, with_children
+
+from isamap.ir import Assign, Expr, Index, Instruction, Loop, Read, Routine
 
 UNBOUNDED = 10**6
 """The length of an instruction axis whose parameter has no upper end: more than any kernel here fills."""
@@ -39,9 +27,6 @@ Element = tuple[int, ...]
 Point = Mapping[str, int]
 Block = list[tuple[int, int]]
 """The lanes of one block: the number of each lane, and that of the iteration that it stands for."""
-Path = tuple[int, ...]
-Pairing = dict[tuple[str, tuple[Index, ...]], Expr]
-"""What each operand, read at these subscripts, stands for; parameters have no subscripts."""
 Groups = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 """Instruction axes, and the kernel axes that run over them together."""
 
@@ -81,7 +66,7 @@ def all_mappings(instruction: Instruction, kernel: Routine) -> tuple[Answer, Ans
     if (mine.target.dtype, mine.value.dtype) != (wanted, theirs.value.dtype):
         return set(), set()
     answers: list[Answer] = []
-    for _, pairing in sorted(_pairings(mine.value, theirs.value), key=lambda p: p[0]):
+    for _, pairing in sorted(pairings(mine.value, theirs.value), key=lambda p: p[0]):
         answers.append({m.images(instruction) for m in _placements(instruction, kernel, pairing)})
     return (set[frozenset[Found]]().union(*answers), answers[0]) if answers else (set(), set())
 
@@ -108,44 +93,14 @@ def _single(routine: Routine) -> _Single:
     return _Single(axes, ordered, replace(stmt, guard=guard or stmt.guard))
 
 
-# --- trees ------------------------------------------------------------------------------------------------
-
-
-def _children(e: Expr) -> tuple[Expr, ...]:
-    return e.args if isinstance(e, Call) else (e.value,) if isinstance(e, Cast) else ()
-
-
-def _with(e: Expr, children: Sequence[Expr]) -> Expr:
-    if isinstance(e, Call):
-        return replace(e, args=tuple(children))
-    return replace(e, value=children[0]) if isinstance(e, Cast) else e
-
-
-def _nodes(e: Expr, path: Path = ()) -> Iterator[tuple[Path, Expr]]:
-    yield path, e
-    for n, child in enumerate(_children(e)):
-        yield from _nodes(child, (*path, n))
-
-
-def _replaced(e: Expr, new: Mapping[Path, Expr], path: Path = ()) -> Expr:
-    if path in new:
-        return new[path]
-    return _with(e, [_replaced(c, new, (*path, n)) for n, c in enumerate(_children(e))])
-
-
-def _normal(e: Expr) -> Expr:
-    """The tree with what commutes in an order that does not depend on the writing."""
-    children = [_normal(c) for c in _children(e)]
-    if isinstance(e, Call) and OPS[e.op].commutative:
-        children.sort(key=repr)
-    return _with(e, children)
+# --- symmetries -------------------------------------------------------------------------------------------
 
 
 def _renamed(e: Expr, axes: Mapping[str, Index], operands: Mapping[str, str]) -> Expr:
     if isinstance(e, Read):
         name = operands.get(e.buffer, e.buffer)
         return replace(e, buffer=name, index=tuple(i.substitute(axes) for i in e.index))
-    return _with(e, [_renamed(c, axes, operands) for c in _children(e)])
+    return with_children(e, [_renamed(c, axes, operands) for c in children(e)])
 
 
 @cache
@@ -154,73 +109,17 @@ def _symmetries(instruction: Instruction) -> list[tuple[dict[str, str], dict[str
     axes, own = _single(instruction).axes, _single(instruction).assign
     found: list[tuple[dict[str, str], dict[str, str]]] = []
     inputs = [o.name for o in instruction.operands if o.role == "in"]
-    plain = own.target, _normal(own.value)
+    plain = own.target, normal(own.value)
     for places, names in product(permutations(axes), permutations(inputs)):
         axis, operand = dict(zip(axes, places, strict=True)), dict(zip(inputs, names, strict=True))
         to = {a: Index.of(b) for a, b in axis.items()}
         declared = all(
             replace(instruction.operand(a), name=b) == instruction.operand(b) for a, b in operand.items()
         )
-        renamed = _renamed(own.target, to, operand), _normal(_renamed(own.value, to, operand))
+        renamed = _renamed(own.target, to, operand), normal(_renamed(own.value, to, operand))
         if declared and renamed == plain and all(axes[a] == axes[b] for a, b in axis.items()):
             found.append((axis, operand))
     return found
-
-
-# --- what operands stand for ------------------------------------------------------------------------------
-
-
-def _pairings(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairing]]:
-    """Every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie."""
-    if any(isinstance(e, IndexValue) and e.index.symbols for _, e in _nodes(mine)):
-        return  # an axis of an instruction counts from 0 in each issue
-    leaves = [(p, e) for p, e in _nodes(mine) if isinstance(e, Read | Scalar)]
-    pattern = _normal(_replaced(mine, {p: _mark(n, e) for n, (p, e) in enumerate(leaves)}))
-    for chosen in product(*(list(_options(leaf, theirs, n)) for n, (_, leaf) in enumerate(leaves))):
-        paths = tuple(path for path, _, _ in chosen)
-        laid = {path: new for path, _, new in chosen}
-        if len(laid) < len(chosen) or _normal(_replaced(theirs, laid)) != pattern:
-            continue
-        pairs = {
-            ((leaf.buffer, leaf.index) if isinstance(leaf, Read) else (leaf.name, ()), subject)
-            for (_, leaf), (_, subject, _) in zip(leaves, chosen, strict=True)
-        }
-        if len({name for (name, _), _ in pairs}) == len(pairs):  # an operand has one place and one meaning
-            yield paths, dict(pairs)
-
-
-def _mark(number: int, leaf: Expr) -> Read:
-    return Read(f"leaf {number}", (), leaf.dtype)
-
-
-def _options(leaf: Read | Scalar, theirs: Expr, number: int) -> Iterator[tuple[Path, Expr, Expr]]:
-    """Nodes of a leaf's type: where, what it stands for there, and what takes the node's place.
-
-    A cast to f32 of something narrower is a cast of its cast to bf16, when bf16 holds all its numbers.
-    """
-    for path, e in _nodes(theirs):
-        if e.dtype == leaf.dtype and (isinstance(leaf, Read) or isinstance(e, Const | Scalar | IndexValue)):
-            yield path, e, _mark(number, leaf)
-        if (
-            isinstance(e, Cast)
-            and e.mode == "exact"
-            and isinstance(leaf, Read)
-            and e.value.dtype != leaf.dtype
-        ):
-            narrow, between, wide = str(e.value.dtype), str(leaf.dtype), str(e.dtype)
-            if between in WIDER.get(narrow, ()) and wide in WIDER[between]:
-                yield path, Cast(e.value, leaf.dtype), Cast(_mark(number, leaf), e.dtype)
-
-
-WIDER = {
-    "i8": {"i8", "i16", "i32", "bf16", "f32"},
-    "u8": {"u8", "i16", "i32", "bf16", "f32"},
-    "i16": {"i16", "i32", "f32"},
-    "i32": {"i32"},
-    "bf16": {"bf16", "f32"},
-    "f32": {"f32"},
-}
-"""The types, of those that are tried, that hold all numbers of a type."""
 
 
 HOLDS = {
@@ -291,7 +190,7 @@ class _Issues:
         widths = {j: min(n, prod(self.extents.values())) for j, n in self.lengths.items()}
         self.lane_steps, self.steps = _steps(widths), _steps(self.extents)
         self.subscripts = [s for _, s in pairing] + [own.target.index]
-        tensors = [_indices(e) for e in pairing.values()] + [target.target.index]
+        tensors = [indices(e) for e in pairing.values()] + [target.target.index]
         self.sizes |= dict.fromkeys(self.units, 0)
         self.elements = [[_at(s, self.sizes | p) for p in _points(widths)] for s in self.subscripts]
         still = dict.fromkeys(theirs, 0)
@@ -361,9 +260,3 @@ def _steps(extents: Point) -> dict[str, int]:
 
 def _at(subscripts: Sequence[Index], point: Point) -> Element:
     return tuple(s.evaluate(point) for s in subscripts)
-
-
-def _indices(e: Expr) -> tuple[Index, ...]:
-    """All integers that the value of an expression depends on, besides what the tensors hold."""
-    own = e.index if isinstance(e, Read) else (e.index,) if isinstance(e, IndexValue) else ()
-    return own + tuple(i for c in _children(e) for i in _indices(c))
