@@ -62,6 +62,7 @@ def _interpreted(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
             counts[f"kernels: {'random' if kernel == 'k' else 'shipped'}"] += 1
             if found == "wrong":
                 wrong.append(trial.story())
+                print(f"wrong: {wrong[-1]}", flush=True)
         seed += 1
         if seed % 1000 == 0:
             print(f"seed {seed}: {counts['performed: equal']}, wrong {len(wrong)}", flush=True)

@@ -273,7 +273,7 @@ def _elements_follow(case: _Case, operand: str, own: tuple[Index, ...], theirs: 
     asked = case.lanes_of(needed)
     if not asked or determined(own, lanes, asked):
         return
-    if implied(own, theirs, _pairs(case), from_lanes=True) is not True:
+    if not _all_implied(case, own, theirs, from_lanes=True):
         raise _OpenQuestion(f"elements of {operand} were not shown to stand for one element each")
 
 
@@ -285,12 +285,31 @@ def _written_apart(case: _Case) -> None:
     axes = {k: case.extents[k] for g in groups for k in g.kernel_axes}
     if not axes or determined(theirs, axes, axes) or tells_apart(theirs, axes):
         return
-    if implied(own, theirs, _pairs(case), from_lanes=False) is not True:
+    if not _all_implied(case, own, theirs, from_lanes=False):
         raise _OpenQuestion("two elements of the output were not shown to be two of the array")
 
 
-def _pairs(case: _Case) -> Pairs:
-    return Pairs(case.groups, case.lengths, case.extents)
+def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...], *, from_lanes: bool) -> bool:
+    """Whether one side implies the other in one issue, for all lengths of axes that share their kernel axes.
+
+    What a lane of one such axis stands for depends on how long the others are.
+    """
+    shared = {i for g in case.groups if len(g.instruction_axes) > 1 for i in g.instruction_axes}
+    deciding = {s for a in case.pattern.axes if a.name in shared for s in a.extent.symbols}
+    names = [p.name for p in case.pattern.instruction.params if p.name in deciding]
+    found = list(islice(_values_of(case.pattern, names), MOST_VALUES + 1))
+    if len(found) > MOST_VALUES:
+        return False
+    highs = largest(case.pattern.instruction)
+    for values in found:
+        lengths = {
+            a.name: a.extent.substitute(values).substitute(highs).value or 1 if a.name in shared else length
+            for a, length in zip(case.pattern.axes, case.lengths.values(), strict=True)
+        }
+        pairs = Pairs(case.groups, lengths, case.extents)
+        if implied(own, theirs, pairs, from_lanes=from_lanes) is not True:
+            return False
+    return True
 
 
 # --- lanes that stand for nothing -------------------------------------------------------------------------

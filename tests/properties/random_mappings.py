@@ -36,9 +36,10 @@ from isamap.ir import (
 from isamap.ir.bind import comparison_holds
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import list_machines, load_machine
-from isamap.match import Mapping, Pattern, pattern_of
+from isamap.match import Mapping, Pattern, pattern_of, prove
 from isamap.match.enumerate import find_in_statement, heads_agree
 from isamap.match.params import holds
+from isamap.match.preconditions import largest
 from isamap.simulate import CannotPad, Cut, perform, size_values
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -210,12 +211,12 @@ def _machine_mappings(
 
 def small_sizes(kernel: Kernel, number: int, random: Random) -> dict[str, int]:
     """Sizes that the kernel allows, with few iterations of the statement."""
-    for largest in (9, 9, 5, 5, 5, 4, 4, *(3,) * 20, *(2,) * 50):
+    for most in (9, 9, 5, 5, 5, 4, 4, *(3,) * 20, *(2,) * 50):
         sizes: dict[str, int] = {}
         for p in kernel.params:
             low = p.low.value if p.low is not None and p.low.value is not None else 1
             if p.dtype is None:
-                sizes[p.name] = random.randint(low, low + largest - 1) if p.default is None else low
+                sizes[p.name] = random.randint(low, low + most - 1) if p.default is None else low
                 sizes[p.name] += random.choice((0, 0, 1, 2)) if p.default is not None else 0
         values = size_values(kernel, sizes)
         allowed = all(
@@ -263,8 +264,14 @@ def small_arrays(operands: Iterable[Operand], values: dict[str, int], random: Ra
 
 
 def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Random) -> Cut | None:
-    """A random variant; None when no parameters were found, or it would be long to perform."""
-    params = _random_params(pattern, random)
+    """A random variant; None when no parameters were found, or it would be long to perform.
+
+    Where axes share their kernel axes, and how long they are decides which lanes meet, a mapping is valid for
+    the greatest lengths; for smaller ones when that is proved.
+    """
+    shares = any(len(g.instruction_axes) > 1 for g in mapping.groups)
+    greatest = shares and prove(pattern, subject.statement, mapping, subject.known).status == "unproved"
+    params = dict(largest(pattern.instruction)) if greatest else _random_params(pattern, random)
     if params is None:
         return None
     groups = tuple(
@@ -277,7 +284,7 @@ def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Ran
     )
     lengths = {a.name: a.extent.evaluate(params) for a in pattern.axes}
     tiles: dict[str, int] = {}
-    if random.random() < 0.3:
+    if random.random() < 0.3 and not greatest:
         tiles = {a: random.randint(1, n) for a, n in lengths.items() if n > 1 and random.random() < 0.5}
     extents = {a.name: a.extent.evaluate(subject.values) for a in subject.statement.axes}
     issues = prod(n for a, n in extents.items() if not any(a in g.kernel_axes for g in groups))
