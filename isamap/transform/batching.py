@@ -183,7 +183,11 @@ def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[s
         reason = f"{about} {_listed(unequal)} differ in role, type or shape"
         return Refusal("batching", reason, None, group[1].assign.span)
     edit = f"declare {' and '.join(_declared(kernel, names) for names in fixed)}"
-    return Refusal("batching", f"{about} {listed} are arrays of their own", edit, group[1].assign.span)
+    edited = kernel
+    for names in fixed:
+        edited, _ = stack(edited, names)
+    reason = f"{about} {listed} are arrays of their own"
+    return Refusal("batching", reason, edit, group[1].assign.span, edited)
 
 
 def _listed(names: Sequence[str]) -> str:

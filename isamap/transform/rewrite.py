@@ -38,12 +38,16 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rewrite that was not made: its name, the condition that does not hold, and what would help."""
+    """A rewrite that was not made: its name, the condition that does not hold, and what would help.
+
+    `kernel` is the kernel after that help, where it changes what the caller has to provide.
+    """
 
     rewrite: str
     reason: str
     help: str | None = None
     span: Span | None = None
+    kernel: Kernel | None = None
 
 
 def with_statements(

@@ -293,6 +293,20 @@ def test_gates_in_one_row_are_told_apart_by_a_size() -> None:
     assert "x[g, n, j] += X[n, c] * W[c, H*g + j]" in text_after(routine, "batching")
 
 
+def test_what_would_let_gates_be_one_is_a_kernel_that_is_rewritten() -> None:
+    routine = kernel(
+        "in X: f32[N, C]; in A: f32[C, H]; in B: f32[C, H]; inout r: f32[2, N, H];",
+        """for n in N, j in H, c in C { r[0, n, j] += X[n, c] * A[c, j]; }
+        for n in N, j in H, c in C { r[1, n, j] += X[n, c] * B[c, j]; }""",
+        "N, C, H",
+    )
+    assert not steps(routine, "batching")
+    (found,) = refused_rewrites(routine)
+    assert found.help == "declare `in A_B: f32[2, C, H]` in place of `A` and `B`"
+    assert found.kernel is not None
+    assert "r[g, n, j] += X[n, c] * A_B[g, c, j]" in text_after(found.kernel, "batching")
+
+
 # --- flattening -------------------------------------------------------------------------------------------
 
 
