@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from isamap.match import GroupMapping, Mapping, statement_text
+from isamap.plan.estimate import numbered
 from isamap.report.cells import (
     axes_text,
     cost_text,
@@ -47,6 +48,8 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
     if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
         blocks.append("\n".join(_group_lines(groups, None if every else FEW)))
+    if matched.mappings and any(numbered(s, matched.sizes) is None for s in matched.statements):
+        blocks.append(f"busy lanes and cost need sizes: -D {' '.join(_open_sizes(matched))}")
     return "\n\n".join(blocks)
 
 
@@ -67,7 +70,8 @@ def headline(matched: Matched) -> str:
     counts = counts_text(computed(matched.statements, matched.mappings))
     mode = "" if matched.mode == "complete" else f" ({matched.mode})"
     at = f" at {sizes}" if sizes else ""
-    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{mode}"
+    together = f", {len(matched.groups)} of several statements or outputs" if matched.groups else ""
+    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{together}{mode}"
 
 
 def counts_text(tally: Tally) -> str:
@@ -89,7 +93,9 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     statement = matched.statements[number]
     yield statement_line(number, statement)
     if not own or (number in matched.unperformed and few is not None):
-        yield f"  no mapping{f'; {len(own)} moves of a value that nothing computes' if own else ''}"
+        moves = f"; {len(own)} moves of a value that nothing computes" if own else ""
+        together = any(number in g.statements for g in matched.groups)
+        yield f"  no mapping{' of its own' if together else ''}{moves}"
         return
     if not is_computing(statement) and few is not None:
         names = list(by_instruction(own))
@@ -104,9 +110,6 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
-    if any(f.is_open for f in shown):
-        sizes = " ".join(f"{name}=…" for name in _open_sizes(matched))
-        yield f"  busy lanes and cost need sizes: -D {sizes}"
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
@@ -133,7 +136,7 @@ def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:
 
 
 def _open_sizes(matched: Matched) -> list[str]:
-    return [p.name for p in matched.kernel.params if p.dtype is None and p.default is None]
+    return [f"{p.name}=…" for p in matched.kernel.params if p.dtype is None and p.default is None]
 
 
 def _counts_table(mappings: Sequence[Mapping], matched: Matched, *, every: bool) -> str:

@@ -88,3 +88,12 @@ def test_the_cheapest_mapping_comes_first_and_composed_ones_last() -> None:
     costs = [f.comparable_ns for f in plain]
     assert costs == sorted(costs)
     assert all(f.cost_ns is None or f.cost_ns == f.comparable_ns for f in plain)
+
+
+def test_the_best_few_are_those_of_all() -> None:
+    found = matched("conv1d", N=2, C=20, K=24, W=34, R=3)
+    few = found.look.ranked(found.mappings, 3)
+    every = matched("conv1d", N=2, C=20, K=24, W=34, R=3).look.ranked(found.mappings, None)
+    assert [f.comparable_ns for f in few[:3]] == [f.comparable_ns for f in every[:3]]
+    assert all(f.movements is not None for f in (*few[:3], *every))
+    assert sorted(f.mapping.ident for f in few) == sorted(f.mapping.ident for f in every)
