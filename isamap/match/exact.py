@@ -130,6 +130,7 @@ class _Writer:
         """
         moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]
         second = {a: a + _PRIMED for a in moving}
+        self.bindings |= {a: Index.of(0) for a in self.lengths if a not in moving}  # axes of one lane
         parts = [self._compared(e, "=", second) for e in sides.given]
         # Whatever one lane of a pair is, the other may be: of two different values the first is the larger.
         differ = [self._compared(e, ">", second) for e in sides.wanted if not e.symbols.isdisjoint(moving)]

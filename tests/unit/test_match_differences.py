@@ -51,3 +51,17 @@ def test_few_lanes_of_a_window_may_be_told_apart(lanes: int, extent: int) -> Non
         f"kernel k() {{ in A: f32[9]; inout Y: f32[9]; for x in {extent} {{ Y[x] += A[x]; }} }}",
     )
     assert (found.missing, found.extra, found.twice) == ([], [], [])
+
+
+def test_axes_that_stay_empty_have_one_lane() -> None:
+    halves = """instruction halves(choose J) {
+      inout c: f32[J + 6, 2] @ reg;  in a: f32[J] @ reg;  in b: f32[2, 3] @ reg;
+      for i in 3, j in J, k in 2 { c[(3*i + j) / 2, k] += a[j] * b[k, i]; }
+    }"""
+    squares = """kernel k() {
+      in A: f32[3];  inout Y: f32[3];
+      for i in 3, m in 2 { Y[i] += A[i] * A[i]; }
+    }"""
+    found = compare(halves, squares)
+    assert found.missing == found.extra == []
+    assert found.counts[0] > 0
