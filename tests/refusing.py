@@ -16,7 +16,7 @@ from isamap.machine.model import (
     Target,
     Unit,
 )
-from isamap.match import Rejection, find_mappings, fixes, refusals
+from isamap.match import Rejection, find_groups, find_mappings, fixes, refusals
 from isamap.source import Source, Span
 from isamap.syntax import parse_kernel, parse_module
 
@@ -85,8 +85,10 @@ def said(routine: Kernel, on: Machine, instruction: str | None = None) -> str:
     """The refusal with both places, and the kernel after its fix."""
     found = rejection(routine, on, instruction)
     if found is None:
-        performed = ", ".join(sorted({m.kind for m in find_mappings(routine, on)}))
-        return f"performed: {performed}\n"
+        name = instruction or list(on.instructions)[-1]
+        mappings = (*find_mappings(routine, on), *find_groups(routine, on))
+        own = [m for m in mappings if m.instruction == name and m.kind != "degenerate"]
+        return f"performs it as {own[0].ident}\n"
     lines = [f"[{found.reason}] {found.message}", *_place(found.span), *_place(found.instruction_span)]
     lines += [f"edit: {found.edit}"] if found.edit else ["no edit"]
     fixed = fixes(routine, on, [found])
