@@ -49,10 +49,11 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
             around = statement.ordered_loops
         extents = {a.name: a.extent for a in (*statement.sequence, *statement.axes)}
         buffer, kept = statement.assign.target.buffer, fill_loose_reads(statement, kernel)
+        loose = writes_loosely(kept, kernel)
+        kept = without_bounds(kept, kernel)
         back: list[Stmt] = []
-        if writes_loosely(kept, kernel):
+        if loose:
             target, back = builder.with_margins(kept.assign.target, kernel, extents)
-            kept = without_bounds(kept, kernel)
             kept = replace(kept, assign=replace(kept.assign, target=target))
         value = builder.plain(_guarded_value(kept), kernel, extents)
         found += [(statement, pad) for pad in builder.take_pending()]

@@ -8,6 +8,7 @@ margins. A comparison that says no more than that the write lies inside can go t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from isamap.ir import Call, Cast, Const, Expr, Index, Kernel, Read
@@ -35,11 +36,17 @@ def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
 
 
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
-    """The statement without the comparisons of its guard that only say that its target lies inside."""
+    """The statement without the comparisons of its guard that always hold, or only say where its target lies.
+
+    A target that lies outside where they do not hold is one in the margins, which nobody reads.
+    """
     assign = statement.assign
+    if assign.guard is None:
+        return statement
+    holds = _prover(statement, known_facts(kernel))
     shape = kernel.operand(assign.target.buffer).shape
     inside = {t for i, s in zip(assign.target.index, shape, strict=True) for t in (i, s - 1 - i)}
-    kept = [c for c in _conjuncts(assign.guard) if not _says_only(c, inside)]
+    kept = [c for c in _conjuncts(assign.guard) if not _says_nothing(c, lambda t: t in inside or holds(t))]
     guard: Expr | None = None
     for c in kept:
         guard = c if guard is None else Call("and", (guard, c), BOOL)
@@ -56,9 +63,9 @@ def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
             return (guard,)
 
 
-def _says_only(comparison: Expr, inside: set[Index]) -> bool:
+def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:
     terms = guard_facts(comparison)  # of one comparison they say all that it says
-    return bool(terms) and inside.issuperset(terms)
+    return bool(terms) and all(map(certain, terms))
 
 
 def _filled(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr:
@@ -80,11 +87,13 @@ def nothing_of(dtype: DType) -> Const:
 
 def _stays(access: Read, statement: Statement, kernel: Kernel, known: Known) -> bool:
     """Whether an access is proved to lie inside in all iterations, whatever the guard says of them."""
+    holds = _prover(statement, known)
+    shape = kernel.operand(access.buffer).shape
+    return all(holds(i) and holds(size - 1 - i) for i, size in zip(access.index, shape, strict=True))
+
+
+def _prover(statement: Statement, known: Known) -> Callable[[Index], bool]:
+    """Whether a term is proved never to be negative in the statement's iterations."""
     extents = {a.name: a.extent.substitute(known.bindings) for a in (*statement.sequence, *statement.axes)}
     facts = known.facts.with_axes(extents)
-    shape = kernel.operand(access.buffer).shape
-    return all(
-        is_nonnegative(term.substitute(known.bindings), facts)
-        for index, size in zip(access.index, shape, strict=True)
-        for term in (index, size - 1 - index)
-    )
+    return lambda term: is_nonnegative(term.substitute(known.bindings), facts)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import (
-    DTYPES,
-    OPS,
     Assign,
     Call,
     Cast,
@@ -25,6 +23,7 @@ from isamap.ir import (
     verify,
 )
 from isamap.source import Span
+from isamap.syntax.statements import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements
 
 
@@ -138,7 +137,7 @@ def assigns(stmt: Stmt) -> Iterator[Assign]:
 def free_name(kernel: Kernel, wanted: str) -> str:
     """The wanted name, with `_` behind it as long as it has a meaning already."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
-    taken |= {let.name for let in kernel.lets} | set(DTYPES) | set(OPS)
+    taken |= {let.name for let in kernel.lets} | RESERVED
     taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}
     while wanted in taken:
         wanted += "_"

@@ -327,6 +327,14 @@ def test_arrays_that_some_statement_uses_otherwise_are_not_flattened(other: str)
     assert not steps(kernel(operands, loops, "H, C"), "flattening")
 
 
+def test_a_fused_axis_is_not_called_like_a_word_of_the_language() -> None:
+    loops = "for i in 3, n in N, c in C { x[i, n] += X[c] * W[c, i, n]; }"
+    routine = kernel("in X: f32[C]; in W: f32[C, 3, N]; inout x: f32[3, N];", loops, "N, C")
+    text = text_after(routine, "flattening")
+    assert "for in_ in 3*N, c in C { x[in_] += X[c] * W[c, in_]; }" in text
+    parse_kernel(Source("flat", text))
+
+
 # --- all shipped kernels ----------------------------------------------------------------------------------
 
 
