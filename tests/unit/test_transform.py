@@ -174,8 +174,17 @@ def test_what_a_guard_kept_inside_is_computed_as_before(text: str, size: int) ->
     np.testing.assert_array_equal(found, list(interpret(bound, arrays, {}).values()))
 
 
-def test_a_guard_that_only_keeps_a_sum_inside_is_gone() -> None:
+@pytest.mark.parametrize("pad", [0, 1])
+def test_a_guard_that_only_keeps_a_sum_inside_is_gone(pad: int) -> None:
     assert "select" not in print_routine(make_guards_explicit(parsed(SCATTER)))
+    bound = bind(parsed(SCATTER), {"H": 5, "R": 3, "pad": pad})
+    assert "select" not in print_routine(make_guards_explicit(bound))
+
+
+def test_a_guard_that_says_more_stays() -> None:
+    routine = parsed(SCATTER.replace("< P + pad {", "< P + pad & r <= h {"))
+    text = print_routine(make_guards_explicit(routine))
+    assert "select(r <= h, X[h] * F[r], 0)" in text
 
 
 def test_a_guard_that_nothing_depends_on_costs_no_copy() -> None:
