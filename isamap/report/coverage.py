@@ -27,7 +27,6 @@ from isamap.report.tally import (
     by_instruction,
     computing_instructions,
     is_computing,
-    tally_groups,
     total,
 )
 
@@ -42,13 +41,17 @@ _COMPOSED = "; composed: with an operand that is computed first"
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """One statement of a kernel and what each instruction that performs it finds."""
+    """One statement of a kernel and what each instruction that performs it finds.
+
+    `before` are those of its mappings that perform an earlier statement, too: sums count them there.
+    """
 
     kernel: str
     statement: int
     label: str
     text: str
     cells: Mapping[str, Tally]
+    before: Mapping[str, Tally]
 
     @property
     def total(self) -> Tally:
@@ -74,7 +77,7 @@ class Coverage:
         sums: dict[str, Tally] = {}
         for row in self.rows:
             for instruction, one in row.cells.items():
-                sums[instruction] = sums.get(instruction, NONE) + one
+                sums[instruction] = sums.get(instruction, NONE) + one - row.before.get(instruction, NONE)
         return {i: sums[i] for i in self.instructions if sums.get(i)}
 
     @property
@@ -84,7 +87,7 @@ class Coverage:
 
     @property
     def total(self) -> Tally:
-        return total(r.total for r in self.rows)
+        return total(self.totals.values())
 
     @property
     def uncovered(self) -> tuple[CoverageRow, ...]:
@@ -103,14 +106,13 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
     kept = [(n, s) for n, s in all_of_it if is_computing(s)] or all_of_it
     rows: list[CoverageRow] = []
     for number, statement in kept:
-        cells = {i: c for i, c in by_instruction(matched.of_statement(number)).items() if i in computing}
-        for i in dict.fromkeys(g.instruction for g in matched.groups if number in g.statements):
-            own = [g for g in matched.groups if g.instruction == i and number in g.statements]
-            cells |= {i: tally_groups(own)} if i in computing else {}
+        cells = {i: c for i, c in matched.counts_of(number).items() if i in computing}
+        first = [g for g in matched.groups if number in g.statements and number > min(g.statements)]
+        before = {i: c for i, c in by_instruction((), first).items() if i in computing}
         name = matched.kernel.name
         does = f"{statement.assign.target.buffer} {'+' if statement.assign.op == 'add' else ''}="
         label = name if len(kept) == 1 else f"{name}.{number} {does}"
-        rows.append(CoverageRow(name, number, label, statement_text(statement), cells))
+        rows.append(CoverageRow(name, number, label, statement_text(statement), cells, before))
     return rows
 
 

@@ -26,7 +26,7 @@ from isamap.match import Mapping as Found
 from isamap.match.proof import Proof, prove
 from isamap.match.variants import Variant, variants
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
-from isamap.report.tally import computing_instructions
+from isamap.report.tally import Tally, by_instruction, computed, computing_instructions
 from isamap.transform import Statement, statements
 
 KINDS = ("whole", "split", "degenerate")
@@ -69,6 +69,16 @@ class Matched:
 
     def of_statement(self, number: int) -> tuple[Found, ...]:
         return tuple(m for m in self.mappings if m.statement == number)
+
+    @cached_property
+    def counts(self) -> Tally:
+        """The numbers of what the kernel computes."""
+        return computed(self.statements, self.mappings, self.groups)
+
+    def counts_of(self, number: int) -> dict[str, Tally]:
+        """The numbers of one statement by instruction."""
+        groups = (g for g in self.groups if number in g.statements)
+        return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
         """The same with the mappings of one instruction; unchanged where none is named."""

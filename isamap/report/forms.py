@@ -14,7 +14,7 @@ from isamap.ir import Kernel, print_routine
 from isamap.match import Gain
 from isamap.report.facts import Matched
 from isamap.report.mappings import counts_text
-from isamap.report.tally import Tally, computed
+from isamap.report.tally import Tally
 
 FEW = 8
 """Forms shown that are better than the kernel as written."""
@@ -37,7 +37,7 @@ class Form:
 
     @property
     def tally(self) -> Tally:
-        return computed(self.matched.statements, self.matched.mappings)
+        return self.matched.counts
 
 
 def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:

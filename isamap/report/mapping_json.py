@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, Movement, statement_text
 from isamap.report.facts import Facts, Matched
-from isamap.report.tally import by_instruction, computed, is_computing, tally
+from isamap.report.tally import Tally, by_instruction, is_computing, total
 from isamap.transform import Statement
 
 
 def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
     """The payload. What moves is told of the best `few` mappings of each statement, or of all."""
-    counts = computed(matched.statements, matched.mappings)
     known = {
         facts.mapping: facts
         for number in range(len(matched.statements))
@@ -25,8 +24,8 @@ def mappings_json(matched: Matched, few: int | None = 0) -> dict[str, object]:
         "mode": matched.mode,
         "sizes": dict(matched.sizes),
         "mappings": _mappings(known[m] for m in matched.mappings),
-        **counts.as_json(),
-        "instructions": {name: one.as_json() for name, one in by_instruction(matched.mappings).items()},
+        **matched.counts.as_json(),
+        "instructions": _numbers(by_instruction(matched.mappings, matched.groups)),
         "groups": [_group(g) for g in matched.groups],
         "statements": [_statement(matched, n, s) for n, s in enumerate(matched.statements)],
     }
@@ -84,12 +83,15 @@ def _movement(movement: Movement) -> dict[str, object]:
 
 
 def _statement(matched: Matched, number: int, statement: Statement) -> dict[str, object]:
-    own = matched.of_statement(number)
-    instructions = {name: one.as_json() for name, one in by_instruction(own).items()}
+    counted = matched.counts_of(number)
     return {
         "statement": number,
         "text": statement_text(statement),
         "computes": is_computing(statement),
-        **tally(own).as_json(),
-        "instructions": instructions,
+        **total(counted.values()).as_json(),
+        "instructions": _numbers(counted),
     }
+
+
+def _numbers(counted: dict[str, Tally]) -> dict[str, dict[str, int]]:
+    return {name: one.as_json() for name, one in counted.items()}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from isamap.match import GroupMapping, Mapping, statement_text
+from isamap.match import GroupMapping, statement_text
 from isamap.plan.estimate import numbered
 from isamap.report.cells import (
     axes_text,
@@ -27,7 +27,7 @@ from isamap.report.cells import (
 )
 from isamap.report.columns import indented, table
 from isamap.report.facts import Facts, Matched
-from isamap.report.tally import Tally, by_instruction, computed, is_computing, tally, tally_groups, total
+from isamap.report.tally import Tally, by_instruction, is_computing, tally, tally_groups, total
 from isamap.transform import Statement
 
 FEW = 8
@@ -67,11 +67,10 @@ def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[st
 def headline(matched: Matched) -> str:
     """The kernel, the machine, sizes and all counts in one line."""
     sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
-    counts = counts_text(computed(matched.statements, matched.mappings))
+    counts = counts_text(matched.counts)
     mode = "" if matched.mode == "complete" else f" ({matched.mode})"
     at = f" at {sizes}" if sizes else ""
-    together = f", {len(matched.groups)} of several statements or outputs" if matched.groups else ""
-    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{together}{mode}"
+    return f"{matched.kernel.name} on {matched.machine.name}{at}: {counts}{mode}"
 
 
 def counts_text(tally: Tally) -> str:
@@ -102,7 +101,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         first = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
         return
-    yield indented(_counts_table(own, matched, every=few is None))
+    yield indented(_counts_table(matched, number, every=few is None))
     best = best_of(matched, number, few)
     shown = best if few is None else best[:few]
     yield ""
@@ -139,8 +138,8 @@ def _open_sizes(matched: Matched) -> list[str]:
     return [f"{p.name}=…" for p in matched.kernel.params if p.dtype is None and p.default is None]
 
 
-def _counts_table(mappings: Sequence[Mapping], matched: Matched, *, every: bool) -> str:
-    counted = by_instruction(mappings)
+def _counts_table(matched: Matched, number: int, *, every: bool) -> str:
+    counted = matched.counts_of(number)
     named = {n: c for n, c in counted.items() if every or c.plain or n in matched.computing}
     rows = [("instruction", *_COUNTS)]
     rows += [(name, *_numbers(one)) for name, one in named.items()]

@@ -1,7 +1,8 @@
 """How many mappings there are: of a statement, of an instruction, of a kernel.
 
 A statement that only copies or fills (`T[i] = X[i]`, `T[i] = 0`) is performed by moves. Its mappings are
-counted with it, and not with the kernel: what a kernel's count says is in how many ways it is computed.
+counted with it, and not with the kernel: what a kernel's count says is in how many ways it is computed. A
+mapping of several statements counts with each of them, and once with the kernel.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ class Tally:
             self.split + other.split,
             self.degenerate + other.degenerate,
             self.composed + other.composed,
+        )
+
+    def __sub__(self, other: Tally) -> Tally:
+        return Tally(
+            self.count - other.count,
+            self.split - other.split,
+            self.degenerate - other.degenerate,
+            self.composed - other.composed,
         )
 
     def __bool__(self) -> bool:
@@ -73,12 +82,15 @@ def tally_groups(groups: Sequence[GroupMapping]) -> Tally:
     return Tally(kinds.count("whole"), kinds.count("split"), kinds.count("degenerate"), composed)
 
 
-def by_instruction(mappings: Iterable[Found]) -> dict[str, Tally]:
-    """The numbers of each instruction that occurs, in the order in which they do."""
+def by_instruction(mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()) -> dict[str, Tally]:
+    """The numbers of each instruction that occurs, in the order in which they do, groups last."""
     grouped: dict[str, list[Found]] = {}
     for m in mappings:
         grouped.setdefault(m.instruction, []).append(m)
-    return {name: tally(own) for name, own in grouped.items()}
+    found = {name: tally(own) for name, own in grouped.items()}
+    for g in groups:
+        found[g.instruction] = found.get(g.instruction, NONE) + tally_groups((g,))
+    return found
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
@@ -89,10 +101,13 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return found
 
 
-def computed(statements: tuple[Statement, ...], mappings: Iterable[Found]) -> Tally:
+def computed(
+    statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
+) -> Tally:
     """The kernel's numbers: those of all statements that compute, or of all where none does."""
     kept = {n for n, s in enumerate(statements) if is_computing(s)} or set(range(len(statements)))
-    return tally(m for m in mappings if m.statement in kept)
+    together = tally_groups([g for g in groups if not kept.isdisjoint(g.statements)])
+    return tally(m for m in mappings if m.statement in kept) + together
 
 
 def is_computing(statement: Statement) -> bool:
