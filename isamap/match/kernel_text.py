@@ -44,6 +44,17 @@ def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
     return _routines(kernel.span.source).get(kernel.name) if kernel.span is not None else None
 
 
+@lru_cache(maxsize=64)
+def as_written(kernel: Kernel) -> Kernel | None:
+    """The kernel as its text says, no size bound; None for one that was not read from a text."""
+    if kernel.span is None or is_whole(kernel):
+        return kernel if kernel.span is not None else None
+    try:
+        return parse_kernel(kernel.span.source, kernel.name)
+    except IsamapError:
+        return None
+
+
 def is_whole(kernel: Kernel) -> bool:
     """Whether a kernel is as its text says, and no size of it was bound."""
     routine = _syntax(kernel)

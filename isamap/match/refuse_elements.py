@@ -11,7 +11,7 @@ from itertools import islice
 
 from isamap.ir import Index, Read, print_expr
 from isamap.match.enumerate import find_candidates
-from isamap.match.kernel_text import Edits, add_where, brief, replace_by
+from isamap.match.kernel_text import Edits, add_where, brief, is_whole, replace_by
 from isamap.match.mapping import Mapping
 from isamap.match.rejection import OTHER, Case, Cause
 from isamap.match.validity import Violation, first_violation
@@ -120,7 +120,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
         edit, edits = OTHER, ()
         if at_its_step is not None:
             edit = f"`{print_expr(at_its_step)}`, which is another value"
-            edits = replace_by(read, print_expr(at_its_step))
+            edits = replace_by(read, print_expr(at_its_step)) if is_whole(case.kernel) else ()
         return Cause("window-stride", message, read.span, own.span, edit, edits)
     return Cause("elements-shared", message, read.span, own.span, OTHER)
 

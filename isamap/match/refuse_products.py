@@ -12,7 +12,7 @@ from functools import lru_cache
 from isamap.ir import Call, Expr, Kernel, print_routine
 from isamap.match.enumerate import find_in_statement
 from isamap.match.fitting import as_factor
-from isamap.match.kernel_text import Edits, brief, is_whole, replace_by
+from isamap.match.kernel_text import Edits, as_written, brief, replace_by
 from isamap.match.rejection import Case, Cause
 from isamap.source import Edit
 from isamap.transform import factorisations, reads
@@ -73,10 +73,11 @@ def _three(case: Case, arrays: list[Expr]) -> Cause:
 
 @lru_cache(maxsize=64)
 def _factorisation(kernel: Kernel, number: int) -> tuple[str, Edits]:
-    """The cheapest way to take a statement apart, and the kernel after it."""
-    found = next((f for f in factorisations(kernel) if f.statement == number), None)
+    """The cheapest way to take a statement apart, and the kernel after it, sizes left open."""
+    written = as_written(kernel) or kernel
+    found = next((f for f in factorisations(written) if f.statement == number), None)
     if found is None:
         return "the product of all but one of them in a statement of its own", ()
-    if kernel.span is None or not is_whole(kernel):
+    if written.span is None:
         return "; ".join(found.steps), ()
-    return "; ".join(found.steps), (Edit(kernel.span, print_routine(found.kernel).rstrip()),)
+    return "; ".join(found.steps), (Edit(written.span, print_routine(found.kernel).rstrip()),)

@@ -8,7 +8,7 @@ import pytest
 from refusing import kernel, machine, rejection
 from unit.matching import MATRIX, VECTOR, shipped
 
-from isamap.ir import Kernel
+from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
 from isamap.match import Fix, fixes, refusals
 from isamap.source import Edit, Source, Span, apply_edits
@@ -108,6 +108,18 @@ def test_what_initialises_stands_before_what_accumulates() -> None:
     (found,) = fixes(routine, on, refused)
     assert found.mapping.statement == 2
     assert statements(parse_kernel(Source("k.ir", found.text)))[2].assign.op == "add"
+
+
+def test_a_product_of_three_is_taken_apart_with_its_sizes_left_open() -> None:
+    sizes = {"N": 2, "C": 8, "K": 8, "H": 8, "W": 8, "R": 3, "S": 3, "stride": 1, "pad": 1}
+    routine = bind(shipped("depthwise_separable_fused"), sizes)
+    on = load_machine("matmul-16x16x16")
+    found = [r for r in refusals(routine, on) if r.reason == "three-factors"]
+    (apart,) = fixes(routine, on, found, sizes)
+    assert apart.mapping.kind == "whole"
+    assert not apart.mapping.composed
+    assert "Y[n, k, p, q] += X_F[n, c, p, q] * G[k, c];" in apart.text
+    assert "stride = 1, pad: 0..4096 = 0" in apart.text
 
 
 # --- what is no fix ---------------------------------------------------------------------------------------
