@@ -172,7 +172,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
 
 def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
     words = (
-        f"computes with its own `{print_expr(pattern)}`, encoded in the instruction; the statement has "
+        f"computes with its own `{print_expr(pattern)}`, which is no operand; the statement has "
         f"`{brief(subject)}`"
     )
     return Difference("immediate-differs", words, pattern, subject, OTHER)

@@ -14,6 +14,7 @@ from itertools import islice
 
 from isamap.ir import Assign, Index, Kernel
 from isamap.match.amos import find_unions
+from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
 from isamap.match.preconditions import can_be_met, unit_axes
@@ -97,7 +98,8 @@ def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterato
     """What the operands may stand for: in written order only, unless the mode is complete."""
     if not heads_agree(pattern, statement) or statement.assign.guard is not None:
         return iter(())
-    found = unify(pattern.value, statement.assign.value)
+    laid = unify(pattern.value, statement.assign.value)
+    found = (b for b in laid if encoded_values(pattern.instruction, b) is not None)
     return found if mode == "complete" else islice(found, 1)
 
 

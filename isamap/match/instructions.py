@@ -5,12 +5,13 @@ Subscript maps are inverted here: from an element of `a[m, 2*k + p]` with p in 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from isamap.ir import Axis, Call, Expr, Index, Instruction, Operand, Read
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
+from isamap.match.encoded import encoded_params, with_encoded
 from isamap.transform import Statement, reads, statements
 
 
@@ -49,7 +50,16 @@ def pattern_of(instruction: Instruction) -> Pattern | None:
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
         return None
-    return Pattern(instruction, found[0])
+    return _pattern(instruction, found[0])
+
+
+def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
+    """The pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
+
+    `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3`, S being 3.
+    """
+    value = with_encoded(statement.assign.value, encoded_params(instruction))
+    return Pattern(instruction, replace(statement, assign=replace(statement.assign, value=value)))
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +73,7 @@ def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
         guard = statement.assign.guard
         if statement.sequence or not (guard is None or is_predicate(guard, instruction)):
             return ()
-        found.append(Pattern(instruction, statement))
+        found.append(_pattern(instruction, statement))
     return tuple(p for n, p in enumerate(found) if not any(_overwrites(later, p) for later in found[n + 1 :]))
 
 

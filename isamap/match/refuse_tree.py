@@ -5,12 +5,15 @@ The first node that differs is named on both sides; where casts are all that is 
 
 from __future__ import annotations
 
-from isamap.ir import Call, Cast, Expr, Read, print_expr
+from dataclasses import replace
+
+from isamap.ir import Call, Cast, Const, Expr, Read, Scalar, print_expr
 from isamap.match.difference import Difference, first_difference
+from isamap.match.encoded import encoded_values
 from isamap.match.fitting import fitting_casts
 from isamap.match.kernel_text import brief, replace_by, text_of
 from isamap.match.rejection import OTHER, Case, Cause
-from isamap.match.unify import unify
+from isamap.match.unify import Bindings, unify
 from isamap.transform import reads
 
 
@@ -19,11 +22,16 @@ def refuse_tree(case: Case) -> Cause | None:
     pattern = case.pattern
     assert pattern is not None
     subject = case.statement.assign.value
-    if next(unify(pattern.value, subject), None) is not None:
+    laid = list(unify(pattern.value, subject))
+    if any(encoded_values(pattern.instruction, bindings) is not None for bindings in laid):
         return None
+    if laid:
+        return _not_encodable(case, laid[0])
     found = first_difference(pattern.value, subject)
     if found is None:
         return _operand_twice(pattern.value, subject)
+    if isinstance(found.pattern, Scalar) and found.reason == "parameter-not-scalar":
+        found = _as_immediate(case, found, found.pattern.name)
     edit, edits = found.edit, found.edits
     if found.by_casts:
         casts = fitting_casts(pattern.value, subject)
@@ -32,6 +40,28 @@ def refuse_tree(case: Case) -> Cause | None:
         else:
             edit = OTHER
     return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
+
+
+def _not_encodable(case: Case, bindings: Bindings) -> Cause:
+    """A parameter that would be encoded stands for what is no number, or no number in its range."""
+    instruction = case.item.instruction
+    binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
+    param, shown = instruction.param(binding.name), brief(binding.subject)
+    if isinstance(binding.subject, Const):
+        words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
+        return Cause("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
+    words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
+    return Cause("immediate-differs", words, binding.subject.span, param.span, OTHER)
+
+
+def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
+    """What is encoded in the instruction is no number that comes at run time either."""
+    param = case.item.instruction.param(name)
+    if param.kind != "imm":
+        return found
+    words = f"has {name} encoded in itself, a number; `{brief(found.subject)}` is read or computed"
+    own = Scalar(name, found.pattern.dtype, param.span)
+    return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
 
 
 def _cast_words(found: Difference) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read, substitute_expr
 from isamap.match.address import Location, locate
 from isamap.match.bounds import simplify_expr
+from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Digits, Pattern, digits_of, invert
 from isamap.match.interleave import is_interleaved, try_pieces, wanted_lanes
 from isamap.match.params import Params, fit_shape, holds
@@ -136,6 +137,8 @@ def supply_inputs(
     | None
 ):
     """Everything that the instruction reads, its parameters and the cost of the whole chain."""
+    if (encoded := encoded_values(pattern.instruction, bindings)) is None:
+        return None
     reach = valid_parts(pattern, limits, want.shape, want.valid)
     moves += isinstance(pattern.value, Read)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
@@ -146,7 +149,8 @@ def supply_inputs(
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
             if any(s.startswith("%") for s in symbols(binding.subject)):
                 return None
-            chosen[binding.name] = binding.subject
+            number = encoded.get(binding.name)
+            chosen[binding.name] = binding.subject if number is None else Index.of(number)
             continue
         operand = pattern.instruction.operand(binding.name)
         if suppliers.is_addressable(operand.memory):

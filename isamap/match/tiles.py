@@ -14,6 +14,7 @@ from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.address import Location
 from isamap.match.bounds import simplify_expr
+from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
 from isamap.match.params import Params, extents_of, holds, solve
@@ -109,7 +110,9 @@ def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
     """The tile of a mapping; None when an operand's elements do not determine the iterations behind them."""
-    params = choose_params(statement, mapping, pattern, profile)
+    encoded = encoded_values(pattern.instruction, mapping.bindings)
+    assert encoded is not None, "mappings have no parameters that cannot be encoded"
+    params = choose_params(statement, mapping, pattern, profile) | encoded
     if not holds(pattern, params):
         return None
     lengths, masked = extents_of(pattern, params)
@@ -127,7 +130,7 @@ def apply_mapping(
         if tile is None:
             return None
         operands.append(tile)
-    scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named)
+    scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
     chosen = tuple(sorted(params.items()))
     if statement.assign.op is not None:
         held, target = _held(statement), pattern.target
