@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from isamap.ir import Kernel
 from isamap.machine import Machine, MachineInstruction
+from isamap.match.enumerate import find_in_statement
 from isamap.match.find import find_mappings
 from isamap.match.instructions import pattern_of, patterns_of
 from isamap.match.mapping import Mapping
@@ -110,4 +111,18 @@ def _first(case: Case, around: Surroundings) -> Cause | None:
         plain = replace(case, pattern=parts[0])
         found = next((c for condition in CONDITIONS[1:] if (c := condition(plain)) is not None), None)
         return found or refuse_instruction(case)
-    return next((c for condition in CONDITIONS if (c := condition(case)) is not None), None)
+    found = next((c for condition in CONDITIONS if (c := condition(case)) is not None), None)
+    return found or _not_counted(case)
+
+
+def _not_counted(case: Case) -> Cause | None:
+    """Nothing is wrong with it: the mappings that were given are those of a narrower way of counting."""
+    pattern = case.pattern
+    assert pattern is not None
+    found = find_in_statement(pattern, case.statement, case.number, kernel=case.kernel)
+    first = next((m for m in found if m.kind != "degenerate"), None)
+    if first is None:
+        return None
+    message = f"has mappings such as `{first.ident}`, which this way of counting leaves out"
+    span, own = case.statement.assign.span, pattern.statement.assign.span
+    return Cause("not-counted", message, span, own, "`--count complete`")

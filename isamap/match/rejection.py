@@ -65,6 +65,8 @@ REASONS = (
     "parameter-out-of-range",
     "precondition-fails",
     "precondition-unmeetable",
+    # the way of counting
+    "not-counted",
     # what the instruction needs around it
     "placement-differs",
     "memory-out-of-reach",

@@ -228,6 +228,12 @@ REFUSAL_CODES: dict[str, Explanation] = {
         "No values in the ranges of its parameters meet the `where` of the instruction: its description "
         "needs correcting.",
     ),
+    # --- the way of counting
+    "not-counted": Explanation(
+        "an instruction performs the statement, but the way of counting leaves that out",
+        "`--count fixed` pairs operands in the order in which they are written, and `--count amos` finds "
+        "what AMOS's code finds. `--count complete`, the default, has all mappings.",
+    ),
     # --- what is around the instruction
     "placement-differs": Explanation(
         "elements lie in registers otherwise than the instruction wants them",

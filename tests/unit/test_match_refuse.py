@@ -205,6 +205,15 @@ def test_a_vector_is_refused_by_a_matrix_instruction_with_what_would_help() -> N
 # --- all of a machine -------------------------------------------------------------------------------------
 
 
+def test_what_a_way_of_counting_leaves_out_is_told_apart_from_what_does_not_match() -> None:
+    on, routine = load_machine("gemv-16"), shipped("gemv_f32")
+    counted = find_mappings(routine, on, "fixed")
+    (found,) = (r for r in refusals(routine, on, counted) if r.instruction == "gemv")
+    assert found.reason == "not-counted"
+    assert found.edit == "`--count complete`"
+    assert rejection(routine, on, "gemv") is None
+
+
 def test_every_reason_is_explained() -> None:
     assert [r for r in REASONS if r not in CODES] == []
 
