@@ -16,7 +16,7 @@ from math import prod
 
 from isamap.ir import Axis, Index, Instruction
 from isamap.machine import Machine, MachineInstruction, cost_value
-from isamap.match import Mapping, Movement, Pattern, choose_params, extents_of
+from isamap.match import Mapping, Movement, Pattern, choose_params
 from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]
@@ -78,7 +78,7 @@ def numbered(statement: Statement, sizes: Sizes, open_extent: int | None = None)
 def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
     """The estimate for a statement whose extents are numbers; None where it has no iteration."""
     params = choose_params(statement, mapping, pattern, {})
-    lengths, _ = extents_of(pattern, params)
+    lengths = _lengths(pattern, params, machine)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
     loops = [a for a in statement.axes + statement.sequence if a.name not in grouped]
     walks = [Walk((a.name,), a.extent.value or 0, 1) for a in loops]
@@ -129,6 +129,17 @@ def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[st
     return {p.name: params.get(p.name, 1) for p in instruction.params if p.dtype is None}
 
 
+def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:
+    """How long instruction axes are that have a length: a constant of the machine counts as it typically is,
+    and a mask as all of it.
+    """
+    known = {c.name: Index.of(c.default) for c in machine.constants if c.default is not None}
+    masks = {p.name: p.high for p in pattern.instruction.params if p.kind == "scalar" and p.high is not None}
+    extents = ((a.name, a.extent.substitute(params).substitute(masks)) for a in pattern.axes)
+    numbers = ((name, extent.substitute(known).value) for name, extent in extents)
+    return {name: number for name, number in numbers if number is not None}
+
+
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
-    """Of several axes together; None when one of them has no length of its own, but a mask."""
+    """Of several axes together; None when one of them may be as long as it needs to be."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None

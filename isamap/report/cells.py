@@ -5,6 +5,8 @@ i ← n.p.q, j ← k, (k, p) ← c.r.s      a, c in place; b packed      94 %   
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from isamap.ir import print_expr
 from isamap.match import Mapping, is_read_of
 from isamap.report.columns import shortened
@@ -14,11 +16,13 @@ OPEN = "-"
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
-def axes_text(mapping: Mapping) -> str:
-    """Which kernel axes run on which axes of the instruction; axes left empty have a 1."""
-    shown = [f"{_together(g.instruction_axes)} ← {g.name}" for g in mapping.groups]
-    shown += [f"{axis} ← 1" for axis in mapping.empty]
-    return ", ".join(shown) or OPEN
+def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
+    """Which kernel axes run on which axes of the instruction, in its order; axes left empty have a 1."""
+    shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
+    shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
+    if order:
+        shown.sort(key=lambda s: order.index(s[0]))
+    return ", ".join(text for _, text in shown) or OPEN
 
 
 def _together(axes: tuple[str, ...]) -> str:

@@ -115,6 +115,7 @@ class Facts:
     is_open: bool
     bound: float | None
     proof: Proof
+    order: tuple[str, ...]
     movements: tuple[Movement, ...] | None = None
     moves_ns: float | None = None
 
@@ -154,7 +155,9 @@ class Look:
         assert statement is not None, "no extent is left open"
         found = estimate(statement, mapping, pattern, matched.machine)
         proof = prove(pattern, given, mapping, matched.kernel)
-        return Facts(mapping, found, exact is None, bound_of_utilisation(mapping, pattern), proof)
+        bound = bound_of_utilisation(mapping, pattern)
+        order = tuple(a.name for a in pattern.axes)
+        return Facts(mapping, found, exact is None, bound, proof, order)
 
     def closely(self, facts: Facts) -> Facts:
         """The facts with those about movement."""

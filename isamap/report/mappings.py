@@ -54,8 +54,8 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
-    """Mappings of instructions that perform several statements, or have several outputs, at once."""
-    yield f"instructions of several statements or outputs: {counts_text(tally_groups(groups))}"
+    """Mappings of instructions of several statements or outputs, or whose lanes have predicates."""
+    yield f"instructions of several statements or outputs, or under predicates: {counts_text(tally_groups(groups))}"
     for group in groups[:few]:
         without = f", {', '.join(group.unused)} unused" if group.unused else ""
         yield f"  {group.instruction} ({group.kind}{without})"
@@ -92,9 +92,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     statement = matched.statements[number]
     yield statement_line(number, statement)
     if not own or (number in matched.unperformed and few is not None):
-        moves = f"; {len(own)} moves of a value that nothing computes" if own else ""
-        together = any(number in g.statements for g in matched.groups)
-        yield f"  no mapping{' of its own' if together else ''}{moves}"
+        yield f"  {_without_own(matched, number)}"
         return
     if not is_computing(statement) and few is not None:
         names = list(by_instruction(own))
@@ -109,6 +107,14 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
+
+
+def _without_own(matched: Matched, number: int) -> str:
+    """What is said of a statement that no instruction of one plain statement performs."""
+    if any(number in g.statements for g in matched.groups):
+        return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
+    own = matched.of_statement(number)
+    return f"no mapping; {len(own)} moves of a value that nothing computes" if own else "no mapping"
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
@@ -164,7 +170,7 @@ def _row(facts: Facts) -> tuple[str, ...]:
     mapping = facts.mapping
     return (
         mapping.instruction,
-        axes_text(mapping),
+        axes_text(mapping, facts.order),
         operands_text(mapping),
         kind_text(mapping),
         utilisation_text(facts),

@@ -49,7 +49,7 @@ def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[
     mapping = facts.mapping
     orders = count_groupings(mapping)
     ways = f"{orders} orders of fusion and cuts" if orders > 1 else "one order"
-    name = f"{mapping.instruction}  {axes_text(mapping)}  {operands_text(mapping)}"
+    name = f"{mapping.instruction}  {axes_text(mapping, facts.order)}  {operands_text(mapping)}"
     yield f"{place:>3}  {name}: {ways}"
     found = list(islice(look.variants(mapping), most + 1))
     rows = [("axes", "tail", "movement"), *(_row(facts, variant) for variant in found[:most])]
@@ -65,7 +65,7 @@ def _row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
         tail += f" with {', '.join(f'{n} = {c.value}' for n, c in variant.fills)}"
     if tail == "none":
         tail = "no way"
-    return axes_text(mapping), tail, movement_text(replace(facts, movements=variant.movements))
+    return axes_text(mapping, facts.order), tail, movement_text(replace(facts, movements=variant.movements))
 
 
 def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, object]]:
