@@ -127,7 +127,8 @@ class Writer:
         sums = f"for {header} {{ {cell} += {self.value(inner, None)}; }}"
         end = f"{there} {op} {value};"
         start = self.fill(temp, axes, "0")
-        return " ".join((start, sums, f"for {last} {{ {end} }}" if last else end))
+        others = [self.nest(axes) if self.random.random() < 0.3 else "" for _ in range(2)]
+        return " ".join((start, others[0], sums, others[1], f"for {last} {{ {end} }}" if last else end))
 
     def block(self, axes: dict[str, str]) -> str:
         chance = self.random.random()
