@@ -69,14 +69,3 @@ def coloured(text: str, stream: TextIO) -> str:
         return f"  \x1b[{_COLOURS[m['word']]}m{m['word']}\x1b[0m:"
 
     return _BELOW.sub(below, _HEAD.sub(head, text, count=1))
-
-
-def table(rows: list[tuple[str, ...]]) -> str:
-    """Rows as columns of equal width, the last one ragged."""
-    if not rows:
-        return ""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    lines = (
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)

@@ -6,8 +6,9 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from isamap.cli.answer import Answer, table
+from isamap.cli.answer import Answer
 from isamap.cli.options import AsJson
+from isamap.report.columns import table
 from isamap.source import IsamapError
 from isamap.version import __version__
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding, table
+from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import read_file
 from isamap.cli.options import (
     AsJson,
@@ -24,6 +24,7 @@ from isamap.cli.options import (
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_size_sets, read_sizes, read_sizes_file
+from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.driver.prepare import Prepared

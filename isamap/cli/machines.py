@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, table
+from isamap.cli.answer import Answer
 from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, MachineArgument
+from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding, table
+from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.options import (
     AsJson,
@@ -23,6 +23,7 @@ from isamap.cli.options import (
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_fixes, read_number, read_sizes
 from isamap.cli.writing import write_text
+from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:

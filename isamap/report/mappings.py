@@ -55,7 +55,8 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
 
 def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
     """Mappings of instructions of several statements or outputs, or whose lanes have predicates."""
-    yield f"instructions of several statements or outputs, or under predicates: {counts_text(tally_groups(groups))}"
+    counts = counts_text(tally_groups(groups))
+    yield f"instructions of several statements or outputs, or under predicates: {counts}"
     for group in groups[:few]:
         without = f", {', '.join(group.unused)} unused" if group.unused else ""
         yield f"  {group.instruction} ({group.kind}{without})"
