@@ -61,7 +61,7 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "schema", "keys"),
     [
-        (["match", "gemm_f32", "--hw", "generic-c"], "match", {"mappings", "count", "split", "rejections", "statements"}),
+        (["match", "gemm_f32", "--hw", "generic-c"], "match", {"mappings", "count", "statements"}),
         (["explain", "bad-cast"], "explain", {"code", "title", "text"}),
         (["doctor"], "doctor", {"checks"}),
         (["hw", "list"], "hw.list", {"machines"}),
