@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from isamap.ir import ZERO, Axis, Index, Kernel, Read
-from isamap.transform.conflicts import Conflicts, never_meet, sums_in_any_order
+from isamap.transform.conflicts import Conflicts, is_wide, never_meet, sums_in_any_order, targets_meet
 from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
     Refusal,
@@ -211,7 +211,7 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     given = statements(kernel)
     members = [given[n] for n in group]
     slopes = _slopes(members)
-    if slopes is None or not _keep_order(kernel, members):
+    if slopes is None or not _keep_order(kernel, members) or _share_roundings(kernel, members):
         return None
     merged = _merged(kernel, members, slopes)
     around = _around(given, group, Conflicts.of(kernel))
@@ -252,6 +252,13 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
         return True
     orders = {tuple(_axes_in_order(s).index(x.name) for x in s.axes) for s in members}
     return len(orders) == 1
+
+
+def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
+    """Whether sums that are rounded to the type of their operand one after the other would be so at once."""
+    of = Conflicts.of(kernel)
+    wide = is_wide(kernel.operand(members[0].assign.target.buffer))
+    return wide and any(targets_meet(a, b, of) for a, b in combinations(members, 2))
 
 
 def _around(

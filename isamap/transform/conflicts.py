@@ -75,6 +75,16 @@ def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
     return not any(_relation(f, g, a, b, shared, of, alone=True) for f, g in _clashes(a, b, of))
 
 
+def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
+    """Whether two statements of the same ordered loops may change one element, be it by equal reductions."""
+    mine, its = a.assign.target, b.assign.target
+    if mine.buffer != its.buffer:
+        return False
+    shared = len([1 for x, y in zip(a.ordered_loops, b.ordered_loops, strict=False) if x == y])
+    own = ((*a.sequence[shared:], *a.axes), (*b.sequence[shared:], *b.axes))
+    return bool(_meeting(of.frame, mine.index, its.index, own, a.sequence[:shared], None))
+
+
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
     """Whether a statement can change places with all others, one after the other."""
     return all(never_meet(statement, o, of) for o in others)

@@ -133,7 +133,7 @@ class Writer:
     def block(self, axes: dict[str, str]) -> str:
         chance = self.random.random()
         if self.wide:
-            return self.nest(axes)
+            return self.instances(axes) if chance < 0.4 else self.nest(axes)
         if chance < 0.2:
             return self.instances(axes)
         if chance < 0.3:

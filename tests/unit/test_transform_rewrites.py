@@ -261,6 +261,16 @@ def test_instances_that_depend_on_each_other_stay_apart() -> None:
     assert not steps(routine, "batching")
 
 
+@pytest.mark.parametrize(("target", "merges"), [("y[0, i]", False), ("y[{}, i]", True)])
+def test_sums_that_are_rounded_one_after_the_other_are_not_merged(target: str, merges: bool) -> None:
+    sums = "".join(
+        f"for i in N, k in K {{ {target.format(g)} += f32(A[{g}, i, k]) * f32(B[i, k]); }}" for g in range(2)
+    )
+    operands = "in A: bf16[2, N, K]; in B: bf16[N, K]; inout y: bf16[2, N] accumulate f32;"
+    word = "batching: 2 statements become `y["
+    assert bool(steps(kernel(operands, sums, "N, K"), word)) == merges
+
+
 def test_instances_are_merged_across_what_they_do_not_touch() -> None:
     between = "for i in N { z[i] = y[0, i]; }"
     loops = f"for i in N {{ y[0, i] = 2 * A[0, i]; }} {between} for i in N {{ y[1, i] = 2 * A[1, i]; }}"
