@@ -24,7 +24,7 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Found
 from isamap.match.proof import Proof, prove
-from isamap.match.variants import Variant, variants
+from isamap.match.variants import Variant, count_groupings, count_variants, variants
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import Tally, by_instruction, computed, computing_instructions
 from isamap.transform import Statement, statements
@@ -32,6 +32,9 @@ from isamap.transform import Statement, statements
 KINDS = ("whole", "split", "degenerate")
 BESIDES = 2
 """More mappings than are shown for which it is looked for what moves while sizes are open."""
+
+COUNTED = 24
+"""Orders of a mapping in which variants are counted: what moves is looked for in each."""
 
 CLOSELY = 64
 """Mappings for which it is looked for what moves, at most, unless all are asked for: each takes a search."""
@@ -177,6 +180,14 @@ class Look:
         matched = self._matched
         statement = matched.statements[mapping.statement]
         return variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
+
+    def count_variants(self, mapping: Found) -> int | None:
+        """How many variants a mapping has; None where it has too many orders to look at each."""
+        if count_groupings(mapping) > COUNTED:
+            return None
+        matched = self._matched
+        statement = matched.statements[mapping.statement]
+        return count_variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
 
     def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
         """Facts of mappings, the best first. What moves is told of the best `few`, or of all.

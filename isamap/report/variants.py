@@ -1,6 +1,6 @@
 """The variants of mappings: orders of fusion, cuts, what lies where, tails. Those of one mapping count once.
 
-1  matmul  i ← p.q, j ← k, k ← c  a = X, b = F: 2 orders of fusion and cuts
+1  matmul  i ← p.q, j ← k, k ← c  a = X, b = F: 2 orders of fusion and cuts, 2 variants
      axes                   tail    movement
      i ← p.q, j ← k, k ← c  exact   a, c packed; b strided
      i ← q.p, j ← k, k ← c  exact   a, c gathered; b strided
@@ -47,15 +47,17 @@ def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[Fact
 
 def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[str]:
     mapping = facts.mapping
-    orders = count_groupings(mapping)
+    orders, count = count_groupings(mapping), look.count_variants(mapping)
     ways = f"{orders} orders of fusion and cuts" if orders > 1 else "one order"
+    number = "more than can be counted quickly" if count is None else f"{count} variants"
     name = f"{mapping.instruction}  {axes_text(mapping, facts.order)}  {operands_text(mapping)}"
-    yield f"{place:>3}  {name}: {ways}"
+    yield f"{place:>3}  {name}: {ways}, {number}"
     found = list(islice(look.variants(mapping), most + 1))
     rows = [("axes", "tail", "movement"), *(_row(facts, variant) for variant in found[:most])]
     yield indented(table(rows), "       ")
     if len(found) > most:
-        yield f"       … and more: --all lists up to {MOST}, --json says how many orders there are"
+        rest = "more" if count is None else f"{count - most} more"
+        yield f"       … and {rest}{'' if most == MOST else f': --all lists up to {MOST}'}"
 
 
 def _row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
@@ -75,6 +77,7 @@ def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, ob
             "mapping": facts.mapping.ident,
             "statement": number,
             "orders": count_groupings(facts.mapping),
+            "count": matched.look.count_variants(facts.mapping),
             "variants": [
                 _variant(v) for v in islice(matched.look.variants(facts.mapping), MOST if every else EACH)
             ],
