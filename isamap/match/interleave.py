@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
+from isamap.ir.evaluate import evaluate_index
 from isamap.match.address import Location, address_of, locate
 from isamap.match.bounds import simplify, simplify_expr
 from isamap.match.instructions import Pattern
@@ -40,17 +44,52 @@ def used_lanes(want: Want) -> Lanes | None:
     return frozenset(range(want.shape[0] if part is None else min(part.value or 0, want.shape[0])))
 
 
-def is_interleaved(suppliers: Suppliers, want: Want) -> bool:
-    """Whether the lanes hold several runs of elements that follow each other in memory, each long enough."""
+def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
+    """How many lanes apart elements first do not follow each other in memory, when they lie in long runs.
+
+    None when they lie in one, or in runs too short to be worth interleaving.
+    """
+    places = _places(suppliers, want)
+    if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
+        return None
+    away = places - places[:, :1]
+    return int(away[0][away[0] != away[1]][0])
+
+
+def step_of(pieces: tuple[Pattern, ...]) -> int:
+    """How many lanes lie between what the first and the second piece write."""
+    first, second = (p.target.index[0].constant for p in pieces[:2])
+    return abs(second - first)
+
+
+def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
+    """Whether lanes that matter in part hold too many runs: loads and interleaves would not make them."""
+    places = _places(suppliers, want) if want.used is not None else None
+    return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
+
+
+def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+    """The lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
+
+    Given for made-up positions and strides: it spares searches, and is no proof of anything.
+    """
     used = used_lanes(want)
-    if used is None or len(used) < 2 * LEAST_RUN or not isinstance(want.expr, Read):
-        return False
+    if not used or not isinstance(want.expr, Read):
+        return None
     address = address_of(want.expr, suppliers.strides)
     if address is None:
-        return False
-    places = {address.substitute({"%0": lane}) for lane in used}
-    runs = sum(1 for place in places if place - 1 not in places)
-    return 1 < runs <= len(used) // LEAST_RUN
+        return None
+    lanes = np.array(sorted(used), np.int64)
+    env: dict[str, int | NDArray[np.int64]] = {
+        s: 7919 * (n + 3) for n, s in enumerate(sorted(address.symbols - {"%0"}))
+    }
+    places = evaluate_index(address, env | {"%0": lanes})
+    return np.stack([lanes, np.broadcast_to(places, lanes.shape)])
+
+
+def _runs(places: NDArray[np.int64]) -> int:
+    """How many runs of elements that follow each other in memory there are."""
+    return 1 + int(np.count_nonzero(np.diff(np.unique(places[1])) != 1))
 
 
 def try_pieces(
@@ -165,7 +204,7 @@ def wanted_lanes(
         return None
     read_at = box_of(subscripts[0], axes, limits, frozenset(range(size)))
     back = axes_at(read_at, "%0") if read_at is not None and read_at.full else None
-    if read_at is None or back is None:
+    if read_at is None or back is None or read_at.offset:  # what the low lanes do as well
         return None
     if any(n > 1 and a not in back and f"%{a}" in symbols(subject) for a, n in limits.items()):
         return None

@@ -15,7 +15,7 @@ from isamap.match.address import Location, locate
 from isamap.match.bounds import simplify_expr
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Digits, Pattern, digits_of, invert
-from isamap.match.interleave import is_interleaved, try_pieces, wanted_lanes
+from isamap.match.interleave import is_out_of_reach, lanes_apart, step_of, try_pieces, wanted_lanes
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.unify import Binding, Bindings, heads_match, unify
@@ -50,6 +50,9 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
         return suppliers.memo[want]
     if moves >= min(MAX_MOVES, suppliers.failed.get(want, MAX_MOVES)):
         return None
+    if is_out_of_reach(suppliers, want):
+        suppliers.failed[want] = 0
+        return None
     suppliers.underway.add(want)
     best: Supply | None = None
     for first, *others in _candidates(suppliers, want):
@@ -75,8 +78,8 @@ def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...
     key = (want.memory, want.dtype.name)
     for pattern in suppliers.producers.get(key, []):
         yield (pattern,)
-    if key in suppliers.in_pieces and is_interleaved(suppliers, want):
-        yield from suppliers.in_pieces[key]
+    if key in suppliers.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
+        yield from (p for p in suppliers.in_pieces[key] if step_of(p) == apart)
 
 
 def _is_there(want: Want) -> bool:
