@@ -10,7 +10,7 @@ that home indexes: mostly, for what there is to get wrong lies in the exceptions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from hypothesis import strategies as st
@@ -123,8 +123,8 @@ def pairs(draw: st.DrawFn) -> Pair:
     lengths = draw(_lengths())
     inside = _subsets(draw, list(lengths), len(mine.types))
     output = list(lengths) if op == "=" else _subset(draw, list(lengths))
-    shapes = [draw(_subscripts(axes, fancy=3)) for axes in inside]
-    target = draw(_subscripts(output, fancy=0 if op == "=" else 6))
+    shapes = [_forward(draw(_subscripts(axes, fancy=3))) for axes in inside]
+    target = _forward(draw(_subscripts(output, fancy=0 if op == "=" else 6)))
     extents = {j: name for j, (name, _) in lengths.items()}
     params = [declared for _, declared in lengths.values() if declared]
     where = draw(_demands(params))
@@ -193,6 +193,13 @@ def _subscripts(draw: st.DrawFn, axes: Sequence[str], fancy: int) -> Shape:
         ending = draw(st.sampled_from((*[""] * 20, "/ 2", "% 2")))
         found.append(Subscript(steps, draw(st.sampled_from((0, 0, 1, 2))), ending))
     return tuple(found)
+
+
+def _forward(shape: Shape) -> Shape:
+    """A quotient of an axis that runs backwards depends on its length, which may be open."""
+    return tuple(
+        replace(s, steps=tuple((a, abs(step)) for a, step in s.steps)) if s.ending else s for s in shape
+    )
 
 
 def _declaration(role: str, name: str, dtype: str, shape: Shape, extents: Mapping[str, str], end: str) -> str:
