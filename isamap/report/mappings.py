@@ -6,8 +6,8 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
   instruction  whole  split  degenerate  composed
   tdpbf16ps        0      2           0         0
 
-  instruction  axes                      operands      kind   busy   movement                    cost  proof
-  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split  100 %  a, c strided; b gathered  199 µs  proved
+  instruction  axes                      operands      kind   utilisation  movement                    cost  proof
+  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split        100 %  a, c strided; b gathered  199 µs  proved
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
 _COUNTS = ("whole", "split", "degenerate", "composed")
-_COLUMNS = ("instruction", "axes", "operands", "kind", "busy", "movement", "cost", "proof")
+_COLUMNS = ("instruction", "axes", "operands", "kind", "utilisation", "movement", "cost", "proof")
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
@@ -49,7 +49,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
         blocks.append("\n".join(_group_lines(groups, None if every else FEW)))
     if matched.mappings and any(numbered(s, matched.sizes) is None for s in matched.statements):
-        blocks.append(f"busy lanes and cost need sizes: -D {' '.join(_open_sizes(matched))}")
+        blocks.append(f"utilisation and cost need sizes: -D {' '.join(_open_sizes(matched))}")
     return "\n\n".join(blocks)
 
 
