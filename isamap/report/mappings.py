@@ -6,8 +6,8 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
   instruction  whole  split  degenerate  composed
   tdpbf16ps        0      2           0         0
 
-  instruction  axes                      operands      kind   utilisation  movement                    cost  proof
-  tdpbf16ps    m ← m, n ← n, (k, p) ← k  a = A, b = B  split        100 %  a, c strided; b gathered  199 µs  proved
+  instruction  axes                      kind   utilisation  movement                   cost  proof
+  tdpbf16ps    m ← m, n ← n, (k, p) ← k  split        100 %  a, c strided; b packed   199 µs  proved
 """
 
 from __future__ import annotations
