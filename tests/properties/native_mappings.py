@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from properties.batches import call, compile_batch
 from properties.mappable import random_kernel
 from properties.random_mappings import operations, shipped_kernel, small_arrays, small_sizes
-from properties.random_schedules import random_schedule
+from properties.random_schedules import TRIES, random_schedule
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
@@ -65,6 +65,14 @@ class Attempt:
         return f"{self.name}: {self.values}\n{print_routine(self.kernel)}\n{self.mapping.ident}\n{text}"
 
 
+@dataclass(frozen=True)
+class Lookup:
+    """What is found once for all mappings of a statement: `tiles` names those that can be applied."""
+
+    suppliers: Suppliers
+    tiles: frozenset[str]
+
+
 def is_right(attempt: Attempt, found: dict[str, Array]) -> bool:
     """Whether a program's outputs are those of the interpreter: equal, unless functions round."""
     wanted = interpret(attempt.kernel, attempt.arrays, attempt.values)
@@ -96,6 +104,7 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
     number = random.randrange(len(statements(plain)))
     suppliers = Suppliers(machine, layouts(plain))
     found = list(statement_mappings(statements(plain)[number], number, machine))
+    tiles = frozenset(t.mapping.ident for t in find_tiles(statements(plain)[number], number, suppliers))
     try:
         problem = build_problem(plain, machine, sizes)
     except NoMapping:
@@ -103,7 +112,7 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
     for count, mapping in enumerate(random.sample(found, min(PER_KERNEL, len(found)))):
         name = f"{machine.name.replace('-', '_')}_{seed}_{count}"
         attempt = Attempt(name, mapping, "", kernel, sizes, values, arrays)
-        yield _carried(attempt, replace(plain, name=name), problem, suppliers, random)
+        yield _carried(attempt, replace(plain, name=name), problem, Lookup(suppliers, tiles), random)
 
 
 def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
@@ -156,8 +165,8 @@ def _made(random: Random) -> tuple[Kernel, dict[str, int]]:
 
 
 def _sizes(kernel: Kernel, values: dict[str, int], random: Random) -> dict[str, int | Range]:
-    """Half of the time all sizes as numbers, else most of them known only when the program runs."""
-    are_open = random.random() < 0.5 and not kernel.where
+    """Mostly all sizes as numbers, else most of them known only when the program runs: that takes longer."""
+    are_open = random.random() < 0.15 and not kernel.where
     return {
         n: Range(1, 64, random.choice((v, 40))) if are_open and random.random() < 0.7 else v
         for n, v in values.items()
@@ -174,7 +183,7 @@ def _all(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
 
 
 def _carried(
-    attempt: Attempt, plain: Kernel, problem: Problem | None, suppliers: Suppliers, random: Random
+    attempt: Attempt, plain: Kernel, problem: Problem | None, look: Lookup, random: Random
 ) -> Attempt:
     """The attempt with its program, or with the step at which it ended."""
     if problem is None:
@@ -182,14 +191,14 @@ def _carried(
     number = attempt.mapping.statement
     options = [o for o in problem.nests[number].options if o.mapping == attempt.mapping.ident]
     if not options:
-        return replace(attempt, ended=_step(attempt.mapping, plain, suppliers))
+        return replace(attempt, ended=_step(attempt.mapping, plain, look))
     nests = list(problem.nests)
     nests[number] = replace(nests[number], options=(options[0],))
     forced = replace(problem, nests=tuple(nests), kernel=plain.name)
-    schedule = random_schedule(forced, random)
+    schedule = random_schedule(forced, random, wildest=random.choice((1, 1, 1, TRIES)))
     if schedule is None:
         return replace(attempt, ended="no schedule found whose registers are enough")
-    machine = suppliers.machine
+    machine = look.suppliers.machine
     try:
         program = lower(plain, machine, schedule, attempt.sizes)
         model = machine.target.run == "model"
@@ -199,13 +208,12 @@ def _carried(
     return replace(attempt, schedule=schedule, program=emitted)
 
 
-def _step(mapping: Mapping, plain: Kernel, suppliers: Suppliers) -> str:
+def _step(mapping: Mapping, plain: Kernel, look: Lookup) -> str:
     """Why a mapping is no option of a nest."""
     statement = statements(plain)[mapping.statement]
-    tiles = find_tiles(statement, mapping.statement, suppliers)
-    if any(t.mapping.ident == mapping.ident for t in tiles):
+    if mapping.ident in look.tiles:
         return "no moves bring an operand in, or the result out"
-    pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+    pattern = pattern_of(look.suppliers.machine.instructions[mapping.instruction].instruction)
     assert pattern is not None
     if apply_mapping(statement, mapping, pattern, profile_sizes(statement)) is not None:
         return "a rest of a maximum or minimum would have to be padded"

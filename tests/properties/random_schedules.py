@@ -12,9 +12,12 @@ from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
 TRIES = 12
 
 
-def random_schedule(problem: Problem, random: Random) -> Schedule | None:
-    """A schedule that passes `check_schedule`; None when none of the tries did."""
-    for size in range(TRIES, 0, -1):  # ever tamer: registers are few
+def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> Schedule | None:
+    """A schedule that passes `check_schedule`; None when none of the tries did.
+
+    `wildest`, up to TRIES, says how much is unrolled, blocked and staged at first.
+    """
+    for size in range(wildest, 0, -1):  # ever tamer: registers are few
         nests = tuple(_nest(nest, random, size / TRIES) for nest in problem.nests)
         schedule = Schedule(problem.kernel, problem.machine, problem.sizes, nests)
         if not check_schedule(schedule, problem):
