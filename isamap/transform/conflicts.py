@@ -158,6 +158,8 @@ def _commute(a: Statement, b: Statement, of: Conflicts) -> bool:
     if op is None or op != b.assign.op:
         return False
     operand = of.kernel.operand(a.assign.target.buffer)
+    if is_wide(operand):
+        return False  # each of the two may be rounded by itself
     exact = not (operand.accumulate or operand.dtype).is_float or op in ("max", "min")
     return exact or (not of.in_order and sums_in_any_order(of.kernel, operand, op))
 

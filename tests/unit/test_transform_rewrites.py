@@ -261,6 +261,14 @@ def test_instances_that_depend_on_each_other_stay_apart() -> None:
     assert not steps(routine, "batching")
 
 
+@pytest.mark.parametrize(("dtype", "accumulate"), [("f32", ""), ("bf16", " accumulate f32")])
+def test_sums_that_are_rounded_one_after_the_other_are_not_exchanged(dtype: str, accumulate: str) -> None:
+    sums = "".join(f"for i in N, k in K {{ y[i] += f32({a}[i, k]); }}" for a in "AB")
+    sums = sums if accumulate else sums.replace("f32(", "(")
+    operands = f"in A: {dtype}[N, K]; in B: {dtype}[N, K]; inout y: {dtype}[N]{accumulate};"
+    assert bool(steps(kernel(operands, sums, "N, K"), "reordering")) == (not accumulate)
+
+
 @pytest.mark.parametrize(("target", "merges"), [("y[0, i]", False), ("y[{}, i]", True)])
 def test_sums_that_are_rounded_one_after_the_other_are_not_merged(target: str, merges: bool) -> None:
     sums = "".join(
