@@ -1,0 +1,186 @@
+"""What movements say is what programs do: compiled, run beside guard pages, compared with the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from isamap.codegen.runner import run_program
+from isamap.codegen.toolchain import compile_library
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.request import Request
+from isamap.ir import bind, interpret
+from isamap.kernels import kernel_path
+from isamap.lower.program import Block, For, If, Issue, Node
+from isamap.machine import load_machine, missing_features
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def compiled(name: str, machine: str, sizes: dict[str, int]) -> Compilation:
+    """The kernel as the heuristic schedules it; natively where this processor can, else as a model."""
+    source = Source(f"{name}.ir", kernel_path(name).read_text())
+    model = bool(missing_features(load_machine(machine)))
+    return compile_kernel(Request(source, machine, dict(sizes), heuristic="greedy", model=model))
+
+
+def issued(nodes: tuple[Node, ...]) -> set[str]:
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case Issue(instruction):
+                found.add(instruction)
+            case For(body=body) | If(body=body) | Block(body=body):
+                found |= issued(body)
+            case _:
+                pass
+    return found
+
+
+def assert_right(name: str, made: Compilation, sizes: dict[str, int]) -> None:
+    """The program's results are the interpreter's, on small integers, which sum exactly in any order."""
+    kernel = parse_kernel(Source(f"{name}.ir", kernel_path(name).read_text()))
+    rng = np.random.default_rng(0)
+    arrays: Arrays = {}
+    for operand in bind(kernel, sizes).operands:
+        if operand.role in ("in", "inout"):
+            low = 0 if operand.dtype.kind == "uint" else -3
+            shape = tuple(s.value or 1 for s in operand.shape)
+            arrays[operand.name] = rng.integers(low, 4, shape).astype(operand.dtype.numpy())
+    assert made.emitted
+    assert made.machine
+    result = run_program(compile_library(made.emitted, made.machine), arrays, {}, guard=True)
+    assert result.status == 0, result.meaning
+    for output, values in interpret(kernel, arrays, sizes, exact=True).items():
+        assert np.array_equal(result.arrays[output].astype(np.float64), values.astype(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "expected"),
+    [
+        # fours of rows, interleaved twice into the order of use
+        ("gemm_u8s8", "x86-avx512-vnni", {"dpbusd_zmm", "interleave1_lo_zmm_i8", "load_lanes4_zmm_i8"}),
+        # the same of a transposed array, where the four lie together: four bytes at once
+        ("gemm_nt_u8s8", "x86-avx512-vnni", {"dpbusd_zmm", "load4_xmm_i8", "store4_xmm_i8"}),
+        # pairs of rows
+        ("gemm_bf16_f32", "x86-avx512-bf16", {"dpbf16_zmm", "interleave1_lo_zmm_bf16"}),
+        # widened by lanes that matter in part, without an instruction that converts
+        ("gemm_bf16", "x86-avx512", {"fma_zmm_f32", "space_zmm_bf16", "cvt_even_zmm_bf16_f32"}),
+        ("gemm_bf16", "x86-avx2", {"fma_ymm_f32", "space_ymm_bf16", "cvt_even_ymm_bf16_f32"}),
+        # rows of tiles at the distance of the array's own, and a load that transposes
+        ("gemm_nt_f32", "matmul-16x16x16", {"matmul", "load_tile", "load_tile_transposed"}),
+    ],
+)
+def test_operands_are_moved_as_was_said(name: str, machine: str, expected: set[str]) -> None:
+    sizes = {"M": 37, "N": 100, "K": 70}
+    made = compiled(name, machine, sizes)
+    assert made.program
+    assert expected <= issued(made.program.body)
+    assert_right(name, made, sizes)
+
+
+def test_windows_are_gathered_where_output_axes_are_fused() -> None:
+    """One row of output is shorter than a vector; several fused fill it, and their windows are copied."""
+    sizes = {"N": 1, "C": 3, "K": 20, "H": 9, "W": 9, "R": 3, "S": 3}
+    made = compiled("conv2d_nchw", "x86-avx512", sizes)
+    assert_right("conv2d_nchw", made, {**sizes, "stride": 1, "pad": 0})
+
+
+def test_an_instruction_that_reads_memory_reads_the_kernels_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "reads-memory.yaml"
+    path.write_text(READS_MEMORY)
+    sizes = {"M": 33, "N": 50, "K": 20}
+    made = compiled("gemm_f32", str(path), sizes)
+    assert made.program
+    assert "fma_from_memory" in issued(made.program.body)
+    assert_right("gemm_f32", made, sizes)
+
+
+def test_two_statements_that_write_one_register_pack_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "zips.yaml"
+    path.write_text(ZIPS)
+    sizes = {"M": 9, "N": 20, "K": 10}
+    made = compiled("gemm_f32", str(path), sizes)
+    assert made.program
+    assert {"dot2", "zip"} <= issued(made.program.body)
+    assert_right("gemm_f32", made, sizes)
+
+
+HEAD = """isamap: 1
+name: {name}
+summary: made for a test
+extends: generic-c
+sources: {{nowhere: "made up"}}
+target: {{toolchains: [gcc], run: model}}
+language: |
+  memory v: registers(count = 16, bytes = 64, named = compiler);
+memories:
+  v: {{c_types: {{f32: __m512}}, source: nowhere}}
+units:
+  u: {{count: 1, source: nowhere}}
+instructions:
+"""
+
+
+def instruction(text: str) -> str:
+    lines = "\n".join(f"      {line}" for line in text.strip().splitlines())
+    cost = "{unit: u, interval_ns: 0.1, latency_ns: 0.1}"
+    return f"  - semantics: |\n{lines}\n    emit: semantics\n    cost: {cost}\n    source: nowhere\n"
+
+
+LOAD = "instruction ld() { in a: f32[16] @ mem; out z: f32[16] @ v; for i in 16 { z[i] = a[i]; } }"
+STORE = "instruction st() { in a: f32[16] @ v; out z: f32[16] @ mem; for i in 16 { z[i] = a[i]; } }"
+READS_MEMORY = (
+    HEAD.format(name="reads-memory")
+    + instruction(LOAD)
+    + instruction(STORE)
+    + instruction("""
+instruction fma_from_memory() {
+  inout c: f32[16] @ v;
+  in a: f32 @ mem;
+  in b: f32[16] @ mem;
+  for i in 16 { c[i] += a * b[i]; }
+}""")
+)
+ZIPS = (
+    HEAD.format(name="zips")
+    + instruction(STORE)
+    + instruction(LOAD)
+    + instruction("""
+instruction ld_half() {
+  in a: f32[8] @ mem;
+  out z: f32[16] @ v outside undefined;
+  for i in 8 { z[i] = a[i]; }
+}""")
+    + instruction("""
+instruction ld_sum() { in a: f32[8] @ mem; out z: f32[8] @ v; for i in 8 { z[i] = a[i]; } }""")
+    + instruction("""
+instruction st_sum() { in a: f32[8] @ v; out z: f32[8] @ mem; for i in 8 { z[i] = a[i]; } }""")
+    + instruction("""
+instruction spread_pair() {
+  in a: f32[2] @ mem;
+  out z: f32[16] @ v;
+  for i in 8, p in 2 { z[2*i + p] = a[p]; }
+}""")
+    + instruction("""
+instruction zip() {
+  in a: f32[16] @ v;
+  in b: f32[16] @ v;
+  out z: f32[16] @ v;
+  for i in 8 { z[2*i] = a[i]; }
+  for i in 8 { z[2*i + 1] = b[i]; }
+}""")
+    + instruction("""
+instruction dot2() {
+  inout c: f32[8] @ v;
+  in a: f32[16] @ v;
+  in b: f32[16] @ v;
+  for i in 8, p in 2 { c[i] += a[2*i + p] * b[2*i + p]; }
+}""")
+)
