@@ -31,8 +31,9 @@ class Cut:
     `groups` are the mapping's, kernel axes in the order in which they are fused and instruction axes in that
     of the digits of the fused number, outermost first; empty means as the mapping writes them. `params` are
     values of the instruction's integer parameters. `tiles` says how many lanes of an instruction axis are
-    used, all where it says nothing. With `masked`, an axis as long as a parameter says is made shorter at
-    the end; else, and where it cannot be, lanes beyond the end are padded.
+    used, all where it says nothing; on axes that share their kernel axes fewer lanes also change for what the
+    others stand. With `masked`, an axis as long as a parameter says is made shorter at the end; else, and
+    where it cannot be, lanes beyond the end are padded.
     """
 
     params: Sizes = field(default_factory=dict[str, int])

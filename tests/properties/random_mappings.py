@@ -267,7 +267,7 @@ def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Ran
     """A random variant; None when no parameters were found, or it would be long to perform.
 
     Where axes share their kernel axes, and how long they are decides which lanes meet, a mapping is valid for
-    the greatest lengths; for smaller ones when that is proved.
+    the greatest lengths; for smaller ones when that is proved. All lanes of such axes are used.
     """
     shares = any(len(g.instruction_axes) > 1 for g in mapping.groups)
     greatest = shares and prove(pattern, subject.statement, mapping, subject.known).status == "unproved"
@@ -286,6 +286,8 @@ def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Ran
     tiles: dict[str, int] = {}
     if random.random() < 0.3 and not greatest:
         tiles = {a: random.randint(1, n) for a, n in lengths.items() if n > 1 and random.random() < 0.5}
+        shared = {i for g in groups if len(g.instruction_axes) > 1 for i in g.instruction_axes}
+        tiles = {a: n for a, n in tiles.items() if a not in shared}
     extents = {a.name: a.extent.evaluate(subject.values) for a in subject.statement.axes}
     issues = prod(n for a, n in extents.items() if not any(a in g.kernel_axes for g in groups))
     for g in groups:
