@@ -192,6 +192,24 @@ def test_float_sums_over_an_ordered_axis_stay_in_order_and_integer_sums_need_not
     assert bool(steps(routine, "fission: `y[j] += A[t")) == moves
 
 
+def test_loops_come_apart_in_the_order_in_which_their_groups_need_each_other() -> None:
+    routine = kernel(
+        "in A: f32[T, H]; inout x: f32[T + 1, H]; inout y: f32[H];",
+        """seq t in T {
+          for j in H { y[j] = tanh(y[j] + x[t, j]); }
+          for j in H { x[t + 1, j] = x[t, j] * A[t, j]; }
+        }""",
+        "T, H",
+    )
+    (found,) = [r.kernel for r in rewrites(routine) if "becomes 2 loops" in r.steps[-1]]
+    text = print_routine(found)
+    assert text.index("x[t + 1, j] =") < text.index("y[j] =")
+    sizes = {"T": 4, "H": 3}
+    arrays = inputs(routine, sizes)
+    for name, values in interpret(routine, arrays, sizes).items():
+        np.testing.assert_array_equal(interpret(found, arrays, sizes)[name], values)
+
+
 # --- what is kept -----------------------------------------------------------------------------------------
 
 
@@ -247,6 +265,28 @@ def test_a_kernel_whose_loop_changes_its_own_guard_is_left_alone() -> None:
     )
     assert rewrites(routine) == ()
     assert factorisations(routine) == ()
+
+
+@pytest.mark.parametrize(
+    ("between", "merges"),
+    [
+        ("", True),
+        ("for i in N { z[i] = 1; }", True),
+        ("for i in N { x[i] = 1; }", False),
+        ("for i in N { y[i] = 1; }", False),
+    ],
+)
+def test_a_sum_is_not_moved_past_what_changes_its_factors(between: str, merges: bool) -> None:
+    routine = kernel(
+        "in A: f32[N, K]; inout x: f32[N]; inout y: f32[N]; inout z: f32[N]; temp s: f32[N];",
+        f"""for i in N {{ s[i] = 0; }}
+        for i in N, k in K {{ s[i] += A[i, k] * x[i]; }}
+        {between}
+        for i in N {{ y[i] = s[i] + A[i, 0]; }}
+        for i in N {{ x[i] = 0; z[i] = 0; }}""",
+        "N, K",
+    )
+    assert bool(steps(routine, "merging")) == merges
 
 
 # --- gates ------------------------------------------------------------------------------------------------
