@@ -12,7 +12,7 @@ from isamap.match.params import fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
 from isamap.match.supply import supply_inputs
 from isamap.match.unify import Binding, unify
-from isamap.match.want import Suppliers, Supply, Want
+from isamap.match.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
 
 
@@ -30,6 +30,8 @@ def find_delivery(
             wrong = operand.role != "in" or suppliers.is_addressable(operand.memory)
             if wrong or (memory and (operand.memory, operand.dtype) != (memory, dtype)):
                 continue
+            if memory and placement_of(operand, fit_shape(operand, want.shape) or {}) != want.placement:
+                continue
             found = _try_delivery(suppliers, pattern, operand, target, value, want)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
@@ -40,7 +42,7 @@ def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
     return [
         p
         for (memory, name), patterns in suppliers.producers.items()
-        if name == dtype.name and suppliers.is_addressable(memory)
+        if name == dtype.name and suppliers.holds_arrays(memory)
         for p in patterns
     ]
 

@@ -21,7 +21,7 @@ from isamap.match.instructions import Pattern
 from isamap.match.params import Params, extents_of, fit_shape, holds
 from isamap.match.pieces import Box, Lanes, axes_at, box_of
 from isamap.match.unify import Binding
-from isamap.match.want import Leaf, Suppliers, Supply, Want
+from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.transform import symbols
 
 LEAST_RUN = 4  # elements in a row: interleaving shorter runs takes as many moves as single elements
@@ -101,6 +101,8 @@ def try_pieces(
     params = fit_shape(first.output, want.shape)
     if used is None or params is None or not holds(first, params):
         return None
+    if placement_of(first.output, params) != want.placement:
+        return None
     if {p.name for p in first.instruction.params} - params.keys():
         return None
     boxes: list[Box] = []
@@ -177,8 +179,8 @@ def _source(
     limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
     if suppliers.is_addressable(operand.memory):
         moving = {a for i in value.index for a in i.symbols if box.limits.get(a, 1) > 1}
-        if moving and not box.full:  # it would read what may not be there
-            return None
+        if not suppliers.holds_arrays(operand.memory) or (moving and not box.full):
+            return None  # it would read what may not be there
         binding = Binding(operand.name, value.index, subject)
         place = locate(suppliers.strides, operand, binding, params, limits)
         return None if place is None else (operand.name, place)
@@ -214,4 +216,5 @@ def wanted_lanes(
     part = Index.of(len(lanes)) if dense and len(lanes) < size else None
     expr = simplify_expr(elements, {"%0": len(lanes) if dense else size})
     used = None if dense else lanes
-    return Want(expr, operand.memory or "", operand.dtype, (size,), (part,), used=used)
+    placement = placement_of(operand, params)
+    return Want(expr, operand.memory or "", operand.dtype, (size,), (part,), used=used, placement=placement)

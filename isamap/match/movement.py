@@ -345,6 +345,8 @@ def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
     """What is missing where neither a chain in place nor one through a buffer exists."""
     machine = suppliers.machine.name
     register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
+    if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
+        return f"nothing is copied into {operand.memory} yet: programs keep arrays in memory and in registers"
     writers = suppliers.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
         return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"

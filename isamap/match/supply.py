@@ -19,7 +19,7 @@ from isamap.match.interleave import is_out_of_reach, lanes_apart, step_of, try_p
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.unify import Binding, Bindings, heads_match, unify
-from isamap.match.want import Leaf, Suppliers, Supply, Want
+from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.transform import symbols
 
 MAX_MOVES = 5  # one behind another in a chain; operations and casts come on top, as many as there are
@@ -28,7 +28,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 
 def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
     """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
-    if any(
+    if not suppliers.holds_arrays(operand.memory) or any(
         part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
     ):
         return None
@@ -93,7 +93,7 @@ def _is_there(want: Want) -> bool:
 
 def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supply | None:
     params = fit_shape(pattern.output, want.shape) if heads_match(pattern.value, want.expr) else None
-    if params is None:
+    if params is None or placement_of(pattern.output, params) != want.placement:
         return None
     placed = axis_limits(pattern, params, pattern.target.index, want.shape, want.valid)
     if placed is None:
@@ -159,7 +159,8 @@ def supply_inputs(
         if suppliers.is_addressable(operand.memory):
             where = (
                 None
-                if reads_past(binding, limits, pattern, want.shape, want.valid)
+                if not suppliers.holds_arrays(operand.memory)
+                or reads_past(binding, limits, pattern, want.shape, want.valid)
                 else locate(suppliers.strides, operand, binding, params, limits)
             )
             if where is None:
@@ -213,4 +214,5 @@ def _register_want(
             span = digits[0][1] * limits[digits[0][0]] if digits else 1
             valid.append(None if span == size else Index.of(span))
     expr = simplify_expr(substitute_expr(binding.subject, back), sizes)
-    return Want(expr, operand.memory or "", operand.dtype, tuple(sizes.values()), tuple(valid), zero)
+    shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
+    return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), zero, placement=placement)

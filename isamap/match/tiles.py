@@ -21,7 +21,7 @@ from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.preconditions import largest
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
-from isamap.match.want import Leaf, Suppliers, Supply, Want
+from isamap.match.want import Leaf, Places, Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, symbols
 
 
@@ -64,12 +64,19 @@ class OperandTile:
     cell_shape: tuple[int, ...]
     cell_pattern: tuple[Index, ...]
     cells: tuple[Index, ...]
+    placement: Places = ()
 
     def want(self, partial: MappingType[str, Index], *, expr: Expr | None = None, zero: bool = False) -> Want:
         """The register wanted when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         return Want(
-            expr if expr is not None else self.elements, self.memory, self.dtype, self.shape, valid, zero
+            expr if expr is not None else self.elements,
+            self.memory,
+            self.dtype,
+            self.shape,
+            valid,
+            zero,
+            placement=self.placement,
         )
 
 
@@ -306,6 +313,7 @@ def _operand(
         tuple(c[0] for c in cells),
         tuple(c[1] for c in cells),
         tuple(c[2] for c in cells),
+        placement_of(operand, params),
     )
 
 

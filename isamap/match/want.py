@@ -5,12 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from isamap.ir import DType, Expr, Index
+from isamap.ir import DType, Expr, Index, Operand
 from isamap.machine import Machine, cost_value
 from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.params import Params
 from isamap.match.pieces import Lanes, pieces_of
+
+Places = tuple[tuple[str, Index], ...]
+"""Each coordinate of a memory as an expression of an element's coordinates %0, %1, …"""
+
+
+def placement_of(operand: Operand, params: Params) -> Places:
+    """Where the elements of an operand are: what two operands agree on when neither needs a move."""
+    placement = operand.placement
+    if placement is None:
+        return ()
+    names = {name: Index.of(f"%{i}") for i, name in enumerate(placement.indices)}
+    return tuple((name, e.substitute(params | names)) for name, e in placement.coordinates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +31,7 @@ class Want:
 
     `valid` says how many elements along each coordinate matter, None for all; the others may hold anything,
     or must hold zero when `zero`. `used`, where it is given, are the only lanes that matter at all, of a
-    register of one coordinate.
+    register of one coordinate. `placement` says where elements are, () where they are row-major.
     """
 
     expr: Expr
@@ -29,6 +41,7 @@ class Want:
     valid: tuple[Index | None, ...]
     zero: bool = False
     used: Lanes | None = None
+    placement: Places = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,10 @@ class Suppliers:
     def is_addressable(self, memory: str | None) -> bool:
         """Whether a memory holds arrays that are reached by address."""
         return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
+
+    def holds_arrays(self, memory: str | None) -> bool:
+        """Whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
+        return memory is not None and self.machine.memories[memory].kind == "addressable"
 
     def interval_ns(self, name: str, params: Params) -> float:
         """Time that an instruction occupies one of its units. Units: ns."""

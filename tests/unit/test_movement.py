@@ -215,6 +215,61 @@ def test_a_window_is_not_loaded_and_says_so(tmp_path: Path) -> None:
     assert "window" in found["b"].why
 
 
+def test_equal_placements_need_no_move_between_and_others_are_not_taken_for_equal(tmp_path: Path) -> None:
+    same = edited(tmp_path, PLACED.replace("$HOW", "lane: k, register: m"), "same")
+    other = edited(tmp_path, PLACED.replace("$HOW", "lane: m, register: k"), "other")
+    assert moved("gemm_f32", same, "outer", m="m", k="k")["a"].chain == ("load_placed",)
+    refused = moved("gemm_f32", other, "outer", m="m", k="k")["a"]
+    assert refused.kind == "none"
+    assert "not even from a buffer" in refused.why
+
+
+def test_nothing_is_copied_into_a_scratchpad_and_that_is_said(tmp_path: Path) -> None:
+    on = edited(tmp_path, PLACED.replace("$HOW", "lane: k, register: m"))
+    assert moved("gemm_f32", on, "from_pad", i="n")["b"].kind == "none"
+    assert "pad" in moved("gemm_f32", on, "from_pad", i="n")["b"].why
+
+
+PLACED = """
+extends: x86-avx512
+sources: {nowhere: "made up"}
+language: |
+  memory warp: registers(count = 255, bytes = 128, lanes = 32, named = compiler);
+  memory pad: scratchpad(bytes = 65536);
+memories:
+  warp: {c_types: {default: float}, source: nowhere}
+instructions:
+  - semantics: |
+      instruction load_placed() {
+        in a: f32[8, 8] @ mem strides(any, 1);
+        out z: f32[8, 8] @ warp placed [m, k] at $HOW;
+        for m in 8, k in 8 { z[m, k] = a[m, k]; }
+      }
+    emit: semantics
+    cost: {unit: load_port, interval_cycles: 1, latency_cycles: 4}
+    source: nowhere
+  - semantics: |
+      instruction outer() {
+        inout c: f32[8, 8] @ warp;
+        in a: f32[8, 8] @ warp placed [m, k] at lane: k, register: m;
+        in b: f32[8, 8] @ warp;
+        for m in 8, n in 8, k in 8 { c[m, n] += a[m, k] * b[k, n]; }
+      }
+    emit: semantics
+    cost: {unit: fma, interval_cycles: 1, latency_cycles: 4}
+    source: nowhere
+  - semantics: |
+      instruction from_pad() {
+        inout c: f32[16] @ zmm;
+        in a: f32[16] @ zmm;
+        in b: f32[16] @ pad;
+        for i in 16 { c[i] += a[i] * b[i]; }
+      }
+    emit: semantics
+    cost: {unit: fma, interval_cycles: 1, latency_cycles: 4}
+    source: nowhere
+"""
+
 WINDOW = """
 extends: x86-avx512
 sources: {nowhere: "made up"}
