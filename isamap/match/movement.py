@@ -97,7 +97,8 @@ def movements(
 
     `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
     """
-    return tuple(ways[0] for ways in choices(kernel, statement, mapping, machine, suppliers=suppliers))
+    suppliers = suppliers or Suppliers(machine, layouts(kernel))
+    return tuple(ways[0] for ways in _choices(statement, mapping, suppliers, every=False))
 
 
 def choices(
@@ -109,16 +110,22 @@ def choices(
     suppliers: Suppliers | None = None,
 ) -> tuple[tuple[Movement, ...], ...]:
     """For every operand all ways to move it, what is done when nothing else is decided first."""
-    suppliers = suppliers or Suppliers(machine, layouts(kernel))
-    tile = tile_of(statement, mapping, machine)
+    return _choices(statement, mapping, suppliers or Suppliers(machine, layouts(kernel)), every=True)
+
+
+def _choices(
+    statement: Statement, mapping: Mapping, suppliers: Suppliers, *, every: bool
+) -> tuple[tuple[Movement, ...], ...]:
+    """For every operand the way that is done when nothing else is decided; with `every`, the others too."""
+    tile = tile_of(statement, mapping, suppliers.machine)
     if tile is None:
-        instruction = machine.instructions[mapping.instruction].instruction
+        instruction = suppliers.machine.instructions[mapping.instruction].instruction
         return tuple((m,) for m in _not_issued(instruction, statement, mapping))
     if tile.accumulator is None:
         return _assigned(tile, suppliers)
     filled = {b.name: _filled(b.subject) for b in mapping.bindings}
-    inputs = [_after_padding(_input_ways(o, tile, suppliers), filled[o.name]) for o in tile.inputs]
-    return (*inputs, _held_ways(tile, tile.accumulator, suppliers))
+    inputs = [_after_padding(_input_ways(o, tile, suppliers, every), filled[o.name]) for o in tile.inputs]
+    return (*inputs, _held_ways(tile, tile.accumulator, suppliers, every))
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
@@ -164,9 +171,11 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
 # --- inputs -----------------------------------------------------------------------------------------------
 
 
-def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> tuple[Movement, ...]:
+def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
     """Where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
     direct = _direct(operand, tile, suppliers)
+    if direct is not None and direct.kind != "gathered" and not every:
+        return (direct,)
     staged = _through_buffer(operand, tile, suppliers)
     if direct is None and staged is None:
         return (Movement(operand.name, "none", (), _why_none(operand, suppliers)),)
@@ -223,7 +232,7 @@ def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: boo
 # --- outputs ----------------------------------------------------------------------------------------------
 
 
-def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> tuple[Movement, ...]:
+def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
     """The accumulator: brought in and taken back in place, or through a buffer."""
     if suppliers.is_addressable(acc.memory):
         return (Movement(acc.name, "none", (), f"accumulators in {acc.memory} are not held by any schedule"),)
@@ -234,6 +243,8 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> tuple[Move
     if first is not None and back is not None:
         chain = (*_steps(first), *_steps(back))
         found.append(_moved(acc, _kind_of(chain, 1, suppliers), chain))
+        if not every:
+            return tuple(found)
     cell = in_tiles(acc, suppliers)
     held = Read(f"$value:{acc.memory}", tuple(Index.of(d) for d in dims(len(acc.shape))), acc.dtype)
     loaded = find_supply(suppliers, acc.want({}, expr=cell))
