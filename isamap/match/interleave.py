@@ -80,9 +80,9 @@ def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
     if address is None:
         return None
     lanes = np.array(sorted(used), np.int64)
-    env: dict[str, int | NDArray[np.int64]] = {
-        s: 7919 * (n + 3) for n, s in enumerate(sorted(address.symbols - {"%0"}))
-    }
+    # Longer than any register, so that lanes of different rows lie apart; products of eight fit into 64 bits.
+    made_up = {s: 101 + 10 * (n % 10) for n, s in enumerate(sorted(address.symbols - {"%0"}))}
+    env: dict[str, int | NDArray[np.int64]] = {**made_up}
     places = evaluate_index(address, env | {"%0": lanes})
     return np.stack([lanes, np.broadcast_to(places, lanes.shape)])
 

@@ -106,9 +106,9 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
     subject = simplify_expr(substitute_expr(want.expr, over_axes), extents)
+    if want.zero and not _leaves_zero(suppliers, pattern, want, masks):
+        return None
     for bindings in unify(pattern.value, subject):
-        if want.zero and not all(_keeps_zero(pattern) for _ in bindings):
-            continue
         built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
         if built is not None:
             inputs, chosen, cost = built
@@ -118,12 +118,31 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     return None
 
 
-def _keeps_zero(pattern: Pattern) -> bool:
-    """Whether zero elements stay zero: moves and casts do, a sum with something else may not."""
+def _leaves_zero(suppliers: Suppliers, pattern: Pattern, want: Want, masks: dict[str, Index]) -> bool:
+    """Whether elements beyond the valid ones come out as zero.
+
+    Moves and casts leave zero as it is, a sum with something else may not. An axis that no mask cuts short
+    has to run over a register whose own elements are zero there: a broadcast fills all lanes alike.
+    """
     value = pattern.value
     while isinstance(value, Cast):
         value = value.value
-    return isinstance(value, (Read, Const))
+    if not isinstance(value, (Read, Const)):
+        return False
+    masked = {a.name for a in pattern.axes if a.extent.symbols & masks.keys()}
+    open_axes = {
+        axis
+        for index, part in zip(pattern.target.index, want.valid, strict=True)
+        if part is not None
+        for axis in index.symbols - masked
+    }
+    if not open_axes:
+        return True
+    if isinstance(value, Const):
+        return value.value == 0
+    if suppliers.is_addressable(pattern.instruction.operand(value.buffer).memory):
+        return False
+    return open_axes <= {s for i in value.index for s in i.symbols}
 
 
 def supply_inputs(

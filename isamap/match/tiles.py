@@ -125,7 +125,7 @@ def apply_mapping(
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):
         return None
-    axes = _loop_axes(statement, mapping, lengths)
+    axes = _loop_axes(statement, mapping, pattern, lengths)
     positions = _positions(statement, mapping, axes)
     named = {p.name for p in pattern.instruction.params}
     bindings = {b.name: b for b in mapping.bindings}
@@ -213,7 +213,9 @@ def _extent(extent: Index, profile: MappingType[str, int]) -> int:
     return value
 
 
-def _loop_axes(statement: Statement, mapping: Mapping, lengths: dict[str, int]) -> tuple[LoopAxis, ...]:
+def _loop_axes(
+    statement: Statement, mapping: Mapping, pattern: Pattern, lengths: dict[str, int]
+) -> tuple[LoopAxis, ...]:
     reductions = {a.name for a in statement.reduction_axes}
     grouped: dict[str, LoopAxis] = {}
     for group in mapping.groups:
@@ -232,8 +234,10 @@ def _loop_axes(statement: Statement, mapping: Mapping, lengths: dict[str, int]) 
             found.append(grouped[axis.name])
         elif axis.name not in inside:
             found.append(LoopAxis(axis.name, axis.extent, 1, axis.name in reductions))
+    # On an empty axis one lane counts: where the instruction sums over it, the others have to add nothing.
+    indexed = {s for i in pattern.target.index for s in i.symbols}
     found += [
-        LoopAxis(f"_{empty}", Index.of(1), lengths[empty], False, ((empty, lengths[empty]),))
+        LoopAxis(f"_{empty}", Index.of(1), lengths[empty], empty not in indexed, ((empty, lengths[empty]),))
         for empty in mapping.empty
         if lengths[empty] > 1
     ]

@@ -92,3 +92,14 @@ def test_what_is_scattered_to_one_element_is_summed(machine: str, sizes: dict[st
 def test_what_a_guard_cuts_off_touches_nothing_beside_the_array(machine: str) -> None:
     sizes: dict[str, Size] = {"N": 2, "C": 17, "K": 4, "H": 9, "R": 5, "pad": 3, "stride": 3}
     assert_right(Source("cut_off.ir", CUT_OFF), machine, sizes)
+
+
+@pytest.mark.parametrize("hw", ["dot-16", "gemv-16", "matmul-16x16x16"])
+def test_a_summed_axis_that_holds_one_element_adds_nothing_more(hw: str) -> None:
+    text = """kernel products(I) {
+      in A: f32[2*I - 1];
+      in B: f32[3*I - 2];
+      inout Y: f32[I];
+      for i in I { Y[i] += A[2*i] * B[3*i]; }
+    }"""
+    assert_right(Source("products.ir", text), hw, {"I": 19})

@@ -198,3 +198,15 @@ def test_an_expression_is_computed_and_stored() -> None:
 
 def test_a_column_has_no_store() -> None:
     assert deliver(Read("$value:zmm", (LANE,), F32), element(M + LANE, ZERO)) is None
+
+
+def test_lanes_that_have_to_be_zero_are_not_broadcast() -> None:
+    # One element, the other lanes zero: a load under a mask, never the same element everywhere.
+    one = Index.of(1)
+    found = find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=one, zero=True))
+    assert found is None or chain(found)[0] != "broadcast_zmm_f32"
+    assert chain(find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=one))) == ["broadcast_zmm_f32"]
+    dot = Suppliers(load_machine("dot-16"), {"A": (STRIDE, ONE)})
+    masked = find_supply(dot, want(element(M, K), "vec", 16, valid=one, zero=True))
+    assert isinstance(masked, Supply)
+    assert dict(masked.params)["L"] == one
