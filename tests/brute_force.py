@@ -4,7 +4,9 @@
 
 Nothing here knows how the matcher works, and nothing is shared with it. Operands are laid over every node of
 the kernel's tree; kernel axes are put everywhere; a mapping is valid when no element of an operand stands for
-two elements of a tensor, in whatever order axes are fused and wherever blocks lie. Sizes are numbers.
+two elements of a tensor, in whatever order axes are fused and wherever blocks lie. An operand that is read at
+several subscripts stands for something at each, and its elements for one value through all of them. Sizes are
+numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from functools import cache
 from itertools import permutations, product
 from math import prod
 
-from brute_pairings import Pairing, children, indices, normal, pairings, with_children
+from brute_pairings import Pairing, children, fills, indices, normal, pairings, skeleton, with_children
 
 from isamap.ir import Assign, Expr, Index, Instruction, Loop, Read, Routine
 
@@ -36,7 +38,7 @@ class Found:
     """One mapping: what operands stand for, and which kernel axes run over which instruction axes."""
 
     kind: str
-    pairing: frozenset[tuple[str, Expr]]
+    pairing: frozenset[tuple[str, tuple[Index, ...], Expr]]
     groups: frozenset[tuple[frozenset[str], frozenset[str]]]
     empty: frozenset[str]
 
@@ -45,7 +47,7 @@ class Found:
         return frozenset(
             Found(
                 self.kind,
-                frozenset((operands.get(name, name), e) for name, e in self.pairing),
+                frozenset((operands.get(n, n), _renamed_all(at, axes), e) for n, at, e in self.pairing),
                 frozenset((frozenset(axes[i] for i in mine), theirs) for mine, theirs in self.groups),
                 frozenset(axes[i] for i in self.empty),
             )
@@ -103,6 +105,10 @@ def _renamed(e: Expr, axes: Mapping[str, Index], operands: Mapping[str, str]) ->
     return with_children(e, [_renamed(c, axes, operands) for c in children(e)])
 
 
+def _renamed_all(subscripts: Sequence[Index], axes: Mapping[str, str]) -> tuple[Index, ...]:
+    return tuple(i.substitute({a: Index.of(b) for a, b in axes.items()}) for i in subscripts)
+
+
 @cache
 def _symmetries(instruction: Instruction) -> list[tuple[dict[str, str], dict[str, str]]]:
     """Renamings of axes and inputs under which the instruction means the same as written."""
@@ -141,12 +147,21 @@ def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> 
     if sizes is None:
         return
     issues = _Issues(instruction, kernel, pairing, sizes)
+    open_sizes = [n for n, v in sizes.items() if v == UNBOUNDED]
+    others = [
+        _Issues(instruction, kernel, pairing, sizes | dict.fromkeys(open_sizes, n), issues)
+        for n in range(1, prod(issues.extents.values()) + 4)
+        if issues.moves_with(open_sizes)
+    ]
+
+    def are_valid(groups: Groups) -> bool:
+        return all(i.are_valid(groups) for i in (issues, *others))
+
     homes = [(j,) for j in issues.lengths] + [c for c in issues.classes() if len(c) > 1]
     # An axis taken off a valid mapping leaves a valid one: outermost in its fusion, it stands still in most
     # blocks. So one that may not run somewhere alone need not be tried there with others.
     alone = {
-        x: [h for h in homes if x not in issues.ordered and issues.are_valid(((h, (x,)),))]
-        for x in issues.extents
+        x: [h for h in homes if x not in issues.ordered and are_valid(((h, (x,)),))] for x in issues.extents
     }
     needless = {j for j in issues.lengths if not any((j,) in places for places in alone.values())}
     for chosen in product(*([None, *places] for places in alone.values())):
@@ -154,9 +169,9 @@ def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> 
         groups = tuple((h, xs) for h, xs in on.items() if xs)
         taken = [j for h, _ in groups for j in h]
         empty = issues.lengths.keys() - set(taken)
-        if len(taken) == len(set(taken)) and empty <= needless and issues.are_valid(groups):
+        if len(taken) == len(set(taken)) and empty <= needless and are_valid(groups):
             kind = "degenerate" if empty else "split" if any(len(h) > 1 for h, _ in groups) else "whole"
-            pairs = frozenset((name, e) for (name, _), e in pairing.items())
+            pairs = frozenset((name, at, e) for (name, at), e in pairing.items())
             sets = frozenset((frozenset(h), frozenset(xs)) for h, xs in groups)
             yield Found(kind, pairs, sets, issues.units | empty)
 
@@ -176,25 +191,45 @@ def _largest(instruction: Instruction) -> dict[str, int] | None:
 
 
 class _Issues:
-    """All issues of an instruction under one pairing: what each lane and each iteration touches."""
+    """All issues of an instruction under one pairing: what each lane and each iteration touches.
 
-    def __init__(self, instruction: Instruction, kernel: Routine, pairing: Pairing, sizes: Point) -> None:
+    Where a parameter without bound moves elements, all of its values count; lanes are numbered as in `whole`.
+    """
+
+    def __init__(
+        self,
+        instruction: Instruction,
+        kernel: Routine,
+        pairing: Pairing,
+        sizes: Point,
+        whole: _Issues | None = None,
+    ) -> None:
         mine, own = _single(instruction).axes, _single(instruction).assign
         theirs, target = _single(kernel).axes, _single(kernel).assign
         self.ordered = _single(kernel).ordered
         self.sizes = dict(sizes)
         lengths = {j: _at((extent,), sizes)[0] for j, extent in mine.items()}
-        self.units = frozenset(j for j, n in lengths.items() if n == 1)
-        self.lengths = {j: n for j, n in lengths.items() if n > 1}
+        self.units = whole.units if whole else frozenset(j for j, n in lengths.items() if n == 1)
+        self.lengths = {j: n for j, n in lengths.items() if j not in self.units}
+        self.numbering = whole.numbering if whole else self.lengths
         self.extents = {x: n for x, extent in theirs.items() if (n := _at((extent,), {})[0]) > 1}
         widths = {j: min(n, prod(self.extents.values())) for j, n in self.lengths.items()}
         self.lane_steps, self.steps = _steps(widths), _steps(self.extents)
         self.subscripts = [s for _, s in pairing] + [own.target.index]
         tensors = [indices(e) for e in pairing.values()] + [target.target.index]
+        names = [name for name, _ in pairing]
+        self.twice = [[n for n, name in enumerate(names) if name == own] for own in dict.fromkeys(names)]
+        self.twice = [reads for reads in self.twice if len(reads) > 1]
+        self.skeletons = [skeleton(e) for e in pairing.values()]
+        self.fills = [fills(e) for e in pairing.values()]
         self.sizes |= dict.fromkeys(self.units, 0)
         self.elements = [[_at(s, self.sizes | p) for p in _points(widths)] for s in self.subscripts]
         still = dict.fromkeys(theirs, 0)
         self.tensors = [[_at(t, still | p) for p in _points(self.extents)] for t in tensors]
+
+    def moves_with(self, names: Sequence[str]) -> bool:
+        """Whether elements of an operand depend on one of these parameters."""
+        return any(n in i.symbols for n in names for s in self.subscripts for i in s)
 
     def classes(self) -> list[tuple[str, ...]]:
         """Instruction axes that move the same operands when they alone are moved."""
@@ -229,7 +264,7 @@ class _Issues:
         for p in _points({j: min(self.lengths[j], len(fused)) for j in mine}):
             distance = 0
             for j in mine:
-                distance = distance * self.lengths[j] + p[j]
+                distance = distance * self.numbering[j] + p[j]
             lanes.append((sum(self.lane_steps[j] * v for j, v in p.items()), distance))
         return [[(n, fused[o + d]) for n, d in lanes if o + d < len(fused)] for o in range(len(fused))]
 
@@ -241,7 +276,21 @@ class _Issues:
         both = [
             [(at[n], of[i]) for n, i in lanes] for at, of in zip(self.elements, self.tensors, strict=True)
         ]
-        return all(map(_is_function, both)) and _is_function([(of, at) for at, of in both[-1]])
+        if not all(map(_is_function, both)) or not _is_function([(of, at) for at, of in both[-1]]):
+            return False
+        return all(self._is_one_value(reads, both) for reads in self.twice)
+
+    def _is_one_value(self, reads: Sequence[int], both: Sequence[Sequence[tuple[Element, Element]]]) -> bool:
+        """Whether each element of an operand stands for one value, wherever it is read."""
+        values = {(at, (self.skeletons[n], of)) for n in reads for at, of in both[n]}
+        outside = {
+            ((at, place), fill)
+            for n in reads
+            for place, fill in enumerate(self.fills[n])
+            if fill is not None
+            for at, _ in both[n]
+        }
+        return len({at for at, _ in values}) == len(values) and len({at for at, _ in outside}) == len(outside)
 
 
 def _is_function(pairs: Sequence[tuple[Element, Element]]) -> bool:

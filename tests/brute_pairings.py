@@ -31,7 +31,7 @@ def pairings(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairi
             ((leaf.buffer, leaf.index) if isinstance(leaf, Read) else (leaf.name, ()), subject)
             for (_, leaf), (_, subject, _) in zip(leaves, chosen, strict=True)
         }
-        if len({name for (name, _), _ in pairs}) == len(pairs):  # an operand has one place and one meaning
+        if len({place for place, _ in pairs}) == len(pairs):  # one meaning wherever an operand is read
             yield paths, dict(pairs)
 
 
@@ -100,6 +100,21 @@ def normal(e: Expr) -> Expr:
     if isinstance(e, Call) and OPS[e.op].commutative:
         parts.sort(key=repr)
     return with_children(e, parts)
+
+
+def skeleton(e: Expr) -> Expr:
+    """The expression without its subscripts and fills."""
+    if isinstance(e, Read):
+        return replace(e, index=(), fill=None)
+    if isinstance(e, IndexValue):
+        return replace(e, index=Index.of(0))
+    return with_children(e, [skeleton(c) for c in children(e)])
+
+
+def fills(e: Expr) -> tuple[Const | None, ...]:
+    """What is taken outside of each array that is read."""
+    own = (e.fill,) if isinstance(e, Read) else ()
+    return own + tuple(f for c in children(e) for f in fills(c))
 
 
 def indices(e: Expr) -> tuple[Index, ...]:

@@ -71,7 +71,7 @@ def as_found(mapping: Mapping) -> Found:
     """What the matcher says, in the words of the definition."""
     return Found(
         mapping.kind,
-        frozenset((b.name, b.subject) for b in mapping.bindings),
+        frozenset((b.name, b.pattern, b.subject) for b in mapping.bindings),
         frozenset((frozenset(g.instruction_axes), frozenset(g.kernel_axes)) for g in mapping.groups),
         frozenset(mapping.empty),
     )

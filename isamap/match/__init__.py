@@ -37,6 +37,7 @@ from isamap.match.tiles import (
     choose_params,
     is_read_of,
 )
+from isamap.match.unify import places
 from isamap.match.validity import Violation, first_violation
 from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
 from isamap.match.want import Leaf, Suppliers, Supply, Want
@@ -97,6 +98,7 @@ __all__ = [
     "layouts",
     "movements",
     "pattern_of",
+    "places",
     "profile_sizes",
     "prove",
     "refusals",

@@ -11,7 +11,7 @@ from isamap.match.instructions import Pattern
 from isamap.match.params import fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
 from isamap.match.supply import supply_inputs
-from isamap.match.unify import Binding, unify
+from isamap.match.unify import Binding, unify_once
 from isamap.match.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
 
@@ -73,7 +73,7 @@ def _try_delivery(
     place = locate(suppliers.strides, pattern.output, output, params, limits)
     if place is None:
         return None
-    for bindings in unify(pattern.value, subject):
+    for bindings in unify_once(pattern.value, subject):
         built = supply_inputs(suppliers, whole, bindings, params, limits, masks, through, 0)
         if built is not None:
             inputs, chosen, cost = built

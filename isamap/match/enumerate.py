@@ -19,7 +19,7 @@ from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
 from isamap.match.preconditions import can_be_met, unit_axes
 from isamap.match.symmetry import Seen
-from isamap.match.unify import Binding, Bindings, unify
+from isamap.match.unify import Binding, Bindings, places, unify, unify_once
 from isamap.match.validity import conditions, judge, space_of
 from isamap.transform import Statement, symbols
 
@@ -45,7 +45,7 @@ def find_in_statement(
     if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
         return
     if mode == "amos":
-        yield from find_unions(pattern, statement, number, pairings(pattern, statement, "fixed"))
+        yield from find_unions(pattern, statement, number, pairings(pattern, statement, mode))
         return
 
     def test(bindings: Bindings) -> Test:
@@ -87,9 +87,12 @@ def _find(
     seen: Seen | None = None
     for bindings in pairings(pattern, statement, mode):
         seen = seen or Seen(pattern)  # symmetries are looked for where there is something to compare
-        search = _search(pattern, statement, bindings, test(bindings))
-        for places in _places(search, ()):
-            mapping = _mapping(pattern, number, bindings, search, places)
+        holds = test(bindings)
+        if not holds(()):  # two reads of one operand meet though nothing runs over it
+            continue
+        search = _search(pattern, statement, bindings, holds)
+        for chosen in _places(search, ()):
+            mapping = _mapping(pattern, number, bindings, search, chosen)
             if seen.is_new(mapping):
                 yield mapping
 
@@ -98,7 +101,8 @@ def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterato
     """What the operands may stand for: in written order only, unless the mode is complete."""
     if not heads_agree(pattern, statement) or statement.assign.guard is not None:
         return iter(())
-    laid = unify(pattern.value, statement.assign.value)
+    lay = unify_once if mode == "amos" else unify
+    laid = lay(pattern.value, statement.assign.value)
     found = (b for b in laid if encoded_values(pattern.instruction, b) is not None)
     return found if mode == "complete" else islice(found, 1)
 
@@ -111,14 +115,14 @@ def heads_agree(pattern: Pattern, statement: Statement) -> bool:
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
-    """Which operands a kernel axis indexes, and whether it indexes the output."""
-    inputs = frozenset(b.name for b in bindings if axis in symbols(b.subject))
+    """Which operands a kernel axis indexes, where they are read, and whether it indexes the output."""
+    inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
     return inputs, any(axis in i.symbols for i in target.target.index)
 
 
 def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Signature:
-    """Which operands an instruction axis indexes, and whether it indexes the output."""
-    inputs = frozenset(b.name for b in bindings if any(axis in i.symbols for i in b.pattern))
+    """Which operands an instruction axis indexes, where they are read, and whether it indexes the output."""
+    inputs = frozenset(name for name, b in places(bindings) if any(axis in i.symbols for i in b.pattern))
     return inputs, any(axis in i.symbols for i in pattern.target.index)
 
 

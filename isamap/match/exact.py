@@ -47,10 +47,15 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Lanes with equal subscripts `given` are to have equal subscripts `wanted`."""
+    """Lanes with equal subscripts `given` are to have equal subscripts `wanted`.
+
+    Where an operand is read twice, the second lane of a pair may be that of another read: `other` then says
+    the subscripts there, as many as here.
+    """
 
     given: tuple[Index, ...]
     wanted: tuple[Index, ...]
+    other: Sides | None = None
 
 
 def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
@@ -131,11 +136,20 @@ class _Writer:
         moving = [a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)]
         second = {a: a + _PRIMED for a in moving}
         self.bindings |= {a: Index.of(0) for a in self.lengths if a not in moving}  # axes of one lane
-        parts = [self._compared(e, "=", second) for e in sides.given]
+        there = sides.other or sides
+        parts = [self._compared(e, "=", f, second) for e, f in zip(sides.given, there.given, strict=True)]
         # Whatever one lane of a pair is, the other may be: of two different values the first is the larger.
-        differ = [self._compared(e, ">", second) for e in sides.wanted if not e.symbols.isdisjoint(moving)]
+        larger = (">",) if there is sides else (">", "<")
+        differ = [
+            self._compared(e, relation, f, second)
+            for e, f in zip(sides.wanted, there.wanted, strict=True)
+            if e != f or not e.symbols.isdisjoint(moving)
+            for relation in larger
+        ]
         for group in groups:
             parts += self._lanes(group, second)
+            if sides.other is not None:
+                parts += self._open_lanes(group, second)
             linked = self._linked(group, second) if exact else None
             if exact and linked is None:
                 self.is_exact = False
@@ -147,11 +161,11 @@ class _Writer:
         sizes, points = ", ".join(self.parameters.values()), ", ".join(self.variables.values())
         return [f"[{sizes}] -> {{ [{points}] : {body} and {one} }}" for one in differ]
 
-    def _compared(self, index: Index, relation: str, second: Mapping[str, str]) -> str | None:
-        """A subscript at the first lane beside the same at the second."""
-        index = index.substitute(self.bindings)
+    def _compared(self, index: Index, relation: str, other: Index, second: Mapping[str, str]) -> str | None:
+        """A subscript at the first lane beside one at the second."""
         primed = {a: Index.of(b) for a, b in second.items()}
-        return self.compare(index, relation, index.substitute(primed))
+        there = other.substitute(self.bindings).substitute(primed)
+        return self.compare(index.substitute(self.bindings), relation, there)
 
     def _lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
         found: list[str | None] = []
@@ -159,6 +173,15 @@ class _Writer:
             end = "" if (length := self.lengths[a]) is None else f" < {length}"
             found += [f"0 <= {self.name(a)}{end}", f"0 <= {self.name(second[a])}{end}"]
         return found
+
+    def _open_lanes(self, group: AxisGroup, second: Mapping[str, str]) -> list[str | None]:
+        """Lanes end where a parameter says: `a[i]` and `a[i + L]` do not meet while i is less than L."""
+        ends = {a: e for a, e in self.space.open_lengths if a in group.instruction_axes}
+        return [
+            self.compare(Index.of(name), "<", end) or "true"
+            for a, end in ends.items()
+            for name in (a, second[a])
+        ]
 
     def _linked(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
         """Both lanes count along the fused axes from one position on, which is not negative."""

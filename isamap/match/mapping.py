@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.ir import Cast, Const, Expr, IndexValue, Read, Scalar, print_expr, print_stmt
-from isamap.match.unify import Bindings
+from isamap.match.unify import Bindings, places
 from isamap.transform import Statement
 
 Kind = Literal["whole", "split", "degenerate"]
@@ -60,7 +60,7 @@ class Mapping:
     def ident(self) -> str:
         """Canonical name, unique within a kernel's statement."""
         axes = ", ".join(f"{i}: {'.'.join(ks) or '1'}" for i, ks in self.axes.items())
-        operands = ", ".join(f"{b.name} = {print_expr(b.subject)}" for b in self.bindings)
+        operands = ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(self.bindings))
         return f"{self.instruction} {{ {axes} }} ({operands})" if axes else f"{self.instruction} ({operands})"
 
 

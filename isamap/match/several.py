@@ -63,11 +63,14 @@ class _Part:
     mapping: Mapping
 
     @property
-    def operands(self) -> dict[str, tuple[tuple[Index, ...], Expr]]:
-        """What each operand stands for, the output included."""
-        found = {b.name: (b.pattern, b.subject) for b in self.mapping.bindings}
-        target = self.pattern.target
-        return found | {target.buffer: (target.index, self.statement.assign.target)}
+    def operands(self) -> dict[str, frozenset[tuple[tuple[Index, ...], Expr]]]:
+        """What each operand stands for, where it is read or written, the output included."""
+        bindings, target = self.mapping.bindings, self.pattern.target
+        found = {
+            n: frozenset((b.pattern, b.subject) for b in bindings if b.name == n)
+            for n in {b.name for b in bindings}
+        }
+        return found | {target.buffer: frozenset(((target.index, self.statement.assign.target),))}
 
     @property
     def loops(self) -> dict[str, Index]:

@@ -18,7 +18,7 @@ from isamap.match.instructions import Digits, Pattern, digits_of, invert
 from isamap.match.interleave import is_out_of_reach, lanes_apart, step_of, try_pieces, wanted_lanes
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
-from isamap.match.unify import Binding, Bindings, heads_match, unify
+from isamap.match.unify import Binding, Bindings, heads_match, unify_once
 from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.transform import symbols
 
@@ -108,7 +108,7 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     subject = simplify_expr(substitute_expr(want.expr, over_axes), extents)
     if want.zero and not _leaves_zero(suppliers, pattern, want, masks):
         return None
-    for bindings in unify(pattern.value, subject):
+    for bindings in unify_once(pattern.value, subject):
         built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
         if built is not None:
             inputs, chosen, cost = built

@@ -15,7 +15,7 @@ from isamap.match.instructions import Pattern, pattern_of, patterns_of
 from isamap.match.mapping import Mapping
 
 Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-Key = tuple[tuple[tuple[str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
+Key = tuple[tuple[tuple[str, str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
 
 
 class Seen:
@@ -42,12 +42,21 @@ class Seen:
 def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
     """Pairing and sets of axes, with the instruction's axes and operands renamed."""
     axis, operand = dict(axes), dict(operands)
-    pairing = sorted((operand.get(b.name, b.name), _text(b.subject)) for b in mapping.bindings)
+    pairing = sorted(
+        (operand.get(b.name, b.name), _subscripts(b.pattern, axes), _text(b.subject))
+        for b in mapping.bindings
+    )
     groups = sorted(
         (tuple(sorted(axis.get(i, i) for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
         for g in mapping.groups
     )
     return (tuple(pairing), tuple(groups))
+
+
+@lru_cache(maxsize=4096)
+def _subscripts(pattern: tuple[Index, ...], axes: tuple[tuple[str, str], ...]) -> str:
+    renamed: dict[str, Index | int] = {a: Index.of(b) for a, b in axes}
+    return ", ".join(str(i.substitute(renamed)) for i in pattern)
 
 
 @lru_cache(maxsize=4096)

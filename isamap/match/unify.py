@@ -3,7 +3,8 @@
     pattern   f32(a[i]) * f32(b[i])        subject   f32(B[k, n]) * f32(A[m, k])
 
 unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for
-any subexpression of its type; what computes that subexpression is not this module's concern.
+any subexpression of its type; what computes that subexpression is not this module's concern. One that is read
+at two subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly
 from isamap.ir.index import Index
+from isamap.transform import reads
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an operand or parameter of an instruction stands for.
+    """What an operand stands for where an instruction reads it at one subscript, or what a parameter does.
 
     `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` the kernel's
     expression.
@@ -35,10 +37,44 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
     """Every way in which `pattern` becomes `subject`, in a fixed order and without repetition."""
     seen: set[Bindings] = set()
     for found in _unify(pattern, subject, ()):
-        ordered = tuple(sorted(found, key=lambda b: b.name))
+        ordered = tuple(sorted(_as_written(found, pattern), key=lambda b: b.name))
         if ordered not in seen:
             seen.add(ordered)
             yield ordered
+
+
+def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
+    """The bindings in the order of the pattern's reads, where an operand has several."""
+    if not _reads_twice(bindings):
+        return bindings
+    written = [(r.buffer, r.index) for r in reads(pattern)]
+    known = {read: written.index(read) for read in written}
+    return tuple(sorted(bindings, key=lambda b: known.get((b.name, b.pattern), 0)))
+
+
+def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
+    """The ways in which each operand stands for one expression, at one subscript."""
+    return (found for found in unify(pattern, subject) if not _reads_twice(found))
+
+
+def read_twice(bindings: Bindings) -> tuple[str, ...]:
+    """Operands that stand for something at more than one subscript."""
+    names = [b.name for b in bindings]
+    return tuple(dict.fromkeys(n for n in names if names.count(n) > 1)) if _reads_twice(bindings) else ()
+
+
+def places(bindings: Bindings) -> tuple[tuple[str, Binding], ...]:
+    """What each binding is called: the operand's name, with its subscript where others have the name too."""
+    twice = read_twice(bindings)
+    return tuple((_read_text(b) if b.name in twice else b.name, b) for b in bindings)
+
+
+def _read_text(binding: Binding) -> str:
+    return f"{binding.name}[{', '.join(map(str, binding.pattern))}]"
+
+
+def _reads_twice(bindings: Bindings) -> bool:
+    return len({b.name for b in bindings}) < len(bindings)
 
 
 def heads_match(pattern: Expr, subject: Expr) -> bool:
@@ -107,9 +143,9 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
-    """An operand that occurs twice must stand for the same thing at the same subscript."""
+    """An operand that is read twice at one subscript must stand for the same thing there."""
     for old in bound:
-        if old.name == new.name:
+        if old.name == new.name and old.pattern == new.pattern:
             if old == new:
                 yield bound
             return

@@ -1,7 +1,8 @@
 """Whether a mapping is valid: elements of an issue stand for the kernel's elements one by one.
 
 Iterations of the instruction that touch one element of an operand stand for kernel iterations that touch one
-element of the tensor: an instruction that reads `a[p + r]` performs `X[p + r]`, but not `X[2*p + r]`. And no
+element of the tensor: an instruction that reads `a[p + r]` performs `X[p + r]`, but not `X[2*p + r]`. Nor do
+two reads of one operand disagree: `a[i] + a[i + 1]` performs `X[n] + X[n + 1]`, but not `X[n] + Z[n]`. And no
 two elements of an output stand for the same element of the tensor: `c[i, j]` is not `Y[i + j]`.
 
 Most conditions are decided by reading subscripts like digits, for all sizes at once; the others exactly, by
@@ -12,12 +13,16 @@ may stand still. So conditions are asked of few axes first, and answers are kept
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Literal
 
 from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel, Read
 from isamap.ir.facts import Known, known_facts
+from isamap.ir.index import ZERO
+from isamap.match.alike import subscripts_to_agree
 from isamap.match.exact import Sides, Space, Verdict, decide
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import AxisGroup, Mapping
@@ -26,7 +31,7 @@ from isamap.match.unify import Bindings
 from isamap.transform import Statement, tells_apart
 
 Row = tuple[Index, ...]
-Clause = Literal["operand-elements", "output-elements", "parameters"]
+Clause = Literal["operand-elements", "operand-twice", "output-elements", "parameters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +39,19 @@ class Violation:
     """The condition that a mapping breaks first.
 
     `operand` is the instruction's operand whose elements do not belong together, "" for parameters;
-    `is_certain` says that there is a counterexample, and not only no proof.
+    `is_certain` says that there is a counterexample, and not only no proof. `reads` are the subscripts of the
+    one read of an input, or of the two, that it is about.
     """
 
     clause: Clause
     operand: str
     is_certain: bool
+    reads: tuple[tuple[Index, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of one operand: equal subscripts on one side are equal on the other.
+    """What must hold of one operand, or of two reads of it: equal subscripts on one side are on the other.
 
     `given` and `wanted` speak of the instruction's axes as `%i`, of the kernel's as `m`.
     """
@@ -53,6 +60,7 @@ class Condition:
     operand: str
     sides: Sides
     symbols: frozenset[str]
+    reads: tuple[tuple[Index, ...], ...] = ()
 
 
 def first_violation(
@@ -66,14 +74,16 @@ def first_violation(
     for condition in conditions(pattern, statement, mapping.bindings):
         verdict = judge(condition, mapping.groups, space)
         if verdict != "holds":
-            return Violation(condition.clause, condition.operand, verdict == "fails")
+            return Violation(condition.clause, condition.operand, verdict == "fails", condition.reads)
     if not can_be_met(pattern.instruction):
         return Violation("parameters", "", is_certain=True)
     return None
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
-    """The conditions of one pairing: on each operand, on the output, and on its elements being different."""
+    """The conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
+    output, and on its elements being different.
+    """
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
@@ -85,12 +95,29 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
     found: list[Condition] = []
     for b in bindings:
         own = tuple(i.substitute(lanes) for i in b.pattern)
-        found.append(condition("operand-elements", b.name, own, tuple(_indices(b.subject))))
+        own_reads = condition("operand-elements", b.name, own, tuple(_indices(b.subject)))
+        found.append(replace(own_reads, reads=(b.pattern,)))
     own = tuple(i.substitute(lanes) for i in pattern.target.index)
     theirs = statement.assign.target.index
     found.append(condition("operand-elements", pattern.target.buffer, own, theirs))
     found.append(condition("output-elements", pattern.target.buffer, theirs, own))
-    return tuple(found)
+    return (*found, *_between_reads(bindings, lanes))
+
+
+def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> Iterator[Condition]:
+    """What must hold of every two reads of one operand: where they meet, they stand for one value."""
+    for one, other in combinations(bindings, 2):
+        if one.name != other.name:
+            continue
+        pairs = subscripts_to_agree(one.subject, other.subject)
+        if pairs is None:
+            pairs = ((ZERO, Index.of(1)),)  # they may not meet
+        mine, theirs = ([i.substitute(lanes) for i in b.pattern] for b in (one, other))
+        wanted = tuple(dict.fromkeys(pairs))
+        there = Sides(tuple(theirs), tuple(w for _, w in wanted))
+        used = frozenset(s for i in (*mine, *theirs, *(i for p in wanted for i in p)) for s in i.symbols)
+        sides = Sides(tuple(mine), tuple(w for w, _ in wanted), there)
+        yield Condition("operand-twice", one.name, sides, used, (one.pattern, other.pattern))
 
 
 def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
@@ -134,6 +161,8 @@ def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> 
 
 @lru_cache(maxsize=65536)
 def _judge(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    if sides.other is not None:
+        return _judge_reads(sides, sides.other, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
     if not any(moving & i.symbols for i in sides.wanted) or _is_determined(sides, groups, space):
         return "holds"
@@ -141,11 +170,26 @@ def _judge(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict
         return "fails"
     if _is_spanned(sides, groups, space):
         return "holds"
+    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+
+
+def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether two reads of one operand agree where they meet, or do not meet at all."""
+    if _is_spanned_between(sides, other, groups, space):
+        return "holds"
+    apart = Sides(sides.given, (ZERO,), Sides(other.given, (Index.of(1),)))
+    if sides != apart and decide(apart, groups, space) == "holds":
+        return "holds"
+    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+
+
+def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict | None:
+    """The first verdict other than that it holds of the groups with one axis less."""
     for smaller in _one_less(groups):
         verdict = _judge(sides, smaller, space)
         if verdict != "holds":
             return verdict
-    return decide(sides, groups, space)
+    return None
 
 
 def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
@@ -242,8 +286,46 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bo
     wanted = _rows([i.substitute(runs) for i in sides.wanted], axes)
     if given is None or wanted is None or any(step.value is None for row in given for step in row):
         return False
+    return _follow(wanted, given, len(axes))
+
+
+def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """The same of two reads: what their subscripts differ by, on the one side and on the other.
+
+    Lanes of the second read are others, begun to count at the same iteration.
+    """
+    if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
+        return False
+    axes = [(g.instruction_axes[0], g.kernel_axes[0]) for g in groups]
+    still = dict(space.bindings) | dict.fromkeys((a for a, _ in space.lengths), ZERO)
+    first = still | {j: Index.of(j) for j, _ in axes} | {x: Index.of(j) + Index.of(f"@{x}") for j, x in axes}
+    there = {j: Index.of(f"{j}'") for j, _ in axes}
+    second = still | there | {x: there[j] + Index.of(f"@{x}") for j, x in axes}
+    names = tuple(n for j, x in axes for n in (j, f"{j}'", f"@{x}"))
+
+    def rows(mine: tuple[Index, ...], theirs: tuple[Index, ...]) -> list[Row] | None:
+        both = zip(mine, theirs, strict=True)
+        differences = [a.substitute(first) - b.substitute(second) for a, b in both]
+        steps = _rows(differences, names)
+        return (
+            None
+            if steps is None
+            else [
+                (*row, difference.substitute(dict.fromkeys(names, 0)))
+                for row, difference in zip(steps, differences, strict=True)
+            ]
+        )
+
+    given, wanted = rows(sides.given, other.given), rows(sides.wanted, other.wanted)
+    if given is None or wanted is None or any(s.value is None for row in given for s in row[:-1]):
+        return False
+    return _follow(wanted, given, len(names))
+
+
+def _follow(wanted: list[Row], given: list[Row], columns: int) -> bool:
+    """Whether rows are sums of multiples of given ones, whose first columns are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
-    for column in range(len(axes)):
+    for column in range(columns):
         pivot = next((r for r in left if r[column].terms), None)
         if pivot is not None:
             left = [_without(r, column, pivot) for r in left if r is not pivot]

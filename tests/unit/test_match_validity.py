@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from unit.matching import DOT, MATRIX, VECTOR, counts, instruction, kernel, mappings, shipped
 
-from isamap.ir import Kernel, bind
+from isamap.ir import Index, Kernel, bind
 from isamap.match import Mapping, Pattern, Violation, first_violation
 from isamap.match.enumerate import find_candidates, find_in_statement
 from isamap.source import Source
@@ -310,7 +310,7 @@ def test_the_condition_that_fails_is_named() -> None:
     )
     broken = next(m for m in find_candidates(window, statements(moved)[0], 0) if m.kind == "whole")
     found = first_violation(window, statements(moved)[0], broken)
-    assert found == Violation("operand-elements", "a", is_certain=True)
+    assert found == Violation("operand-elements", "a", True, ((Index.of("p") + Index.of("r"),),))
 
 
 def test_what_is_not_proved_is_told_from_what_is_false() -> None:
