@@ -57,6 +57,7 @@ from isamap.match.tiles import (
     choose_params,
     is_read_of,
 )
+from isamap.match.unify import read_twice
 from isamap.match.want import Leaf, Suppliers, Supply
 from isamap.transform import Statement, reads
 
@@ -373,10 +374,9 @@ def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping
     """Movements of a mapping that is valid but not carried out: every operand says why."""
     operands = [o.name for o in instruction.operands]
     pattern = pattern_of(instruction)
-    if pattern is None:
-        yield from (
-            Movement(n, "none", (), "instructions of several statements are not issued") for n in operands
-        )
+    if pattern is None or read_twice(mapping.bindings):
+        which = "of several statements" if pattern is None else "that read an operand at two subscripts"
+        yield from (Movement(n, "none", (), f"instructions {which} are not issued") for n in operands)
         return
     params = choose_params(statement, mapping, pattern, profile_sizes(statement))
     lengths, masked = extents_of(pattern, params)

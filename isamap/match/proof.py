@@ -46,6 +46,7 @@ from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.padding import Shown, neutral_fills
 from isamap.match.preconditions import can_be_met, largest
 from isamap.match.relation import Pairs, implied
+from isamap.match.unify import read_twice
 from isamap.transform import Statement, reads, statements, tells_apart
 
 
@@ -98,11 +99,10 @@ def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
         return Proof("unproved", f"elements of the instruction move with {', '.join(moving)}, of any value")
-    for chosen in values:
-        proof = _prove(*_with_values(pattern, mapping, chosen), statement, kernel)
-        if proof.status == "unproved":
-            return proof
-    return Proof("proved")
+    if twice := read_twice(mapping.bindings):
+        return Proof("unproved", f"{twice[0]} is read at two subscripts, and stands for two expressions")
+    proofs = (_prove(*_with_values(pattern, mapping, chosen), statement, kernel) for chosen in values)
+    return next((p for p in proofs if p.status == "unproved"), Proof("proved"))
 
 
 def _prove(pattern: Pattern, mapping: Mapping, statement: Statement, kernel: Kernel | None) -> Proof:

@@ -21,6 +21,7 @@ from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.preconditions import largest
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
+from isamap.match.unify import read_twice
 from isamap.match.want import Leaf, Places, Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, symbols
 
@@ -116,7 +117,11 @@ def bring(
 def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
-    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them."""
+    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
+    when it is read at two subscripts, so that its elements are filled from two expressions.
+    """
+    if read_twice(mapping.bindings):
+        return None
     encoded = encoded_values(pattern.instruction, mapping.bindings)
     assert encoded is not None, "mappings have no parameters that cannot be encoded"
     params = choose_params(statement, mapping, pattern, profile) | encoded

@@ -120,9 +120,9 @@ def moves_ns(
 
 def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
     """The kernel axes that an operand's element depends on; what is no input is the output."""
-    bound = {b.name: symbols(b.subject) for b in mapping.bindings}
+    bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
-    return bound.get(operand, target)
+    return frozenset[str]().union(*bound) if bound else target
 
 
 def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.ir import print_expr
-from isamap.match import Mapping, is_read_of
+from isamap.match import Mapping, is_read_of, places
 from isamap.report.columns import shortened
 from isamap.report.facts import Facts
 
@@ -33,10 +33,10 @@ def operands_text(mapping: Mapping) -> str:
     """What each operand stands for: the array where it is the only element of it, else the expression."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
-    for binding, array in zip(mapping.bindings, arrays, strict=True):
+    for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
         alone = array is not None and arrays.count(array) == 1
         text = array if alone and array is not None else shortened(print_expr(binding.subject), 32)
-        shown.append(f"{binding.name} = {text}")
+        shown.append(f"{name} = {text}")
     return ", ".join(shown) or OPEN
 
 

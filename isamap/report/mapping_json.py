@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from isamap.ir import print_expr
-from isamap.match import GroupMapping, Mapping, Movement, statement_text
+from isamap.match import GroupMapping, Mapping, Movement, places, statement_text
 from isamap.report.facts import Facts, Matched
 from isamap.report.tally import Tally, by_instruction, is_computing, total
 from isamap.transform import Statement
@@ -65,7 +65,7 @@ def _placed(m: Mapping) -> dict[str, object]:
     return {
         "instruction": m.instruction,
         "statement": m.statement,
-        "operands": {b.name: print_expr(b.subject) for b in m.bindings},
+        "operands": {name: print_expr(b.subject) for name, b in places(m.bindings)},
         "axes": {axis: list(kernel_axes) for axis, kernel_axes in m.axes.items()},
         "kind": m.kind,
         "composed": m.composed,

@@ -174,14 +174,14 @@ def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, A
     for binding in job.mapping.bindings:
         if _is_param(job.pattern, binding):
             continue
-        dtype = job.pattern.instruction.operand(binding.name).dtype
-        issue, own, values = _elements(job, grid, chosen, binding, shapes[binding.name])
-        kind = np.float64 if job.exact and dtype.is_float else dtype.numpy()
-        fill = make_value(fills[binding.name].value if binding.name in fills else 0, dtype)
-        array = np.full((chosen.shape[1], prod(shapes[binding.name])), fill.astype(kind), kind)
-        array[issue, own] = values
-        found[binding.name] = array.reshape((chosen.shape[1], *shapes[binding.name]))
-    return found
+        name, dtype = binding.name, job.pattern.instruction.operand(binding.name).dtype
+        issue, own, values = _elements(job, grid, chosen, binding, shapes[name])
+        if name not in found:  # else it is read at another subscript too, and holds what that stands for
+            kind = np.float64 if job.exact and dtype.is_float else dtype.numpy()
+            fill = make_value(fills[name].value if name in fills else 0, dtype)
+            found[name] = np.full((chosen.shape[1], prod(shapes[name])), fill.astype(kind), kind)
+        found[name][issue, own] = values
+    return {name: array.reshape((chosen.shape[1], *shapes[name])) for name, array in found.items()}
 
 
 def _elements(

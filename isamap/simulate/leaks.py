@@ -40,7 +40,7 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
             valid = valid & (lanes[axis] == 0)
         if valid.all():
             continue
-        leaking = ~valid & _in_use(pattern, grid, pattern.target.buffer, pattern.target.index, lanes, valid)
+        leaking = ~valid & _in_use(pattern, grid, pattern.target.buffer, [pattern.target.index], lanes, valid)
         if not leaking.any():
             continue
         if pattern.statement.assign.op is None:
@@ -55,7 +55,9 @@ def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
 
 
 def _shown(pattern: Pattern, grid: Grid, lanes: dict[str, Array], valid: Array, leaking: Array) -> set[Shown]:
-    subscripts = {r.buffer: r.index for r in reads(pattern.value)}
+    subscripts: dict[str, list[tuple[Index, ...]]] = {}
+    for read in reads(pattern.value):
+        subscripts.setdefault(read.buffer, []).append(read.index)
     names = tuple(subscripts)
     used = [_in_use(pattern, grid, n, subscripts[n], lanes, valid)[leaking] for n in names]
     if not used:
@@ -68,16 +70,18 @@ def _in_use(
     pattern: Pattern,
     grid: Grid,
     operand: str,
-    subscripts: tuple[Index, ...],
+    places: list[tuple[Index, ...]],
     lanes: dict[str, Array],
     valid: Array,
 ) -> Array:
-    """For every lane, whether a valid lane touches the same element of the operand."""
+    """For every lane, whether a valid lane touches an element of the operand that it touches."""
     extents = operand_shapes(pattern.instruction, grid.params)[operand]
-    element: Any = np.zeros((), np.int64)
-    for subscript, extent in zip(subscripts, extents, strict=True):
-        element = element * extent + subscript.evaluate(dict(grid.params) | lanes)
-    element = np.broadcast_to(element, valid.shape)
     touched = np.zeros(max(1, prod(extents)), np.bool_)
-    touched[element[valid]] = True
-    return touched[element]
+    elements: list[Array] = []
+    for subscripts in places:
+        element: Any = np.zeros((), np.int64)
+        for subscript, extent in zip(subscripts, extents, strict=True):
+            element = element * extent + subscript.evaluate(dict(grid.params) | lanes)
+        elements.append(np.broadcast_to(element, valid.shape))
+        touched[elements[-1][valid]] = True
+    return np.any([touched[e] for e in elements], axis=0)
