@@ -13,7 +13,7 @@ from isamap.match.enumerate import Signature, instruction_signature, kernel_sign
 from isamap.match.instructions import Pattern
 from isamap.match.kernel_text import are_legal, brief, unorder
 from isamap.match.rejection import OTHER, Case, Cause
-from isamap.match.unify import Bindings, unify
+from isamap.match.unify import Bindings, places, unify
 from isamap.transform import Statement
 
 
@@ -63,7 +63,7 @@ def _runs_over(case: Case, axis: Axis, wanted: Signature, bindings: Bindings) ->
     assert pattern is not None
     inputs, is_output = wanted
     indexed = [*sorted(inputs), *([pattern.target.buffer] if is_output else [])]
-    stands = {b.name: brief(b.subject) for b in bindings}
+    stands = {name: brief(b.subject) for name, b in places(bindings)}
     stands[pattern.target.buffer] = brief(case.statement.assign.target)
     names = " and ".join(f"{n} = {stands[n]}" for n in indexed if n in stands) or "no operand"
     never = "" if is_output else f", not {pattern.target.buffer} = {stands[pattern.target.buffer]}"
@@ -103,7 +103,7 @@ def _in_every_operand(
 ) -> Cause | None:
     """Depthwise: an axis is in all operands that the instruction's is in, and in others besides."""
     bindings, assign = missing.bindings, case.statement.assign
-    everywhere = frozenset(b.name for b in bindings if b.pattern)
+    everywhere = frozenset(name for name, b in places(bindings) if b.pattern)
     found = next(
         (
             a
@@ -117,7 +117,7 @@ def _in_every_operand(
     if found is None:
         return None
     others = sorted(everywhere - wanted[0])
-    also = " and ".join(f"{b.name} = {brief(b.subject)}" for b in bindings if b.name in others)
+    also = " and ".join(f"{name} = {brief(b.subject)}" for name, b in places(bindings) if name in others)
     message = f"{runs}: {found.name} does, but in {also} as well{_utilisation(missing.axes)}"
     edit = f"an axis besides {found.name} that {also} does not have, as a channel multiplier"
     return Cause("axis-in-every-operand", message, found.span, axis.span, edit)

@@ -14,6 +14,7 @@ from isamap.match.enumerate import find_candidates
 from isamap.match.kernel_text import Edits, add_where, brief, is_whole, replace_by
 from isamap.match.mapping import Mapping
 from isamap.match.rejection import OTHER, Case, Cause
+from isamap.match.unify import Binding
 from isamap.match.validity import Violation, first_violation
 from isamap.transform import reads
 
@@ -41,6 +42,8 @@ def refuse_elements(case: Case) -> Cause | None:
     mapping, violation = next((f for f in found if not f[1].is_certain), found[0])
     if violation.clause == "output-elements":
         return _overlap(case, mapping, violation)
+    if violation.clause == "operand-twice":
+        return _meeting(case, mapping, violation)
     return _shared(case, mapping, violation)
 
 
@@ -101,10 +104,8 @@ def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
 def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     pattern = case.pattern
     assert pattern is not None
-    binding = next((b for b in mapping.bindings if b.name == violation.operand), None)
-    own = next(
-        (r for r in (*reads(pattern.value), pattern.target) if r.buffer == violation.operand), pattern.target
-    )
+    found = _read_as(case, mapping, violation)
+    binding, own = found[0] if found else (None, pattern.target)
     subject = case.statement.assign.target if binding is None else binding.subject
     read = subject if isinstance(subject, Read) else next(iter(reads(subject)), case.statement.assign.target)
     mine, theirs = print_expr(own), brief(read)
@@ -123,6 +124,29 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
             edits = replace_by(read, print_expr(at_its_step)) if is_whole(case.kernel) else ()
         return Cause("window-stride", message, read.span, own.span, edit, edits)
     return Cause("elements-shared", message, read.span, own.span, OTHER)
+
+
+def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
+    """What the operand that it is about stands for, beside the reads that stand for it."""
+    assert case.pattern is not None
+    own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
+    wanted = [(violation.operand, index) for index in violation.reads]
+    bound = {(b.name, b.pattern): b for b in mapping.bindings}
+    return [(bound[read], own[read]) for read in wanted]
+
+
+def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+    """One element of an operand would be two of the statement's, for it is read at two subscripts."""
+    (one, mine), (other, its) = _read_as(case, mapping, violation)
+    first, second = brief(one.subject), brief(other.subject)
+    message = (
+        f"reads one element as `{print_expr(mine)}` and as `{print_expr(its)}`: it would be two, "
+        f"`{first}` and `{second}`"
+    )
+    read = other.subject if isinstance(other.subject, Read) else next(iter(reads(other.subject)), None)
+    if not violation.is_certain and read is not None:
+        return _open(case, read, its, message)
+    return Cause("operand-twice", message, other.subject.span, its.span, OTHER)
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:

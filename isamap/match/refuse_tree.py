@@ -76,9 +76,9 @@ def _cast_words(found: Difference) -> str:
 
 def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
     """All nodes agree, but one operand of the instruction would be two elements."""
-    mine = [r.buffer for r in reads(pattern)]
-    name = next((n for n in mine if mine.count(n) > 1), "")
-    theirs = _standing_for(pattern, subject, name)
+    mine = reads(pattern)
+    twice = next((r for r in mine if mine.count(r) > 1), None)
+    name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
     words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
     if len(theirs) < 2:
         return Cause("operand-twice", words, subject.span, pattern.span)
@@ -89,16 +89,16 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
     return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
 
 
-def _standing_for(pattern: Expr, subject: Expr, name: str) -> list[Expr]:
-    """What an operand stands for where it occurs, operands paired in written order."""
+def _standing_for(pattern: Expr, subject: Expr, wanted: Read) -> list[Expr]:
+    """What an operand stands for where it is read so, operands paired in written order."""
     match pattern:
-        case Read(buffer):
-            return [subject] if buffer == name else []
+        case Read():
+            return [subject] if pattern == wanted else []
         case _:
             mine, theirs = _parts(pattern), _parts(subject)
             if len(mine) != len(theirs):
                 return []
-            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, name)]
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, wanted)]
 
 
 def _parts(e: Expr) -> tuple[Expr, ...]:

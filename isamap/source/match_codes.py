@@ -103,7 +103,9 @@ REFUSAL_CODES: dict[str, Explanation] = {
     ),
     "operand-twice": Explanation(
         "an instruction uses one operand twice",
-        "`a[i] * a[i]` squares; two different arrays need an instruction with two operands.",
+        "`a[i] * a[i]` squares; two different arrays need an instruction with two operands. If one is read "
+        "at two subscripts, `a[i] + a[i + 1]`, an element that both touch must be one of the kernel's array, "
+        "as in `X[n] + X[n + 1]`.",
     ),
     "operands-reversed": Explanation(
         "an operation that does not commute has its operands the other way round",
