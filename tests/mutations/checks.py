@@ -82,6 +82,11 @@ SIGNED = """instruction signed() {
   for i in 3 { c[i] += f32(a[i]); }
 }"""
 
+NEIGHBOURS = """instruction neighbours() {
+  inout c: f32[3] @ reg;  in a: f32[4] @ reg;
+  for i in 3 { c[i] += a[i] * a[i + 1]; }
+}"""
+
 GEMM = "in A: f32[3, 4]; in B: f32[4, 3]; inout Y: f32[3, 3];"
 CONV = "in X: f32[9, 9]; in F: f32[3, 9]; inout Y: f32[9, 3];"
 FLAT = "in X: f32[20]; in F: f32[3]; inout Y: f32[9];"
@@ -114,6 +119,10 @@ PAIRS = (
     (VECTOR, SQUARE, "for i in 2, j in 5 { Y[2*i + j] += A[i] * B[j]; }"),
     (NARROW, "in A: f32[4]; inout Y: f32[4];", "for i in 4 { Y[i] += A[i]; }"),
     (SHORT, SQUARE, "for i in 4 { Y[i] += A[i]; }"),
+    (NEIGHBOURS, SQUARE, "for i in 4 { Y[i] += B[i] * B[i + 1]; }"),
+    (NEIGHBOURS, SQUARE, "for i in 4, j in 3 { Y[4*i + j] += B[j] * B[j + 1]; }"),
+    (NEIGHBOURS, SQUARE, "for i in 4 { Y[i] += A[i] * B[i + 1]; }"),
+    (NEIGHBOURS, "in B: f32[9]; inout Y: f32[4];", "for i in 4 { Y[i] += B[2*i] * B[2*i + 1]; }"),
     (SIGNED, "in A: u8[4]; inout Y: f32[4];", "for i in 4 { Y[i] += f32(A[i]); }"),
 )  # fmt: skip
 """Instructions, and kernels as operands and loops."""

@@ -54,7 +54,11 @@ def steps(change: Callable[[int, int], int]) -> Callable[[Sides], Sides]:
     def changed(index: Index) -> Index:
         return Index(tuple((m, change(n, c) if m else c) for n, (m, c) in enumerate(index.terms)))
 
-    return lambda sides: Sides(sides.given, tuple(changed(i) for i in sides.wanted))
+    def stepped(sides: Sides) -> Sides:
+        other = sides.other and stepped(sides.other)
+        return Sides(sides.given, tuple(changed(i) for i in sides.wanted), other)
+
+    return stepped
 
 
 def lanes(change: Callable[[int], int]) -> Wrong:
@@ -168,3 +172,8 @@ def filled_with_zero(right: Any, builder: Any, read: Any, *args: Any) -> Any:
 
 def of_nothing(right: Any, buffer: Any, offset: Any, count: Any) -> Any:
     return right(buffer, offset, ZERO)
+
+
+def of_one_read(right: Any, *args: Any) -> Any:
+    """Only what each operand stands for at one subscript."""
+    return (found for found in right(*args) if len({b.name for b in found}) == len(found))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hypothesis import strategies as st
+from properties.forms import FORMS, RELATED, Form
 
 MOST_ITERATIONS = 64
 MOST_LANES = 24
@@ -30,63 +31,6 @@ class Pair:
 
     def __repr__(self) -> str:
         return f"\n{self.instruction}\n{self.kernel}\n"
-
-
-@dataclass(frozen=True)
-class Form:
-    """A statement's shape: its value over operands 0, 1, … by type and place, and what may reduce it."""
-
-    value: str
-    types: tuple[str, ...]
-    ops: tuple[str, ...] = ("+=",)
-    result: str = "f32"
-
-    def text(self, operands: Sequence[str]) -> str:
-        return self.value.format(*operands)
-
-
-EVERY = ("=", "+=", "max=", "min=")
-F32, BF16, I8 = ("f32",), ("bf16",), ("i8",)
-
-FORMS = (
-    Form("{0} * {1}", F32 * 2, EVERY),
-    Form("{1} * {0}", F32 * 2),
-    Form("f32({0}) * f32({1})", BF16 * 2),
-    Form("i32({0}) * i32({1})", I8 * 2, result="i32"),
-    Form("i32({0}) * i32({1})", ("u8", "i8"), result="i32"),
-    Form("i32({1}) * i32({0})", ("u8", "i8"), result="i32"),
-    Form("i32({0}) * i32({1})", ("i16", "i16"), result="i32"),
-    Form("{0}", F32, EVERY),
-    Form("f32({0})", BF16, ("=", "+=")),
-    Form("f32({0})", I8, ("=", "+=")),
-    Form("{0} + {1}", F32 * 2, EVERY),
-    Form("{0} - {1}", F32 * 2, EVERY),
-    Form("max({0}, {1})", F32 * 2, EVERY),
-    Form("max({0}, 0)", F32, ("=", "+=")),
-    Form("{0} * 2", F32, ("=", "+=", "max=")),
-    Form("{0} * {0}", F32),
-    Form("{0} * {0} + {1}", F32 * 2, ("=", "+=")),
-    Form("{0} * {1} + {2}", F32 * 3, ("=", "+=")),
-    Form("{0} * {1} * {2}", F32 * 3),
-    Form("({0} + {1}) * ({0} + {2})", F32 * 3),
-    Form("select({0} > {1}, {0}, {1})", F32 * 2, ("=", "max=")),
-    Form("alpha * {0}", F32, ("=", "+=")),
-    Form("alpha * {0} * {1}", F32 * 2),
-    Form("f32(i) * {0}", F32, ("=", "+=")),
-    Form("f32(beta) * {0}", F32, ("=", "+=")),
-)
-
-RELATED = (
-    *((n, n) for n in range(len(FORMS))),
-    *((0, n) for n in (0, 0, 1, 14, 15, 17, 18, 21, 22)),
-    *((2, n) for n in (2, 2, 2)),
-    *((n, m) for n in (3, 4, 5, 6) for m in (3, 4, 5)),
-    *((7, n) for n in (0, 10, 17)),
-    *((n, 0) for n in (1, 15, 21)),
-    *((8, 9), (10, 16), (10, 17), (12, 13), (16, 17), (17, 16), (18, 22), (21, 14), (22, 18)),
-    *((n, 23) for n in (0, 21, 24)),
-)
-"""Forms of an instruction and of a kernel that it may perform, as positions in `FORMS`."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +69,14 @@ def pairs(draw: st.DrawFn) -> Pair:
     output = list(lengths) if op == "=" else _subset(draw, list(lengths))
     shapes = [_forward(draw(_subscripts(axes, fancy=3))) for axes in inside]
     target = _forward(draw(_subscripts(output, fancy=0 if op == "=" else 6)))
+    again = [_forward(draw(_elsewhere(shapes[n]))) for n in mine.again]
+    shapes = [draw(_spread(s)) if n in mine.again else s for n, s in enumerate(shapes)]
     extents = {j: name for j, (name, _) in lengths.items()}
     params = [declared for _, declared in lengths.values() if declared]
     where = draw(_demands(params))
     memories = [draw(st.sampled_from(("reg", "reg", "reg", "reg", "mem"))) for _ in shapes]
+    inside += [inside[n] for n in mine.again]
+    shapes += again
     instruction = _instruction(mine, op, extents, params, where, memories, shapes, target)
     kernel, generic, sizes = draw(_kernels(mine, theirs, op, inside, output, shapes, list(lengths)))
     return Pair(instruction, kernel, generic, {a.upper(): int(n) for a, n in sizes.items()})
@@ -202,9 +150,42 @@ def _forward(shape: Shape) -> Shape:
     )
 
 
-def _declaration(role: str, name: str, dtype: str, shape: Shape, extents: Mapping[str, str], end: str) -> str:
-    sizes = ", ".join(s.extent(extents) for s in shape)
-    return f"{role} {name}: {dtype}[{sizes}]{end};" if shape else f"{role} {name}: {dtype}{end};"
+@st.composite
+def _spread(draw: st.DrawFn, shape: Shape) -> Shape:
+    """The same subscripts, one of them perhaps with room between its elements, as in `2*i`."""
+    step = draw(st.sampled_from((1, 2, 2, 3)))
+    place = draw(st.integers(0, len(shape)))
+    return tuple(
+        replace(s, steps=tuple((a, step * by) for a, by in s.steps)) if n == place and not s.ending else s
+        for n, s in enumerate(shape)
+    )
+
+
+@st.composite
+def _elsewhere(draw: st.DrawFn, shape: Shape) -> Shape:
+    """Subscripts of a second read: mostly some elements on, or spread as well, or exchanged, or backwards."""
+    found = list(draw(_spread(shape)))
+    if draw(st.integers(0, 5)) == 0:
+        found = list(draw(st.permutations(found)))
+    if found and draw(st.integers(0, 7)) > 0:
+        place = draw(st.integers(0, len(found) - 1))
+        one = found[place]
+        steps = one.steps if draw(st.integers(0, 7)) else tuple((a, -by) for a, by in one.steps)
+        found[place] = replace(
+            one, steps=steps, constant=one.constant + draw(st.sampled_from((1, 1, 1, 2, 3)))
+        )
+    return tuple(found)
+
+
+def _declaration(
+    role: str, name: str, dtype: str, shapes: Sequence[Shape], extents: Mapping[str, str], end: str
+) -> str:
+    """An operand that all of these subscripts lie in."""
+    sizes = ", ".join(
+        " + ".join(dict.fromkeys(s.extent(extents) for s in dimension))
+        for dimension in zip(*shapes, strict=True)
+    )
+    return f"{role} {name}: {dtype}[{sizes}]{end};" if shapes[0] else f"{role} {name}: {dtype}{end};"
 
 
 def _access(name: str, shape: Shape, extents: Mapping[str, str]) -> str:
@@ -231,15 +212,20 @@ def _instruction(
     shapes: list[Shape],
     target: Shape,
 ) -> str:
-    used = list(zip("abd", form.types, shapes, strict=False))
     declared = [
-        _declaration("in", n, t, s, extents, f" @ {m}") for (n, t, s), m in zip(used, memories, strict=True)
+        _declaration("in", "abde"[n], t, _reads_of(n, form, shapes), extents, f" @ {memories[n]}")
+        for n, t in enumerate(form.types)
     ]
-    declared.append(_declaration("inout", "c", form.result, target, extents, " @ reg"))
+    declared.append(_declaration("inout", "c", form.result, [target], extents, " @ reg"))
     params = [*params, *_scalars(form)]
-    value = form.text([_access(n, s, extents) for n, _, s in used])
+    value = form.text([_access("abde"[n], s, extents) for n, s in zip(form.owners, shapes, strict=True)])
     body = _loops(extents, f"{_access('c', target, extents)} {op} {value};")
     return f"instruction perform({', '.join(params)}){where} {{ {' '.join(declared)} {body} }}"
+
+
+def _reads_of(operand: int, form: Form, shapes: Sequence[Shape]) -> list[Shape]:
+    """The subscripts at which an operand is read."""
+    return [s for n, s in zip(form.owners, shapes, strict=True) if n == operand]
 
 
 @st.composite
@@ -255,18 +241,21 @@ def _kernels(
 ) -> tuple[str, str, dict[str, str]]:
     """A kernel whose axes index what their homes do, with exceptions, with extents and with open sizes."""
     extents, home = _kernel_axes(draw, homes)
-    order = (
-        draw(st.permutations(range(len(theirs.types)))) if draw(st.booleans()) else range(len(theirs.types))
-    )
+    numbers = range(len(theirs.owners))
+    order = draw(st.permutations(numbers)) if draw(st.booleans()) else numbers
     inputs: list[Input] = []
-    for name, dtype, source in zip("ABD", theirs.types, order, strict=False):
+    for owner, source in zip(theirs.owners, order, strict=True):
         like = inside[source] if source < len(inside) else draw(st.sampled_from(inside))
-        axes = [a for a in extents if _indexes(draw, home[a], like)]
+        first = inputs[owner] if owner < len(inputs) else None
+        axes = [a for a in extents if _indexes(draw, home[a], like)] if first is None else first.axes
         shape = None
-        if source < len(shapes) and draw(st.integers(0, 2)) > 0:
+        if source < len(shapes) and draw(st.integers(0, 2 if first is None else 3)) > 0:
             shape = _imitation(draw, shapes[source], {h: a for a, h in home.items() if a in axes}, axes)
+        if first is not None and (shape is None or len(shape) != len(first.shape)):
+            shape = draw(_elsewhere(first.shape))
         shape = shape or draw(_subscripts(axes, fancy=4))
-        inputs.append(Input(name, dtype, shape, bool(shape) and draw(st.integers(0, 9)) == 0))
+        fills = bool(shape) and draw(st.integers(0, 9)) == 0
+        inputs.append(Input("ABDE"[owner], theirs.types[owner], shape, fills, axes))
     if op == "=":
         target = tuple(Subscript(((a, 1),)) for a in draw(st.permutations(list(extents))))
     else:
@@ -279,12 +268,13 @@ def _kernels(
 
 @dataclass(frozen=True)
 class Input:
-    """An operand that a kernel reads; one element lower, and 0 outside, when it fills."""
+    """An operand that a kernel reads; one element lower, and 0 outside, when it fills. `axes` are in it."""
 
     name: str
     dtype: str
     shape: Shape
     fills: bool
+    axes: list[str]
 
     def access(self, extents: Mapping[str, str]) -> str:
         if not self.fills:
@@ -306,8 +296,12 @@ class _Written:
     ordered: int
 
     def text(self, extents: Mapping[str, str]) -> str:
-        declared = [_declaration("in", i.name, i.dtype, i.shape, extents, "") for i in self.inputs]
-        declared.append(_declaration("inout", "Y", self.form.result, self.target, extents, ""))
+        shapes = [i.shape for i in self.inputs]
+        declared = [
+            _declaration("in", i.name, i.dtype, _reads_of(n, self.form, shapes), extents, "")
+            for n, i in enumerate(self.inputs[: len(self.form.types)])
+        ]
+        declared.append(_declaration("inout", "Y", self.form.result, [self.target], extents, ""))
         value = self.form.text([i.access(extents) for i in self.inputs])
         body = f"{_access('Y', self.target, extents)} {self.op} {value}{self.guard};"
         axes = list(extents)
