@@ -26,7 +26,8 @@ def test_a_mapping_computes_what_its_statement_does(part: int) -> None:
             assert found != "wrong", trial.story()
             counts.update((found, trial.mapping.kind, "made" if trial.pattern.name == "made" else "shipped"))
     if EXAMPLES >= 100:  # all kinds have been tried, and few were left out
-        assert min(counts[kind] for kind in ("whole", "split", "degenerate", "made", "shipped")) > 10
+        assert min(counts[kind] for kind in ("whole", "made", "shipped")) > 10
+        assert counts["split"] + counts["degenerate"] > 10
         assert counts["equal"] > 20 * counts["padding"]
 
 
