@@ -19,6 +19,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, whole_bytes
 
@@ -56,6 +57,29 @@ class AnalyticModel:
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand) for operand in _inputs(option)),
             ]
+        )
+
+    def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
+        """The same cost in parts with names: what hides behind the slowest unit, and what comes on top."""
+        tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
+        supply = [Share("supply", o.name, True, _supply(tiling, o)) for o in _inputs(option)]
+        traffic = [
+            Share(f"from {source}", o.name, True, cost)
+            for source, costs in _misses(tiling, problem)
+            for o, cost in zip(option.operands, costs, strict=True)
+        ]
+        hidden = [share.cost for share in (*supply, *traffic)]
+        held = [o for o in option.operands if o.is_accumulator]
+        return (
+            Share("issues", "", True, Const(_issues(option) * option.interval_ns)),
+            Share("latency", "", True, _latency(tiling)),
+            *supply,
+            *traffic,
+            Share("imperfect overlap", "", False, times(LEAK, total(hidden))),
+            Share("loops", "", False, times(LOOP_NS, *_turns(tiling))),
+            *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
+            *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
+            *(Share("pages", o.name, False, _pages(tiling, o)) for o in _inputs(option)),
         )
 
 
@@ -152,19 +176,25 @@ def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
     """Per cache, the time of what it misses at the bandwidth of what lies behind it."""
+    return [total(costs) for _, costs in _misses(tiling, problem)]
+
+
+def _misses(tiling: Tiling, problem: Problem) -> list[tuple[str, list[Cost]]]:
+    """Per cache, what lies behind it, and the time of each operand's misses."""
     space = tiling.space
     nest = loops(tiling)
-    sources = [cache.bandwidth_bytes_per_ns for cache in problem.caches[1:]]
-    times_ns: list[Cost] = []
-    for cache, bandwidth in zip(
-        problem.caches, [*sources, problem.memory_bandwidth_bytes_per_ns], strict=False
-    ):
-        missed = [
-            _missed(space, operand, reloads(space, operand, nest, cache, usable_bytes(cache)), bandwidth)
-            for operand in space.option.operands
-        ]
-        times_ns.append(total(missed))
-    return times_ns
+    sources = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
+    beyond = ("memory", problem.memory_bandwidth_bytes_per_ns)
+    return [
+        (
+            source,
+            [
+                _missed(space, operand, reloads(space, operand, nest, cache, usable_bytes(cache)), bandwidth)
+                for operand in space.option.operands
+            ],
+        )
+        for cache, (source, bandwidth) in zip(problem.caches, [*sources, beyond], strict=False)
+    ]
 
 
 def _missed(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.nest import build_nest
@@ -27,12 +27,20 @@ def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float
 
 
 def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model: CostModel) -> float | None:
+    read = read_nest(problem, nest, chosen)
+    return None if read is None else float(evaluate(model.expression(problem, nest, read[0]), read[1]))
+
+
+def read_nest(
+    problem: Problem, nest: NestProblem, chosen: NestSchedule
+) -> tuple[NestOption, Assignment] | None:
+    """The option and the decisions that a nest stands for; None where no decisions lead to it."""
     for option in nest.options:
         if option.mapping == chosen.mapping:
             space = Space(nest.statement, option, dict(problem.registers), {})
             for assignment in _readings(space, chosen):
                 if build_nest(space, assignment) == chosen:
-                    return float(evaluate(model.expression(problem, nest, option), assignment))
+                    return option, assignment
     return None
 
 

@@ -1,0 +1,50 @@
+"""Where the time of a schedule goes, by the model that priced it."""
+
+from __future__ import annotations
+
+import pytest
+from plan_problems import PROBLEMS, gemm
+
+from isamap.plan.cost import Const, Cost
+from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.shares import where_time_goes
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_the_parts_of_the_analytic_cost_leave_nothing_unexplained(problem: Problem) -> None:
+    found = schedule(problem, heuristic="greedy")
+    times = where_time_goes(found, problem, AnalyticModel())
+    known = [time for time in times if time is not None]
+    assert len(known) == len(problem.nests)
+    assert sum(time.total_ns for time in known) == pytest.approx(found.cost_ns)
+    for time in known:
+        assert time.rest_ns == pytest.approx(0.0, abs=1e-6 * time.total_ns)
+        assert all(share.ns >= 0 for share in time.shares)
+
+
+def test_parts_of_one_name_add_up() -> None:
+    question = gemm(512, 512, 512)
+    (time,) = where_time_goes(schedule(question, heuristic="greedy"), question, AnalyticModel())
+    assert time is not None
+    own = [share.ns for share in time.shares if share.name == "supply"]
+    assert len(own) == 2
+    assert time.sums()["supply"] == pytest.approx(sum(own))
+    assert time.sums()["issues"] == pytest.approx(512 * 512 * 512 / 16 * 0.14)
+
+
+class Flat:
+    """A model without parts."""
+
+    name = "flat"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        del problem, nest, option
+        return Const(7)
+
+
+def test_a_model_without_parts_has_a_total_only() -> None:
+    question = gemm(64, 64, 64)
+    (time,) = where_time_goes(schedule(question, heuristic="greedy"), question, Flat())
+    assert time is not None
+    assert (time.total_ns, time.shares, time.rest_ns) == (7.0, (), 7.0)
