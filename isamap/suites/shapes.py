@@ -1,0 +1,118 @@
+"""The shapes of a suite, typed, all row-major: `read_suite("resnet50-conv")[0].c` is 3.
+
+The files keep the columns of their sources; what those mean is settled here, once.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`batch` matrix products side by side: Y[m, n] += X[m, k] · W[k, n].
+
+    `x_transposed` says that X is stored [k][m], `w_transposed` that W is stored [n][k]. `number` is the row
+    of the suite from 0, `part` what the source calls it, such as `training` or `BERT-base encode`.
+    """
+
+    number: int
+    part: str
+    m: int
+    n: int
+    k: int
+    x_transposed: bool
+    w_transposed: bool
+    batch: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of all products."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """N images of `c` channels and h × w pixels, with `k` filters of r × s, padded alike on both sides.
+
+    Each of `groups` has c / groups channels and k / groups filters of its own. Units: pixels.
+    """
+
+    number: int
+    part: str
+    n: int
+    c: int
+    h: int
+    w: int
+    k: int
+    r: int
+    s: int
+    stride_h: int
+    stride_w: int
+    pad_h: int
+    pad_w: int
+    groups: int = 1
+
+    @property
+    def p(self) -> int:
+        """Rows of the result."""
+        return (self.h + 2 * self.pad_h - self.r) // self.stride_h + 1
+
+    @property
+    def q(self) -> int:
+        """Columns of the result."""
+        return (self.w + 2 * self.pad_w - self.s) // self.stride_w + 1
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions, those of padding counted."""
+        return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
+
+
+Shape = Product | Conv
+_Row = Mapping[str, str]
+
+
+def read_suite(name: str) -> tuple[Shape, ...]:
+    """All shapes of a suite in the order of its file. Raises: KeyError for a name that is not in SUITES."""
+    file, read = _FILES[name]
+    with (_FOLDER / file).open(encoding="utf-8", newline="") as text:
+        return tuple(read(number, row) for number, row in enumerate(csv.DictReader(text)))
+
+
+def _deepbench_gemm(number: int, row: _Row) -> Product:
+    """Column-major C[m, n] = A[m, k] · B[k, n] is row-major Y[n, m] = X[n, k] · W[k, m]."""
+    m, n, k = (int(row[x]) for x in ("n", "m", "k"))
+    return Product(number, row["suite"], m, n, k, row["b_t"] == "1", row["a_t"] == "1")
+
+
+def _transformer_gemm(number: int, row: _Row) -> Product:
+    m, n, k, batch = (int(row[x]) for x in ("m", "n", "k", "gemm_batch"))
+    part = f"{row['model']} {row['phase']}"
+    return Product(number, part, m, n, k, row["a_t"] == "1", row["b_t"] == "1", batch)
+
+
+def _deepbench_conv(number: int, row: _Row) -> Conv:
+    columns = ("n", "c", "h", "w", "k", "filter_h", "filter_w", "stride_h", "stride_w", "pad_h", "pad_w")
+    return Conv(number, row["suite"], *(int(row[x]) for x in columns))
+
+
+def _layer_conv(number: int, row: _Row) -> Conv:
+    columns = ("N", "C", "H", "W", "K", "R", "S", "stride", "stride", "pad", "pad", "groups")
+    return Conv(number, row["network"], *(int(row[x]) for x in columns))
+
+
+_FILES: Mapping[str, tuple[str, Callable[[int, _Row], Shape]]] = {
+    "deepbench-gemm": ("deepbench_gemm.csv", _deepbench_gemm),
+    "deepbench-conv": ("deepbench_conv.csv", _deepbench_conv),
+    "resnet50-conv": ("resnet50_conv.csv", _layer_conv),
+    "mobilenet-conv": ("mobilenet_conv.csv", _layer_conv),
+    "transformer-gemm": ("transformer_gemm.csv", _transformer_gemm),
+}
+SUITES = tuple(_FILES)
+"""The names of all suites."""
