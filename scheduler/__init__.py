@@ -9,6 +9,7 @@ from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_opt
 from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.greedy import Greedy, greedy_candidate
 from isamap.scheduler.isolate import schedule_isolated
+from isamap.scheduler.ranking import Ranking, k_best
 
 __all__ = [
     "AnalyticModel",
@@ -17,11 +18,13 @@ __all__ = [
     "CpSat",
     "Greedy",
     "OpenOption",
+    "Ranking",
     "Solved",
     "assemble",
     "check_name",
     "decided",
     "greedy_candidate",
+    "k_best",
     "known_names",
     "load_cost_model",
     "load_heuristic",

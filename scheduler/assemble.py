@@ -13,12 +13,17 @@ from isamap.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The answer for one statement. Units: `bound_ns` in nanoseconds, proven; `status` as in Schedule."""
+    """The answer for one statement.
+
+    Units: `bound_ns` in nanoseconds, proven; `effort` what a solver spent, in its own measure. `status` as in
+    Schedule.
+    """
 
     candidate: Candidate
     bound_ns: float
     status: str
     reproducible: bool
+    effort: float = 0.0
 
 
 def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:

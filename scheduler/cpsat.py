@@ -62,8 +62,13 @@ class CpSat:
         return assemble(problem, model.name, solved)
 
 
-def solve_nest(options: Sequence[OpenOption], first: Candidate, limits: Limits) -> Solved:
-    """The best schedule of a statement within the limits, with what is proven about it."""
+def solve_nest(
+    options: Sequence[OpenOption], first: Candidate, limits: Limits, without: Sequence[Candidate] = ()
+) -> Solved:
+    """The best schedule of a statement within the limits, with what is proven about it.
+
+    The solver does not look at those in `without`, of which `first` is none.
+    """
     contenders, floor = _contenders(options, first)
     if floor >= first.cost_ns * (1 - SAME):
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
@@ -71,7 +76,7 @@ def solve_nest(options: Sequence[OpenOption], first: Candidate, limits: Limits) 
         return Solved(first, floor, "FEASIBLE", reproducible=False)
     for resolution in RESOLUTIONS:
         try:
-            nest_model = build_model(contenders, first.cost_ns, resolution)
+            nest_model = build_model(contenders, first.cost_ns, resolution, without)
         except TooLarge:
             continue
         solver, status = _solve(nest_model, limits)
@@ -99,7 +104,8 @@ def _best_of(
     stopped = status != "OPTIMAL" and solver.wall_time >= limits.wall_s
     is_tight = bound >= best.cost_ns * (1 - ROUNDING)
     word = "OPTIMAL" if status == "OPTIMAL" and is_tight else "FEASIBLE"
-    return Solved(best, min(bound, best.cost_ns), word, reproducible=not stopped)
+    spent = float(solver.response_proto.deterministic_time)
+    return Solved(best, min(bound, best.cost_ns), word, reproducible=not stopped, effort=spent)
 
 
 def _contenders(options: Sequence[OpenOption], first: Candidate) -> tuple[list[Contender], float]:

@@ -50,9 +50,12 @@ class NestModel:
     scale: float
 
 
-def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int) -> NestModel:
-    """A model that finds what costs at most `best_ns`, hinted with the first contender's schedule.
+def build_model(
+    contenders: Sequence[Contender], best_ns: float, resolution: int, without: Sequence[Candidate] = ()
+) -> NestModel:
+    """A model that finds what costs at most `best_ns` and is none of those in `without`.
 
+    It is hinted with the first contender's schedule.
     Raises: TooLarge when `resolution` steps for `best_ns` make terms too large.
     """
     from ortools.sat.python import cp_model
@@ -74,9 +77,28 @@ def build_model(contenders: Sequence[Contender], best_ns: float, resolution: int
         imply(model, selected, objective >= own)
         _hint(model, literals, selected, contender, is_best=number == 0)
         options.append(OptionModel(contender, selected, literals))
+        for candidate in without:
+            if candidate.option is contender.start.option:
+                _exclude(model, selected, literals, candidate)
     model.add_exactly_one([option.selected for option in options])
     model.minimize(objective)
     return NestModel(model, tuple(options), scale)
+
+
+def _exclude(
+    model: cp_model.CpModel, selected: cp_model.IntVar, literals: Literals, candidate: Candidate
+) -> None:
+    """Not all decisions are those of the candidate."""
+    wanted = canonical(candidate.option.space, candidate.assignment)
+    others: list[Literal] = [selected.negated()]
+    for choices in literals.joint.values():
+        taken = [at for at, made in choices if all(wanted[n] == value for n, value in made.items())]
+        if not taken:  # its register block is proven useless: the model cannot give it anyway
+            return
+        others += [literal.negated() for literal in taken]
+    for name, values in literals.single.items():
+        others.append(values[wanted[name]].negated())
+    model.add_bool_or(others)
 
 
 # --- decisions --------------------------------------------------------------------------------------------

@@ -1,0 +1,158 @@
+"""The K cheapest distinct schedules of a problem by a modelled cost, and how many of them are proven to be.
+
+Per statement a pool of schedules grows around the best ones known; the solver looks for one outside of the
+list that is cheaper than the last inside, until it proves that there is none. The lists of several statements
+are combined afterwards: a kernel's cost is the sum over its statements.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.candidates import Candidate, open_options
+from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, ROUNDING, Limits, solve_nest
+from isamap.scheduler.greedy import first_candidate
+from isamap.scheduler.pool import Pool, all_candidates, count_assignments
+
+# Up to so many decided options a statement's schedules are all looked at.
+ENUMERATED = 4000
+# What each question to the solver counts at least, as a share of the effort for all: so many are asked.
+LEAST_EFFORT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The cheapest distinct schedules, best first.
+
+    No schedule outside of the list costs less than `rest_ns` (nanoseconds of the model; infinite where there
+    are no others).
+    """
+
+    schedules: tuple[Schedule, ...]
+    rest_ns: float
+    reproducible: bool
+
+    @property
+    def proven(self) -> int:
+        """How many from the first on are proven: as many of the cheapest schedules are exactly these."""
+        limit = self.rest_ns * (1 + ROUNDING)
+        return sum(1 for s in self.schedules if s.cost_ns is not None and s.cost_ns <= limit)
+
+
+def k_best(
+    problem: Problem,
+    model: CostModel,
+    k: int,
+    *,
+    limit_s: float = 10.0,
+    fixed: Mapping[str, int] | None = None,
+) -> Ranking:
+    """The `k` cheapest schedules whose loops differ, fewer where there are no more.
+
+    Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+    """
+    assert k >= 1, "a ranking has a first"
+    stop = time.monotonic() + limit_s
+    effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
+    lists: list[_Found] = []
+    for position, nest in enumerate(problem.nests):
+        left_s = (stop - time.monotonic()) / (len(problem.nests) - position)
+        lists.append(_rank_nest(problem, nest, model, k, Limits(left_s, effort), fixed or {}))
+    return _combined(problem, model.name, lists, k)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The cheapest schedules of one statement, and what no other undercuts. Units: nanoseconds."""
+
+    candidates: tuple[Candidate, ...]
+    rest_ns: float
+    reproducible: bool
+
+    @property
+    def least_ns(self) -> float:
+        return min(self.candidates[0].cost_ns, self.rest_ns)
+
+
+def _rank_nest(
+    problem: Problem, nest: NestProblem, model: CostModel, k: int, limits: Limits, fixed: Mapping[str, int]
+) -> _Found:
+    """The cheapest schedules of a statement within the limits."""
+    options = open_options(problem, nest, model, fixed)
+    stop = time.monotonic() + limits.wall_s
+    pool = Pool()
+    pool.add(first_candidate(nest, options, fixed))
+    if sum(count_assignments(option) for option in options) <= ENUMERATED:
+        for option in options:
+            for candidate in all_candidates(option):
+                pool.add(candidate)
+        return _Found(tuple(pool.ranked(k)), _next_ns(pool, k), reproducible=True)
+    in_time = pool.expand(k, stop)
+    rest = min((option.floor_ns for option in options), default=0.0)
+    left = limits.effort
+    while in_time and left > 0 and len(listed := pool.ranked(k)) == k:
+        # The last stays in sight of the solver, so that its question always has an answer.
+        step = Limits(stop - time.monotonic(), left)
+        solved = solve_nest(options, listed[-1], step, pool.ways(listed[:-1]))
+        rest, in_time = max(rest, solved.bound_ns), solved.reproducible
+        left -= max(solved.effort, LEAST_EFFORT * limits.effort)
+        if not pool.add(solved.candidate):
+            break
+        in_time = pool.expand(k, stop) and in_time
+    return _Found(tuple(pool.ranked(k)), rest, in_time)
+
+
+def _next_ns(pool: Pool, k: int) -> float:
+    """What the first schedule behind the list costs, of a pool that holds all there are."""
+    ranked = pool.ranked(k + 1)
+    return ranked[k].cost_ns if len(ranked) > k else inf
+
+
+def _combined(problem: Problem, model: str, lists: Sequence[_Found], k: int) -> Ranking:
+    """The cheapest combinations of one schedule per statement."""
+    chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)
+    bound = sum(found.least_ns for found in lists)
+    beyond = [bound - found.least_ns + found.rest_ns for found in lists]
+    beyond += [_sum(lists, picks) for picks in chosen[k:]]
+    reproducible = all(found.reproducible for found in lists)
+    schedules: list[Schedule] = []
+    for picks in chosen[:k]:
+        parts = [found.candidates[i] for found, i in zip(lists, picks, strict=True)]
+        is_best = _sum(lists, picks) <= bound * (1 + ROUNDING)
+        word = "OPTIMAL" if is_best else "FEASIBLE"
+        solved = [
+            Solved(part, min(found.least_ns, part.cost_ns), word, reproducible)
+            for part, found in zip(parts, lists, strict=True)
+        ]
+        schedules.append(assemble(problem, model, solved))
+    return Ranking(tuple(schedules), min(beyond, default=inf), reproducible)
+
+
+def _sum(lists: Sequence[_Found], picks: Sequence[int]) -> float:
+    return sum(found.candidates[i].cost_ns for found, i in zip(lists, picks, strict=True))
+
+
+def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[int, ...]]:
+    """The `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
+    start = tuple(0 for _ in costs)
+    queue = [(sum(own[0] for own in costs), start)]
+    found: list[tuple[int, ...]] = []
+    seen = {start}
+    while queue and len(found) < count:
+        _, picks = heapq.heappop(queue)
+        found.append(picks)
+        for i, own in enumerate(costs):
+            later = (*picks[:i], picks[i] + 1, *picks[i + 1 :])
+            if later[i] < len(own) and later not in seen:
+                seen.add(later)
+                total = sum(c[at] for c, at in zip(costs, later, strict=True))
+                heapq.heappush(queue, (total, later))
+    return found
