@@ -17,6 +17,7 @@ _HOMES: dict[str, str] = {
     "match": "matching",
     "schedule": "scheduling",
     "schedule.diff": "scheduling",
+    "accesses": "accesses",
     "run": "executing",
     "verify": "executing",
     "fmt": "texts",

@@ -27,6 +27,7 @@ from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
+    from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request, Size
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
@@ -61,7 +62,7 @@ def schedule_command(
     from isamap.driver.request import Request
     from isamap.plan.plugins import check_name, known_names
     from isamap.plan.text import print_schedule
-    from isamap.report.schedules import attempt_json, attempt_rows
+    from isamap.report.schedules import attempt_rows
 
     asked = tuple(dict.fromkeys(heuristics or (known_names("heuristic") if compare else ("cpsat",))))
     for name in asked:
@@ -76,23 +77,33 @@ def schedule_command(
         fixed=read_fixes(fix or ()),
     )
     with Progress() as progress:
-        problem = compile_kernel(request, "match", progress).problem
-        assert problem is not None
+        matched = compile_kernel(request, "match", progress)
+        assert matched.problem is not None
+        problem = matched.problem
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
     best = min(attempts, key=lambda a: a.schedule.cost_ns or 0.0)
     text = print_schedule(best.schedule)
     if output is not None:
         write_text(Path(output), text, overwrite=True)
-    payload: dict[str, object] = {
-        "kernel": problem.kernel,
-        "machine": problem.machine,
+    shown = [table(attempt_rows(attempts)), "", text if output is None else f"wrote {output}"]
+    payload = _payload(matched, attempts, best, text) | {"files": [output] if output is not None else []}
+    return Answer(payload, "\n".join(shown), *_cut_short(attempts, request.limit_s))
+
+
+def _payload(matched: Compilation, attempts: list[Attempt], best: Attempt, text: str) -> dict[str, object]:
+    from isamap.cli.accesses import best_accesses_json
+    from isamap.report.schedules import attempt_json
+
+    assert matched.problem is not None
+    assert matched.machine is not None
+    return {
+        "kernel": matched.problem.kernel,
+        "machine": matched.problem.machine,
         "best": best.heuristic,
         "attempts": [attempt_json(a) for a in attempts],
         "schedule": text,
-        "files": [output] if output is not None else [],
+        "accesses": best_accesses_json(best.schedule, matched.problem, matched.machine),
     }
-    shown = [table(attempt_rows(attempts)), "", text if output is None else f"wrote {output}"]
-    return Answer(payload, "\n".join(shown), *_cut_short(attempts, request.limit_s))
 
 
 def _attempt(request: Request, problem: Problem, progress: Progress) -> Attempt:

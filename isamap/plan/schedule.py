@@ -33,10 +33,12 @@ class Stage:
     """Copy of an operand into a workspace buffer, laid out as the loops below read it.
 
     `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
+    `memory` is the scratchpad that the buffer lies in, "" for the workspace in main memory.
     """
 
     operand: str
     depth: int
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)

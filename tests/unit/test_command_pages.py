@@ -15,7 +15,7 @@ import pytest
 from isamap.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("command-match.md",)
+PAGES = ("access-counts.md", "command-match.md")
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")
 FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```\n(?P<text>(?:(?!```).*\n)*)```", re.MULTILINE)
 
@@ -31,6 +31,7 @@ def test_a_page_shows_what_is_printed(
     path = DOCS / page
     text = path.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(DOCS / "examples")
     for file in FILE.finditer(text):
         (tmp_path / file["name"]).write_text(file["text"], encoding="utf-8")
 

@@ -1,0 +1,78 @@
+"""`isamap accesses`: how often each level of memory is read and written under a schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer
+from isamap.cli.options import (
+    AsJson,
+    CostModelName,
+    FixWords,
+    HeuristicName,
+    KernelName,
+    LimitSeconds,
+    MachineName,
+    ScheduleFile,
+    SizeWords,
+)
+from isamap.cli.progress import Progress
+from isamap.cli.requests import Choices, make_request
+from isamap.cli.words import read_choice, read_sizes
+
+if TYPE_CHECKING:
+    from isamap.machine import Machine
+    from isamap.plan.problem import Problem
+    from isamap.plan.schedule import Schedule
+
+
+def accesses_command(
+    kernel: KernelName,
+    hw: MachineName,
+    sizes: SizeWords = None,
+    convention: Annotated[
+        str, typer.Option("--convention", metavar="NAME", help="isamap, timeloop or zigzag.")
+    ] = "isamap",
+    schedule: ScheduleFile = None,
+    heuristic: HeuristicName = "cpsat",
+    cost_model: CostModelName = "analytic",
+    limit: LimitSeconds = "10",
+    fix: FixWords = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Count what each level of memory is read and written, by a declared convention."""
+    from isamap.driver.accesses import schedule_accesses
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.accesses import accesses_json, accesses_text
+
+    chosen = CONVENTIONS[read_choice(convention, "--convention", tuple(CONVENTIONS))]
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model=False)
+    with Progress() as progress:
+        made = compile_kernel(
+            make_request(kernel, hw, read_sizes(sizes or ()), choices), "schedule", progress
+        )
+        progress("count")
+        assert made.schedule is not None
+        assert made.problem is not None
+        assert made.machine is not None
+        found = schedule_accesses(made.schedule, made.problem, made.machine, chosen)
+    payload: dict[str, object] = {
+        "kernel": made.kernel.name,
+        "machine": made.machine.name,
+        "sizes": dict(made.schedule.sizes),
+        "accesses": accesses_json(chosen, found),
+    }
+    return Answer(payload, accesses_text(chosen, found))
+
+
+def best_accesses_json(schedule: Schedule, problem: Problem, machine: Machine) -> dict[str, object]:
+    """The counts of a schedule that was found, as the emitted code would make them."""
+    from isamap.driver.accesses import schedule_accesses
+    from isamap.plan.access_counts import CONVENTIONS
+    from isamap.report.accesses import accesses_json
+
+    chosen = CONVENTIONS["isamap"]
+    return accesses_json(chosen, schedule_accesses(schedule, problem, machine, chosen))

@@ -1,0 +1,83 @@
+"""Access counts by walking a loop nest turn by turn: what the analytic counts have to equal.
+
+Shares nothing with `isamap.plan.access_counts` but the data that goes in. Each level of each operand is a
+set of elements; wherever the walk enters the place of a level, the elements that the loops inside touch are
+found by walking them, and compared with the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isamap.plan.access_counts import Convention, Refill
+from isamap.plan.loop_nest import Counted, LoopNest
+
+Element = tuple[int, ...]
+Place = dict[str, tuple[int, int]]
+
+
+def walked_accesses(
+    nest: LoopNest, convention: Convention
+) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+    """(operand, level) → (reads, fills, updates, drains)."""
+    found: dict[tuple[str, str], tuple[int, int, int, int]] = {}
+    for operand in nest.operands:
+        depths = [k.depth for k in operand.keeps] + [len(nest.loops)]
+        refills: list[Refill] = [convention.refill] * len(operand.keeps) + [convention.latch]
+        moved = [_moved(nest, operand, d, r) for d, r in zip(depths[1:], refills[1:], strict=True)]
+        filled = [0, *(sum(len(taken) for taken in takes) for takes in moved)]
+        for i, keep in enumerate(operand.keeps):
+            reads = filled[i + 1]
+            if operand.role == "update" and not convention.first_read:
+                seen: set[Element] = set()
+                reads = 0
+                for taken in moved[i]:
+                    reads += len(taken & seen)
+                    seen |= taken
+            writes = operand.role != "read"
+            reads, fills = (0, 0) if operand.role == "write" else (reads, filled[i])
+            counts = (reads, fills, filled[i + 1] if writes else 0, filled[i] if writes else 0)
+            found[(operand.name, keep.level)] = counts
+    return found
+
+
+def walked_issues(nest: LoopNest) -> int:
+    return sum(1 for _ in _places(nest, len(nest.loops)))
+
+
+def _moved(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> list[set[Element]]:
+    """What a level takes at each entry of its place, in order."""
+    has: set[Element] = set()
+    taken: list[set[Element]] = []
+    for place in _places(nest, depth):
+        wanted = _touched(operand, place)
+        if refill == "entry":
+            taken.append(wanted)
+        elif refill == "change":
+            taken.append(wanted if wanted != has else set())
+        else:
+            taken.append(wanted - has)
+        has = wanted
+    return taken
+
+
+def _places(nest: LoopNest, depth: int) -> Iterator[Place]:
+    def walk(number: int, place: Place) -> Iterator[Place]:
+        if number == depth:
+            yield place
+            return
+        axis, step = nest.loops[number].axis, nest.loops[number].step
+        start, end = place[axis]
+        at = start
+        while at < end:
+            yield from walk(number + 1, place | {axis: (at, min(end, at + step))})
+            at += step
+
+    return walk(0, {axis: (0, extent) for axis, extent in nest.axes})
+
+
+def _touched(operand: Counted, place: Place) -> set[Element]:
+    points: list[dict[str, int]] = [{}]
+    for axis in sorted({a for s in operand.subscripts for a, _ in s}):
+        points = [point | {axis: x} for point in points for x in range(*place[axis])]
+    return {tuple(sum(c * point[a] for a, c in s) for s in operand.subscripts) for point in points}
