@@ -6,9 +6,9 @@ from isamap.scheduler.annealing import Annealing
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_options
+from isamap.scheduler.children import start_early
 from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.greedy import Greedy, greedy_candidate
-from isamap.scheduler.isolate import schedule_isolated
 from isamap.scheduler.ranking import Ranking, k_best
 
 __all__ = [
@@ -30,5 +30,5 @@ __all__ = [
     "load_heuristic",
     "open_options",
     "schedule",
-    "schedule_isolated",
+    "start_early",
 ]

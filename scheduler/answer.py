@@ -8,6 +8,7 @@ schedule(problem, fixed={"nest0.block.k": 256})     with parts decided by a pers
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
 from isamap.plan.check import check_schedule
@@ -50,7 +51,18 @@ def schedule(
                 help="tell its authors; `--heuristic cpsat` is built in",
             )
         )
+    if not answer.reproducible and not answer.findings:
+        return replace(answer, findings=(_stopped(finder.name, limit_s),))
     return answer
+
+
+def _stopped(name: str, limit_s: float) -> Diagnostic:
+    return Diagnostic(
+        "solver-stopped",
+        f"{name} was stopped after {limit_s:g} s; this is the best schedule so far",
+        severity="warning",
+        help="give it more time with --limit",
+    )
 
 
 def _check_fixed(problem: Problem, fixed: Assignment) -> None:

@@ -16,7 +16,7 @@ class Solved:
     """The answer for one statement.
 
     Units: `bound_ns` in nanoseconds, proven; `effort` what a solver spent, in its own measure. `status` as in
-    Schedule.
+    Schedule; `findings` are what its reader should know about how it was found.
     """
 
     candidate: Candidate
@@ -24,6 +24,7 @@ class Solved:
     status: str
     reproducible: bool
     effort: float = 0.0
+    findings: tuple[Diagnostic, ...] = ()
 
 
 def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:
@@ -40,6 +41,7 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         sum(part.bound_ns for part in solved),
         status,
         all(part.reproducible for part in solved),
+        tuple(dict.fromkeys(finding for part in solved for finding in part.findings)),
     )
 
 

@@ -1,51 +1,42 @@
 """CP-SAT decides a statement: mapping, register block, cache blocks, loop orders, staging, all at once.
 
 It starts from what greedy found: options and register blocks whose floor lies above that cost are proven
-useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up.
+useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up. The
+solver itself works in another process.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from isamap.plan.check import check_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
+from isamap.scheduler.exchange import Found, Limits, Search
 from isamap.scheduler.greedy import SAME, first_candidate, greedy_candidate
-from isamap.scheduler.model import Contender, NestModel, build_model, read_assignment
-from isamap.scheduler.terms import TooLarge
+from isamap.scheduler.isolate import Answer, ask_apart, failed
+from isamap.scheduler.model import Contender
+from isamap.source import Diagnostic
 
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
-SEED = 0
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
-# How many integer steps the cost of the best known schedule has: finest first, as far as 64 bits allow.
-RESOLUTIONS = (1 << 42, 1 << 36, 1 << 30)
-
-
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
 ROUNDING = 1e-3
 
+Ask = Callable[[Search], Answer]
+
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """When to stop. Units: seconds of wall clock, and the solver's own measure of effort."""
-
-    wall_s: float
-    effort: float
-
-
 class CpSat:
-    """The solver, hinted by greedy."""
+    """The solver, hinted by greedy. `ask` is how it is asked: in a child process."""
 
-    name = "cpsat"
+    ask: Ask = ask_apart
+    name: str = "cpsat"
 
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
@@ -53,17 +44,27 @@ class CpSat:
         """The best schedule within the limit, with what is proven about it. Raises: Infeasible."""
         deadline = time.monotonic() + limit_s
         effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
+        opened = [open_options(problem, nest, model, fixed) for nest in problem.nests]
+        pairs = zip(problem.nests, opened, strict=True)
+        firsts = [first_candidate(nest, options, fixed) for nest, options in pairs]
         solved: list[Solved] = []
-        for position, nest in enumerate(problem.nests):
-            options = open_options(problem, nest, model, fixed)
-            first = first_candidate(nest, options, fixed)
-            left_s = (deadline - time.monotonic()) / (len(problem.nests) - position)
-            solved.append(solve_nest(options, first, Limits(left_s, effort)))
-        return assemble(problem, model.name, solved)
+        for options, first in zip(opened, firsts, strict=True):
+            left_s = (deadline - time.monotonic()) / (len(opened) - len(solved))
+            solved.append(solve_nest(options, first, Limits(left_s, effort), ask=self.ask))
+        found = assemble(problem, model.name, solved)
+        if wrong := check_schedule(found, problem):
+            note = failed(f"its schedule breaks a rule: {wrong[0].message}")
+            kept = [Solved(first, 0.0, "FEASIBLE", reproducible=False, findings=(note,)) for first in firsts]
+            return assemble(problem, model.name, kept)
+        return found
 
 
 def solve_nest(
-    options: Sequence[OpenOption], first: Candidate, limits: Limits, without: Sequence[Candidate] = ()
+    options: Sequence[OpenOption],
+    first: Candidate,
+    limits: Limits,
+    without: Sequence[Candidate] = (),
+    ask: Ask = ask_apart,
 ) -> Solved:
     """The best schedule of a statement within the limits, with what is proven about it.
 
@@ -74,38 +75,40 @@ def solve_nest(
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
     if limits.wall_s <= 0:
         return Solved(first, floor, "FEASIBLE", reproducible=False)
-    for resolution in RESOLUTIONS:
-        try:
-            nest_model = build_model(contenders, first.cost_ns, resolution, without)
-        except TooLarge:
-            continue
-        solver, status = _solve(nest_model, limits)
-        # The first schedule is feasible: a solver that denies it has run out of bits.
-        if status != "INFEASIBLE":
-            return _best_of(first, floor, nest_model, solver, status, limits)
-    return Solved(first, floor, "FEASIBLE", reproducible=True)
+    known = {id(contender.start.option) for contender in contenders}
+    others = tuple(candidate for candidate in without if id(candidate.option) in known)
+    answer = ask(Search(tuple(contenders), first.cost_ns, floor, limits, others))
+    return _best_of(first, floor, contenders, answer)
 
 
-def _best_of(
-    first: Candidate,
-    floor: float,
-    nest_model: NestModel,
-    solver: cp_model.CpSolver,
-    status: str,
-    limits: Limits,
-) -> Solved:
+def _best_of(first: Candidate, floor: float, contenders: Sequence[Contender], answer: Answer) -> Solved:
     """What the solver found, or the first schedule where that is as good."""
-    best, bound = first, floor
-    if status in ("OPTIMAL", "FEASIBLE"):
-        option = next(o for o in nest_model.options if solver.boolean_value(o.selected))
-        found = decided(option.contender.start.option, read_assignment(option, solver))
-        best = found if found.cost_ns < first.cost_ns * (1 - SAME) else first
-        bound = max(floor, solver.best_objective_bound / nest_model.scale)
-    stopped = status != "OPTIMAL" and solver.wall_time >= limits.wall_s
+    found = answer.found
+    notes = (answer.failure,) if answer.failure is not None else ()
+    if found is None:
+        return Solved(first, floor, "FEASIBLE", reproducible=False, findings=notes)
+    notes += (_denied(found),) if found.denials else ()
+    best = first
+    if found.contender >= 0:
+        start = contenders[found.contender].start
+        candidate = decided(start.option, {**start.assignment, **found.assignment})
+        best = candidate if candidate.cost_ns < first.cost_ns * (1 - SAME) else first
+    bound = max(floor, found.bound_ns)
     is_tight = bound >= best.cost_ns * (1 - ROUNDING)
-    word = "OPTIMAL" if status == "OPTIMAL" and is_tight else "FEASIBLE"
-    spent = float(solver.response_proto.deterministic_time)
-    return Solved(best, min(bound, best.cost_ns), word, reproducible=not stopped, effort=spent)
+    word = "OPTIMAL" if found.status == "OPTIMAL" and is_tight else "FEASIBLE"
+    whole = answer.failure is None and not found.is_stopped
+    return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes)
+
+
+def _denied(found: Found) -> Diagnostic:
+    """What to say of a solver that called infeasible what has a schedule."""
+    return Diagnostic(
+        "solver-denied",
+        "the solver said that there is no schedule, although one is known; it was asked in another way",
+        severity="warning",
+        notes=(f"it said so {found.denials} times, and its word was {found.status} in the end",),
+        help="this is a mistake in isamap or in OR-Tools; the schedule was checked and can be used",
+    )
 
 
 def _contenders(options: Sequence[OpenOption], first: Candidate) -> tuple[list[Contender], float]:
@@ -128,30 +131,3 @@ def _contenders(options: Sequence[OpenOption], first: Candidate) -> tuple[list[C
             found.append(Contender(start, blocks, least))
             floors.append(min(least))
     return found, min(floors)
-
-
-def _solve(nest_model: NestModel, limits: Limits) -> tuple[cp_model.CpSolver, str]:
-    """A solver that has run; again in another configuration where it says that nothing is feasible."""
-    solver, status = _run(nest_model, limits, presolve=True)
-    if status == "INFEASIBLE":
-        return _run(nest_model, limits, presolve=False)
-    return solver, status
-
-
-def _run(nest_model: NestModel, limits: Limits, *, presolve: bool) -> tuple[cp_model.CpSolver, str]:
-    from ortools.sat.python import cp_model
-
-    solver = cp_model.CpSolver()
-    # One worker: several under a wall clock gave a different schedule each time, and were no faster here.
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = SEED
-    # Products relax badly, and greedy's answer is near the best: without linear relaxations the proof for a
-    # GEMM takes 2 s instead of more than 6, and 0.4 s when the search starts around the hint.
-    solver.parameters.linearization_level = 0
-    solver.parameters.search_branching = cp_model.HINT_SEARCH
-    solver.parameters.max_deterministic_time = limits.effort
-    solver.parameters.max_time_in_seconds = limits.wall_s
-    solver.parameters.cp_model_presolve = presolve
-    status = solver.status_name(solver.solve(nest_model.model))
-    assert status != "MODEL_INVALID", nest_model.model.validate()
-    return solver, status

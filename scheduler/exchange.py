@@ -1,56 +1,52 @@
-"""A Problem and its fixed decisions as JSON, for the pipe to a child; answers go back as schedule text."""
+"""What the caller asks of the solver's process, and what it answers: data only."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, cast
+from dataclasses import dataclass
 
-from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.scheduler.candidates import Candidate
+from isamap.scheduler.model import Contender
+from isamap.scheduler.space import Assignment
 
-Json = Any  # what json.loads gives: checked by the constructors' use, as both ends are this file
-
-
-def write_job(problem: Problem, limit_s: float, fixed: Mapping[str, int]) -> str:
-    """One job as JSON."""
-    return json.dumps({"problem": asdict(problem), "limit_s": limit_s, "fixed": dict(fixed)})
+RUNNING = "RUNNING"
 
 
-def read_job(text: str) -> tuple[Problem, float, dict[str, int]]:
-    """The job that `write_job` wrote."""
-    job: Json = json.loads(text)
-    return _problem(job["problem"]), float(job["limit_s"]), dict(job["fixed"])
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop. Units: seconds of wall clock, and the solver's own measure of effort."""
+
+    wall_s: float
+    effort: float
 
 
-def _problem(data: Json) -> Problem:
-    return Problem(
-        data["kernel"],
-        data["machine"],
-        _tuples(data["sizes"]),
-        tuple(
-            NestProblem(nest["statement"], tuple(_option(option) for option in nest["options"]))
-            for nest in data["nests"]
-        ),
-        _tuples(data["registers"]),
-        tuple(Cache(**cache) for cache in data["caches"]),
-        data["memory_bandwidth_bytes_per_ns"],
-    )
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The schedules among which to look for one that costs less than `best_ns`.
+
+    The first contender starts from the best schedule known; those in `without` are not looked at.
+    Units: nanoseconds; nothing costs less than `floor_ns`.
+    """
+
+    contenders: tuple[Contender, ...]
+    best_ns: float
+    floor_ns: float
+    limits: Limits
+    without: tuple[Candidate, ...] = ()
 
 
-def _option(data: Json) -> NestOption:
-    return NestOption(
-        data["mapping"],
-        _tuples(data["choose"]),
-        tuple(TileAxis(**axis) for axis in data["axes"]),
-        tuple(TileOperand(**{name: _tuples(value) for name, value in o.items()}) for o in data["operands"]),
-        data["interval_ns"],
-        data["latency_ns"],
-    )
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the solver has: a schedule, better than those before, and what is proven so far.
 
+    `status` is the solver's word, or RUNNING while it looks on; `contender` is -1 where it has no schedule.
+    `denials` is how many times it said that there is none, although one was known; `is_stopped` says that
+    the clock ended the search. Units: `bound_ns` in nanoseconds, `effort` in the solver's own measure.
+    """
 
-def _tuples(value: Json) -> Json:
-    """The same with tuples for lists."""
-    if not isinstance(value, list):
-        return value
-    return tuple(_tuples(item) for item in cast("list[Json]", value))
+    status: str
+    bound_ns: float
+    contender: int
+    assignment: Assignment
+    denials: int = 0
+    is_stopped: bool = False
+    effort: float = 0.0

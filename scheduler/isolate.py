@@ -1,69 +1,77 @@
-"""The solver in a child process: when a check inside it fails, the heuristic's schedule stands."""
+"""The solver asked in a child process: a crash, a hang or a lack of memory there costs the caller nothing.
+
+What was found before is kept: a child tells of every better schedule as soon as it has it.
+"""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-import isamap
-from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
-from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
-from isamap.scheduler.answer import schedule
-from isamap.scheduler.exchange import write_job
-from isamap.source import Diagnostic, IsamapError, Source
+from isamap.scheduler.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
+from isamap.scheduler.codec import read, write
+from isamap.scheduler.exchange import RUNNING, Found, Search
+from isamap.scheduler.search import search
+from isamap.source import Diagnostic
 
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.solve")
-# What a child may take beyond the solver's limit: starting, reading, greedy, building the model.
-GRACE_S = 20.0
+# How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.
+LATE_SHARE, LATE_S = 0.05, 0.2
 
 
-def schedule_isolated(
-    problem: Problem,
-    *,
-    limit_s: float = 10.0,
-    fixed: Mapping[str, int] | None = None,
-    command: tuple[str, ...] = COMMAND,
-) -> tuple[Schedule, tuple[Diagnostic, ...]]:
-    """The schedule that CP-SAT finds in a child process, or the heuristic's with a warning why.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The last that was heard of the solver; `failure` says why it was not heard to the end."""
 
-    Raises: as `schedule` does for what was fixed.
-    """
-    fallback = schedule(problem, heuristic="greedy", fixed=fixed)
+    found: Found | None
+    failure: Diagnostic | None = None
+
+
+def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
+    """What the solver finds in a process of its own, within the job's limit."""
+    stop = time.monotonic() + job.limits.wall_s
+    heard: list[Found | None] = [None]
     try:
-        done = subprocess.run(
-            command,
-            input=write_job(problem, limit_s, fixed or {}),
-            capture_output=True,
-            text=True,
-            timeout=limit_s + GRACE_S,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return fallback, (_warning(f"it could not be run: {type(error).__name__}"),)
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()
-        return fallback, (_warning(f"exit status {done.returncode}", *said[-1:]),)
-    try:
-        found = parse_schedule(Source("solver", done.stdout))
-    except IsamapError as error:
-        return fallback, (_warning("its answer cannot be read", error.diagnostics[0].message),)
-    findings = check_schedule(found, problem)
-    if findings:
-        return fallback, (_warning("its answer is wrong", findings[0].message),)
-    return found, ()
+        with borrowed(command) as child:
+            child.wait(stop)
+            left_s = max(0.0, stop - time.monotonic())
+            own = replace(job, limits=replace(job.limits, wall_s=left_s))
+            # Whatever was told before a failure has been added by then.
+            heard.extend(_conversation(child, own, stop + left_s * LATE_SHARE + LATE_S))
+    except ChildLost as error:
+        return Answer(heard[-1], failed(str(error)))
+    except ChildLate as error:
+        limit = f"it did not stop at its limit of {job.limits.wall_s:.3g} s, and was ended"
+        return Answer(heard[-1], failed(limit) if error.was_asked else None)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        return Answer(heard[-1], failed(f"its answer cannot be read: {error}"))
+    return Answer(heard[-1])
 
 
-def _warning(*reasons: str) -> Diagnostic:
+def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]:
+    """All that a child has to say about a job. Raises: ChildLate, ChildLost; ValueError for nonsense."""
+    child.send(write(job))
+    while True:
+        found = read(child.answer(deadline))
+        if not isinstance(found, Found) or found.contender >= len(job.contenders):
+            raise ValueError(f"a {type(found).__name__} is no answer")
+        yield found
+        if found.status != RUNNING:
+            child.is_busy = False
+            return
+
+
+def ask_here(job: Search) -> Answer:
+    """The same in this process, for those who are in a child already, and for tests."""
+    return Answer(search(job, lambda _: None))
+
+
+def failed(what: str) -> Diagnostic:
+    """The warning that the solver did not do its work, and why."""
     return Diagnostic(
         "solver-failed",
-        "the solver failed; the schedule is the heuristic's",
+        "the solver failed; the schedule is the best that was known by then",
         severity="warning",
-        notes=reasons,
+        notes=(what,),
         help="the program is correct, but may be slower; `isamap explain solver-failed` says more",
     )

@@ -235,7 +235,9 @@ def _hint(
                 model.add_hint(literal, wanted[name] == value)
 
 
-def read_assignment(option: OptionModel, solver: cp_model.CpSolver) -> dict[str, int]:
+def read_assignment(
+    option: OptionModel, solver: cp_model.CpSolver | cp_model.CpSolverSolutionCallback
+) -> dict[str, int]:
     """The decisions that a solution makes for an option."""
     found: dict[str, int] = {}
     for choices in option.literals.joint.values():

@@ -1,21 +1,68 @@
-"""The child process: reads a job from standard input, writes the schedule's text to standard output.
+"""The child process: reads jobs from standard input, a line each, and answers with a line per schedule found.
 
-python -m isamap.scheduler.solve < job.json
+    python -m isamap.scheduler.solve MEMORY_BYTES
+
+It says `ready` once OR-Tools is there, and ends when its input does.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+import traceback
+from importlib import import_module
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO
 
-from isamap.plan.text import print_schedule
-from isamap.scheduler.answer import schedule
-from isamap.scheduler.exchange import read_job
+from isamap.scheduler.children import READY
+from isamap.scheduler.codec import read, write
+from isamap.scheduler.exchange import Found, Search
+from isamap.scheduler.search import search
 
 
 def main() -> None:
-    """Answers one job."""
-    problem, limit_s, fixed = read_job(sys.stdin.read())
-    sys.stdout.write(print_schedule(schedule(problem, limit_s=limit_s, fixed=fixed)))
+    """Answers jobs until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller was interrupted as well, and decides
+    limit_memory(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    import_module("ortools.sat.python.cp_model")  # takes most of the time, and there is no job yet
+
+    answers.write(READY)
+    jobs: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_receive, args=(sys.stdin.buffer, jobs), daemon=True).start()
+
+    def tell(found: Found) -> None:
+        answers.write(write(found).encode() + b"\n")
+
+    try:
+        while True:
+            job = read(jobs.get())
+            assert isinstance(job, Search), type(job)
+            tell(search(job, tell))
+    except Exception:  # noqa: BLE001 - the caller reads what it was; no thread may hold the end up
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def limit_memory(size_bytes: int) -> None:
+    """What this process may take from now on, where the system can limit it. Units: bytes."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (size_bytes, size_bytes))
+
+
+def _receive(source: IO[bytes], jobs: SimpleQueue[bytes]) -> None:
+    """Jobs as they come; without a caller there is nobody to solve for, even in the middle of a search."""
+    for line in source:
+        jobs.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
-from isamap.source import Diagnostic
 
 STAGES = ("parse", "match", "schedule", "lower", "emit")
 
@@ -69,22 +68,9 @@ def compile_command(
     folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
     paths = [str(path) for path in write_folder(folder, outcome.files)]
     findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
-    if outcome.is_cut_short:
-        findings += (_cut_short(request),)
     payload = {**outcome.summary, "files": paths, "stage_seconds": dict(outcome.stage_seconds)}
     text = "\n".join([outcome.files["report.txt"], *(f"wrote {path}" for path in paths)])
     return Answer(payload, text, findings, 4 if outcome.is_cut_short else 0)
-
-
-def _cut_short(request: Request) -> Finding:
-    return Finding.of(
-        Diagnostic(
-            "solver-stopped",
-            f"the solver was stopped after {request.limit_s:g} s; the best schedule so far was written",
-            severity="warning",
-            help="give it more time with --limit",
-        )
-    )
 
 
 def _stopped(request: Request, stage: str) -> Answer:
@@ -113,6 +99,7 @@ def _stopped(request: Request, stage: str) -> Answer:
             assert made.emitted is not None
             text = made.emitted.source
     findings = tuple(Finding.of(w) for w in made.warnings)
+    is_cut_short = made.schedule is not None and not made.schedule.reproducible
     payload: dict[str, object] = {
         "kernel": made.kernel.name,
         "stage": stage,
@@ -120,4 +107,4 @@ def _stopped(request: Request, stage: str) -> Answer:
         "files": (),
         "stage_seconds": dict(made.stage_seconds),
     }
-    return Answer(payload, text, findings)
+    return Answer(payload, text, findings, 4 if is_cut_short else 0)

@@ -61,7 +61,7 @@ def run_command(
     findings += tuple(Finding.of(d) for d in timed.case.problems)
     payload = {**outcome.summary, **_case(timed.case), **_times(timed)}
     payload["compiler"] = prepared.compiled.compiler.version
-    return Answer(payload, _run_text(prepared, timed), findings, 0 if timed.case.ok else 1)
+    return Answer(payload, _run_text(prepared, timed), findings, _exit(timed.case.ok, outcome.is_cut_short))
 
 
 def verify_command(
@@ -103,15 +103,22 @@ def verify_command(
         sets = [common | own for own in read_sizes_file(read_file(Path(sizes_file), sizes_file))]
     cases: list[Case] = []
     warnings: dict[str, Finding] = {}
+    cut_short = False
     with Progress() as progress:
         for number, own in enumerate(sets, 1):
             prepared = prepare(make_request(kernel, hw, own, choices), progress)
             warnings |= {w.text: Finding(w.json, w.text) for w in prepared.program.outcome.warnings}
+            cut_short |= prepared.program.outcome.is_cut_short
             progress(f"verify {number} of {len(sets)}")
             cases += all_cases(prepared, fills, guard=guard)
     wrong = [case for case in cases if not case.ok]
     findings = (*warnings.values(), *(Finding.of(d) for case in wrong for d in case.problems))
-    return Answer(_verify_payload(cases), _verify_text(cases), findings, 1 if wrong else 0)
+    return Answer(_verify_payload(cases), _verify_text(cases), findings, _exit(not wrong, cut_short))
+
+
+def _exit(ok: bool, cut_short: bool) -> int:
+    """1 for a wrong result; 4 for a right one of a schedule that the clock cut short."""
+    return (4 if cut_short else 0) if ok else 1
 
 
 def _case(case: Case) -> dict[str, object]:

@@ -87,7 +87,7 @@ def schedule_command(
         write_text(Path(output), text, overwrite=True)
     shown = [table(attempt_rows(attempts)), "", text if output is None else f"wrote {output}"]
     payload = _payload(matched, attempts, best, text) | {"files": [output] if output is not None else []}
-    return Answer(payload, "\n".join(shown), *_cut_short(attempts, request.limit_s))
+    return Answer(payload, "\n".join(shown), *_findings(attempts))
 
 
 def _payload(matched: Compilation, attempts: list[Attempt], best: Attempt, text: str) -> dict[str, object]:
@@ -116,18 +116,11 @@ def _attempt(request: Request, problem: Problem, progress: Progress) -> Attempt:
     return Attempt(request.heuristic, found, time.perf_counter() - started)
 
 
-def _cut_short(attempts: list[Attempt], limit_s: float) -> tuple[tuple[Finding, ...], int]:
-    """A warning and exit code 4 where the clock stopped one."""
-    names = [a.heuristic for a in attempts if not a.schedule.reproducible]
-    if not names:
-        return (), 0
-    found = Diagnostic(
-        "solver-stopped",
-        f"{', '.join(names)} was stopped after {limit_s:g} s; this is the best so far",
-        severity="warning",
-        help="give it more time with --limit",
-    )
-    return (Finding.of(found),), 4
+def _findings(attempts: list[Attempt]) -> tuple[tuple[Finding, ...], int]:
+    """What happened on the way, and exit code 4 where not all was done that was asked for."""
+    found = dict.fromkeys(finding for a in attempts for finding in a.schedule.findings)
+    cut_short = not all(a.schedule.reproducible for a in attempts)
+    return tuple(map(Finding.of, found)), 4 if cut_short else 0
 
 
 def diff_command(

@@ -23,6 +23,8 @@ from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.scheduler import schedule as solve
+from isamap.scheduler import start_early
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
@@ -79,6 +81,8 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
     if stop_after == "parse":
         return Compilation(kernel, stage_seconds=clock.seconds)
     with clock("match"):
+        if stop_after != "match" and request.schedule is None and request.heuristic == "cpsat":
+            start_early()
         machine = load_machine(request.machine)
         canonical = make_guards_explicit(kernel)
         problem = build_problem(canonical, machine, sizes)
@@ -86,7 +90,7 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds)
     with clock("schedule"):
         schedule = find_schedule(request, problem)
-        warnings = scalar_warnings(canonical, machine, problem, schedule)
+        warnings = (*schedule.findings, *scalar_warnings(canonical, machine, problem, schedule))
     if stop_after == "schedule":
         made = (kernel, machine, canonical, problem, schedule, None, None)
         return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
@@ -107,8 +111,6 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
     if request.schedule is not None:
         schedule = parse_schedule(request.schedule)
     else:
-        from isamap.scheduler.answer import schedule as solve  # brings OR-Tools
-
         schedule = solve(
             problem,
             heuristic=request.heuristic,

@@ -13,8 +13,10 @@ of 64 elements; the innermost step of an axis is what one issue of the instructi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from isamap.source import Diagnostic
 
 LoopKind = Literal["for", "unroll"]
 
@@ -62,7 +64,8 @@ class Schedule:
     """All nests of a kernel with what is known about their cost.
 
     Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a schedule
-    written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL.
+    written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL. `findings`,
+    which the text does not have, are what happened while it was looked for.
     """
 
     kernel: str
@@ -74,6 +77,7 @@ class Schedule:
     lower_bound_ns: float | None = None
     status: str = "MANUAL"
     reproducible: bool = True
+    findings: tuple[Diagnostic, ...] = field(default=(), compare=False)
 
     @property
     def gap(self) -> float | None:

@@ -97,9 +97,15 @@ PLAN_CODES: dict[str, Explanation] = {
         "Mappings, axes and operands of a schedule are those of the kernel on the machine; `isamap match` "
         "lists the mappings.",
     ),
+    "solver-denied": Explanation(
+        "the solver contradicted itself",
+        "It said that there is no schedule although one is known, and was asked again in another "
+        "configuration. That is a mistake in isamap or in OR-Tools, worth a report; the schedule is correct.",
+    ),
     "solver-failed": Explanation(
         "the solver failed",
-        "The solver ended without an answer, so that the schedule is the heuristic's. The result is correct; "
-        "it may be slower than it could be.",
+        "The solver works in a process of its own. That process crashed, took more memory than it may, did "
+        "not stop at its limit, or could not be started; the note says which. The schedule is the best that "
+        "was known by then: the result is correct, and may be slower than it could be.",
     ),
 }

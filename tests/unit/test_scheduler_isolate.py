@@ -2,56 +2,268 @@
 
 from __future__ import annotations
 
-import json
+import subprocess
 import sys
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import pytest
-from plan_problems import PROBLEMS, gemm, tiled_gemm
+from plan_problems import PROBLEMS, conv2d, elementwise, gemm
 
+from isamap.plan.check import check_schedule
+from isamap.plan.cost import Add, Cost, Decision, evaluate
 from isamap.plan.problem import Problem
-from isamap.plan.text import print_schedule
-from isamap.scheduler import schedule, schedule_isolated
-from isamap.scheduler.exchange import read_job, write_job
+from isamap.plan.schedule import Schedule
+from isamap.scheduler import CpSat, schedule
+from isamap.scheduler.children import borrowed, idle, start_early
+from isamap.scheduler.codec import read, write
+from isamap.scheduler.cpsat import Ask
+from isamap.scheduler.exchange import Found, Limits, Search
+from isamap.scheduler.isolate import Answer, ask_apart, ask_here
+from isamap.scheduler.model import NestModel
+from isamap.scheduler.search import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.source import Infeasible
 
 PYTHON = sys.executable
+SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.solve")
+READY = "print('ready', flush=True); "
 
 
-def test_a_child_gives_the_same_answer() -> None:
-    question = gemm(127, 127, 127)
-    found, findings = schedule_isolated(question, fixed={"nest0.unroll.m": 5})
-    assert findings == ()
-    assert found == schedule(question, fixed={"nest0.unroll.m": 5})
+def child(program: str) -> tuple[str, ...]:
+    """The command of a child that is not the solver."""
+    return (PYTHON, "-c", program)
+
+
+def solving(first: str = "0", told: str = "0") -> str:
+    """The solver's own program that does something before it searches, or after it told of a schedule."""
+    return (
+        "import sys, os; from isamap.scheduler import search, solve\n"
+        f"def searching(job, tell):\n    {first}\n"
+        f"    return search.search(job, lambda found: (tell(found), {told}))\n"
+        "solve.search = searching; sys.argv[1:] = [str(4 << 30)]; solve.main()"
+    )
+
+
+def answer_of(command: tuple[str, ...], problem: Problem, limit_s: float = 10.0) -> Schedule:
+    """What the scheduler makes of a solver that is this command."""
+    return schedule(problem, heuristic=CpSat(partial(ask_apart, command=command)), limit_s=limit_s)
+
+
+# --- the wire ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_a_job_survives_the_pipe(problem: Problem) -> None:
-    text = write_job(problem, 2.5, {"nest0.block.k": 8})
-    assert read_job(json.dumps(json.loads(text))) == (problem, 2.5, {"nest0.block.k": 8})
+def test_a_problem_survives_the_wire(problem: Problem) -> None:
+    assert read(write(problem)) == problem
+
+
+def test_mappings_numbers_and_nothing_survive_the_wire() -> None:
+    value = ({"a": (1, 2.5, None), 3: True}, "x", float("inf"), Found("OPTIMAL", 0.1, 0, {"d": 1}))
+    assert read(write(value)) == value
+
+
+def test_parts_that_costs_share_are_still_shared_behind_the_wire() -> None:
+    shared: Cost = Decision("nest0.unroll.m")
+    for _ in range(64):  # 2**64 terms, written out
+        shared = Add((shared, shared))
+    text = write(shared)
+    assert len(text) < 10_000
+    assert evaluate(read(text), {"nest0.unroll.m": 1}) == 1 << 64
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A dataclass that no plan has."""
+
+    name: str = ""
+
+
+@pytest.mark.parametrize("value", [Stranger(), [1], {1, 2}, b"1"])
+def test_only_plans_are_written(value: object) -> None:
+    with pytest.raises(ValueError, match="is no dataclass of plans or schedulers"):
+        write(value)
+
+
+@pytest.mark.parametrize("name", ["os:system", "isamap.plan.plugins:load_heuristic", "isamap.plan.cost:x"])
+def test_nothing_but_dataclasses_of_plans_is_made(name: str) -> None:
+    with pytest.raises(ValueError, match="is no dataclass of plans or schedulers"):
+        read(f'{{"classes": ["{name}"], "objects": [[0, "x"]], "root": {{"is": 0}}}}')
+
+
+# --- children that answer ---------------------------------------------------------------------------------
+
+
+def test_a_child_gives_the_same_answer() -> None:
+    question, fixed = gemm(127, 127, 127), {"nest0.unroll.m": 5}
+    found = schedule(question, fixed=fixed)
+    assert found == schedule(question, heuristic=CpSat(ask_here), fixed=fixed)
+    assert found.findings == ()
+
+
+def test_a_child_is_kept_for_the_next_question() -> None:
+    start_early()
+    with borrowed() as first:
+        pass
+    schedule(gemm(127, 127, 127))
+    with borrowed() as again:
+        assert again is first
+
+
+def test_a_child_that_died_in_between_is_replaced() -> None:
+    with borrowed() as lost:
+        pass
+    lost.process.kill()
+    lost.process.wait()
+    assert schedule(gemm(127, 127, 127)).findings == ()
+    with borrowed() as other:
+        assert other is not lost
+
+
+def test_a_child_ends_when_its_caller_does() -> None:
+    script = (
+        "from isamap.scheduler.children import idle, start_early; import os, time; start_early();"
+        "(c,) = idle(); c.wait(time.monotonic() + 60); print(c.process.pid, flush=True); os._exit(0)"
+    )
+    done = subprocess.run(child(script), capture_output=True, text=True, check=True)
+    place = Path("/proc") / done.stdout.strip()
+    stop = time.monotonic() + 60
+    while place.exists() and "zombie" not in (place / "status").read_text() and time.monotonic() < stop:
+        time.sleep(0.05)
+    assert not place.exists() or "zombie" in (place / "status").read_text()
+
+
+# --- children that do not ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ((PYTHON, "-c", "import os; os.abort()"), "exit status -6"),
-        ((PYTHON, "-c", "raise SystemExit('out of luck')"), "out of luck"),
-        ((PYTHON, "-c", "print('hello')"), "its answer cannot be read"),
-        (("there-is-no-such-program",), "it could not be run: FileNotFoundError"),
+        (child("import os; os.abort()"), "it was ended by signal SIGABRT"),
+        (child(f"{READY}import os; os.abort()"), "it was ended by signal SIGABRT"),
+        (child("raise SystemExit('out of luck')"), "it ended with exit status 1: out of luck"),
+        (child(f"{READY}print('hello')"), "its answer cannot be read: Expecting value"),
+        (child(f"{READY}print('[]')"), "its answer cannot be read: "),
+        (child(f"{READY}print({write(('no', 'answer'))!r})"), "a tuple is no answer"),
+        (child(f"{READY}print({write(Found('OPTIMAL', 0.0, 7, {}))!r})"), "a Found is no answer"),
         (
-            (PYTHON, "-c", f"print({print_schedule(schedule(tiled_gemm(8, 8, 8), heuristic='greedy'))!r})"),
-            "wrong",
+            child(f"{READY}print({write(Found('OPTIMAL', 0.0, 0, {'nest0.unroll.m': 64}))!r})"),
+            "its schedule breaks a rule: nest 0: ",
         ),
+        (("there-is-no-such-program",), "it cannot be started: FileNotFoundError"),
+        ((*SOLVE, str(150 << 20)), "it ended with exit status 1: "),  # OR-Tools takes more to be loaded
+        (child(solving("bytearray(8 << 30)")), "it ended with exit status 1: MemoryError"),
     ],
 )
 def test_a_failing_child_leaves_the_heuristics_schedule(command: tuple[str, ...], said: str) -> None:
-    question = gemm(64, 64, 64)
-    found, (warning,) = schedule_isolated(question, command=command)
-    assert found == schedule(question, heuristic="greedy")
+    question = gemm(127, 127, 127)
+    found = answer_of(command, question)
+    (warning,) = found.findings
+    first = schedule(question, heuristic="greedy")
+    assert (found.nests, found.cost_ns) == (first.nests, first.cost_ns)
+    assert check_schedule(found, question) == ()
+    assert found.status == "FEASIBLE"
+    assert not found.reproducible
     assert warning.code == "solver-failed"
     assert warning.severity == "warning"
     assert said in warning.render()
 
 
+def test_the_warning_of_a_failed_solver_reads_like_this() -> None:
+    (warning,) = answer_of(child("raise SystemExit('out of luck')"), gemm(127, 127, 127)).findings
+    assert warning.render() == (
+        "warning[solver-failed]: the solver failed; the schedule is the best that was known by then\n"
+        "  note: it ended with exit status 1: out of luck\n"
+        "  help: the program is correct, but may be slower; `isamap explain solver-failed` says more"
+    )
+
+
+def test_a_child_that_hangs_is_ended_and_loses_nothing_that_it_told() -> None:
+    question = gemm(127, 127, 127)
+    best = schedule(question)
+    told: list[Answer] = []
+
+    def ask(job: Search) -> Answer:
+        found = ask_here(job).found
+        assert found is not None
+        line = write(replace(found, status="RUNNING"))
+        hanging = child(f"{READY}print({line!r}, flush=True); import time; time.sleep(600)")
+        told.append(ask_apart(replace(job, limits=Limits(1.0, 1.0)), hanging))
+        return told[0]
+
+    found = schedule(question, heuristic=CpSat(ask))
+    assert found.nests == best.nests
+    assert (found.status, found.reproducible) == ("FEASIBLE", False)
+    assert "it did not stop at its limit of 1 s, and was ended" in found.findings[0].render()
+
+
+def test_a_child_that_is_not_ready_in_time_is_waited_for_no_longer() -> None:
+    found = answer_of(child("import time; time.sleep(600)"), gemm(127, 127, 127), limit_s=0.2)
+    assert [warning.code for warning in found.findings] == ["solver-stopped"]
+    assert not found.reproducible
+
+
+def test_a_child_killed_in_the_middle_leaves_what_it_told() -> None:
+    question = conv2d(8, 256, 256, 28, 28, 3, 3)
+    found = answer_of(child(solving(told="os.kill(os.getpid(), 9)")), question)
+    assert check_schedule(found, question) == ()
+    assert "it was ended by signal SIGKILL" in found.findings[0].render()
+
+
 def test_what_cannot_be_is_refused_before_any_child_starts() -> None:
+    never = CpSat(partial(ask_apart, command=("never",)))
     with pytest.raises(Infeasible):
-        schedule_isolated(gemm(64, 64, 64), fixed={"nest0.mapping": 7}, command=("never",))
+        schedule(gemm(64, 64, 64), heuristic=never, fixed={"nest0.mapping": 7})
+
+
+def test_several_statements_share_one_warning() -> None:
+    one, other = gemm(127, 127, 127), elementwise(64, 64)
+    both = replace(one, nests=(*one.nests, replace(other.nests[0], statement=1)))
+    assert len(answer_of(child("raise SystemExit(3)"), both).findings) == 1
+
+
+# --- solvers that contradict themselves -------------------------------------------------------------------
+
+
+def denying(times: int, ask: Ask = ask_here) -> Ask:
+    """A solver whose first answers are that nothing is feasible."""
+    left = [times]
+
+    def run(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
+        solver, status = run_solver(nest_model, limits, configuration, tell)
+        left[0] -= 1
+        return solver, "INFEASIBLE" if left[0] >= 0 else status
+
+    return lambda job: Answer(search(job, lambda _: None, run))
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_solver_that_denies_what_is_known_is_asked_in_another_way(times: int) -> None:
+    question = gemm(127, 127, 127)
+    found = schedule(question, heuristic=CpSat(denying(times)))
+    best = schedule(question)
+    assert found.cost_ns == pytest.approx(best.cost_ns, rel=1e-3)
+    assert found.status == "OPTIMAL"
+    assert [warning.code for warning in found.findings] == ["solver-denied"]
+    assert f"it said so {times} times, and its word was OPTIMAL in the end" in found.findings[0].render()
+
+
+def test_a_solver_that_denies_everything_leaves_the_heuristics_schedule() -> None:
+    question = gemm(127, 127, 127)
+    found = schedule(question, heuristic=CpSat(denying(99)))
+    assert found.nests == schedule(question, heuristic="greedy").nests
+    assert found.status == "FEASIBLE"
+    assert [warning.code for warning in found.findings] == ["solver-denied"]
+
+
+def test_the_second_configuration_differs_in_everything() -> None:
+    assert SECOND.presolve != USUAL.presolve
+    assert SECOND.linearization != USUAL.linearization
+    assert SECOND.seed != USUAL.seed
+
+
+def test_children_of_a_forked_process_are_not_shared() -> None:
+    start_early()
+    assert idle()
+    assert not idle(owner=-1)

@@ -1,0 +1,191 @@
+"""Solver processes: started early, kept for the next question, ended when they fail or hang.
+
+Importing OR-Tools takes most of a small solve's time, so that a child is started while the problem is still
+being built, and answers one job after the other. It ends when this process does: its input closes then.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import IO
+
+import isamap
+
+# What a child may take of memory. Far above what any problem here needs; units: bytes.
+MEMORY_BYTES = 4 << 30
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.solve", str(MEMORY_BYTES))
+READY = b"ready\n"
+
+Command = tuple[str, ...]
+
+
+class ChildLost(Exception):
+    """A child that does not answer any more; the text says what happened to it."""
+
+
+class ChildLate(Exception):
+    """A child that has not answered by the deadline; `was_asked` says whether it had a job."""
+
+    def __init__(self, *, was_asked: bool) -> None:
+        super().__init__("no answer in time")
+        self.was_asked = was_asked
+
+
+@dataclass(slots=True)
+class Child:
+    """One solver process. `lines` are its answers, an empty one at its end; `said` is what it complained.
+
+    It is busy from the moment that it gets a job until whoever asked has heard all of the answer.
+    """
+
+    command: Command
+    process: subprocess.Popen[bytes]
+    said: IO[bytes]
+    lines: SimpleQueue[bytes]
+    reader: Thread
+    is_ready: bool = False
+    is_busy: bool = False
+    owner: int = field(default_factory=os.getpid)
+
+    def send(self, job: str) -> None:
+        """Hands over one line, without waiting until it is read."""
+        self.is_busy = True
+        Thread(target=_write, args=(self.process, job.encode() + b"\n"), daemon=True).start()
+
+    def wait(self, deadline: float) -> None:
+        """Returns when it can take a job. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        while not self.is_ready:
+            self.is_ready = self.answer(deadline) == READY
+
+    def answer(self, deadline: float) -> bytes:
+        """The next line. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        try:
+            line = self.lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            raise ChildLate(was_asked=self.is_busy) from None
+        if not line:
+            raise ChildLost(_cause(self))
+        return line
+
+    def end(self) -> None:
+        """Ends it at once."""
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        assert self.process.stdin is not None
+        with suppress(OSError, ValueError):
+            self.process.stdin.close()
+        self.said.close()
+
+
+_idle: list[Child] = []
+_lock = Lock()
+
+
+def start_early(command: Command = COMMAND) -> None:
+    """Starts a child unless one is idle. That it cannot be started is said when it is needed."""
+    with _lock:
+        if any(child.command == command for child in idle()):
+            return
+    with suppress(ChildLost):
+        _give_back(_start(command))
+
+
+@contextmanager
+def borrowed(command: Command = COMMAND) -> Generator[Child]:
+    """A child for the caller alone, kept afterwards where it is sound. Raises: ChildLost for none at all."""
+    child = _borrow(command)
+    try:
+        yield child
+    finally:
+        _give_back(child)
+
+
+def _borrow(command: Command) -> Child:
+    with _lock:
+        for child in idle():
+            if child.command == command:
+                _idle.remove(child)
+                if child.process.poll() is None:
+                    return child
+                child.end()
+    return _start(command)
+
+
+def _give_back(child: Child) -> None:
+    if child.is_busy or child.process.poll() is not None:
+        child.end()
+        return
+    with _lock:
+        _idle.append(child)
+
+
+def idle(owner: int | None = None) -> list[Child]:
+    """Those that wait, of this process: what the one that it was forked from has started answers that one."""
+    return [child for child in _idle if child.owner == (owner or os.getpid())]
+
+
+def _start(command: Command) -> Child:
+    said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+    root = str(Path(isamap.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+    except OSError as error:
+        said.close()
+        raise ChildLost(f"it cannot be started: {type(error).__name__}") from error
+    lines: SimpleQueue[bytes] = SimpleQueue()
+    reader = Thread(target=_read, args=(process, lines), daemon=True)
+    reader.start()
+    return Child(command, process, said, lines, reader)
+
+
+def _read(process: subprocess.Popen[bytes], lines: SimpleQueue[bytes]) -> None:
+    assert process.stdout is not None
+    with suppress(OSError, ValueError), process.stdout:
+        for line in process.stdout:
+            lines.put(line)
+    lines.put(b"")
+
+
+def _write(process: subprocess.Popen[bytes], job: bytes) -> None:
+    assert process.stdin is not None
+    with suppress(OSError, ValueError):  # its end is seen by the reader
+        process.stdin.write(job)
+        process.stdin.flush()
+
+
+def _cause(child: Child) -> str:
+    """How a child ended, with the check that failed in it, or else the last thing that it said."""
+    code = child.process.wait()
+    child.said.seek(0)
+    said = child.said.read().decode(errors="replace").strip().splitlines()
+    how = f"it ended with exit status {code}"
+    if code < 0:
+        how = f"it was ended by signal {signal.Signals(-code).name}"
+    checks = [line for line in said if "Check failed" in line]
+    return f"{how}: {(checks or said[-1:])[0][:300]}" if said else how
+
+
+@atexit.register
+def _end_all() -> None:
+    for child in idle():
+        child.end()
