@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
 
 CACHES = (Cache("l1", 48 << 10, 400.0), Cache("l2", 1 << 20, 170.0), Cache("l3", 32 << 20, 60.0))
 MEMORY_BANDWIDTH = 20.0
@@ -93,3 +94,22 @@ PROBLEMS: dict[str, Problem] = {
     "elementwise": elementwise(251, 1000),
     "gemv": gemv(1000, 500_000),
 }
+
+
+def loops(words: str) -> tuple[LoopStep, ...]:
+    """`m:6 um:1` is `for m by 6 { unroll m by 1 {`."""
+    found: list[LoopStep] = []
+    for word in words.split():
+        axis, _, step = word.partition(":")
+        found.append(LoopStep(axis[-1], int(step), "unroll" if len(axis) > 1 else "for"))
+    return tuple(found)
+
+
+def answer(problem: Problem, words: str, stages: tuple[Stage, ...] = ()) -> Schedule:
+    """A schedule of a problem's first option; `|` marks where `hold` stands."""
+    outside, _, inside = words.partition("|")
+    option = problem.nests[0].options[0]
+    nest = NestSchedule(
+        0, option.mapping, option.choose, loops(outside + inside), stages, len(outside.split())
+    )
+    return Schedule(problem.kernel, problem.machine, problem.sizes, (nest,))

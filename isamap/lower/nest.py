@@ -14,6 +14,7 @@ from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import copy_loops
 from isamap.lower.names import Names
+from isamap.lower.overlap import Overlap
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, OperandRef, RegisterRef, Value
 from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
@@ -32,7 +33,7 @@ from isamap.match import (
     dims,
     find_delivery,
 )
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.schedule import LoopStep, NestSchedule, Stage
 
 Held = dict[tuple[Index, ...], Value]
 Build = Callable[[Place], tuple[Node, ...]]
@@ -53,13 +54,16 @@ class _Nest:
     names: Names
     staged: dict[str, Staged] = field(default_factory=dict[str, Staged])
 
+    def __post_init__(self) -> None:
+        self.overlap = Overlap(self.tile, self.schedule, self.suppliers, self.names)
+
     # --- loops --------------------------------------------------------------------------------------------
 
     def loops(self, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         """Everything from loop number `depth` inward."""
         for stage in self.schedule.stages:
             if stage.depth == depth and stage.operand not in self.staged:
-                return self._stage(stage.operand, depth, place, held)
+                return self._stage(stage, depth, place, held)
         if depth == self.schedule.hold and self.tile.accumulator is not None and not held:
             return self._by_single_tiles(depth, place, lambda p: self._hold(depth, p))
         if depth == len(self.schedule.loops) or self.schedule.loops[depth].kind == "unroll":
@@ -67,6 +71,10 @@ class _Nest:
         return self._for(depth, self.schedule.loops[depth], place, held)
 
     def _for(self, depth: int, loop: LoopStep, place: Place, held: Held) -> tuple[Node, ...]:
+        before, after = self.overlap.before(depth, place), self.overlap.after
+        return (*before, *self._turns(depth, loop, place, held), *after(depth, place))
+
+    def _turns(self, depth: int, loop: LoopStep, place: Place, held: Held) -> tuple[Node, ...]:
         axis, step = loop.axis, loop.step
         base, left = place.position[axis], place.left[axis]
         variable = self.names.fresh(axis)
@@ -83,7 +91,7 @@ class _Nest:
             nodes += self._repeat(variable, whole, depth, axis, position, Index.of(step), place, held)
         if rest is not None:
             inside = place.enter(depth, axis, base + whole * step, rest, whole)
-            body = self.loops(depth + 1, inside, held)
+            body = self._turn(depth, inside, held)
             # With nothing left the body would still work on a whole tile where operands are staged.
             nodes += body if left.value is not None else [If(((whole * step, "<", left),), body)]
         return tuple(nodes)
@@ -99,13 +107,24 @@ class _Nest:
         place: Place,
         held: Held,
     ) -> tuple[Node, ...]:
-        """A loop, or its body alone when it runs once."""
+        """A loop, or its body alone when it runs once; the first turn apart where it differs."""
+
+        def turn(trip: Index) -> tuple[Node, ...]:
+            now = {variable: trip}
+            inside = place.enter(depth, axis, position.substitute(now), left.substitute(now), trip)
+            return self._turn(depth, inside, held)
+
         if trips.value == 1:
-            once = {variable: ZERO}
-            inside = place.enter(depth, axis, position.substitute(once), left.substitute(once), ZERO)
-            return self.loops(depth + 1, inside, held)
-        inside = place.enter(depth, axis, position, left, Index.of(variable))
-        return (For(variable, trips, self.loops(depth + 1, inside, held)),)
+            return turn(ZERO)
+        if not self.overlap.is_crossed(depth):
+            return (For(variable, trips, turn(Index.of(variable))),)
+        first = turn(ZERO)
+        later = For(variable, trips - 1, turn(Index.of(variable) + 1))
+        return (*(first if trips.value is not None else (If(((ZERO, "<", trips),), first),)), later)
+
+    def _turn(self, depth: int, inside: Place, held: Held) -> tuple[Node, ...]:
+        """The body of a loop."""
+        return (*self.overlap.shares(depth, inside), *self.loops(depth + 1, inside, held))
 
     def _rest(self, axis: str, step: int, left: Index) -> Index | None:
         """Elements after the last whole step; None when there are never any."""
@@ -141,17 +160,22 @@ class _Nest:
 
     # --- staging ------------------------------------------------------------------------------------------
 
-    def _stage(self, name: str, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
+    def _stage(self, stage: Stage, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
+        name = stage.operand
         operand = self._operand(name)
-        loops = self.schedule.loops
-        staged = stage_at(operand, depth, self.tile, loops, self.suppliers, self.names)
-        into = copy_tiles(staged, self.tile, loops, place, self.suppliers, self.names)
+        loops, known = self.schedule.loops, (self.suppliers, self.names)
+        shared = self.overlap.staged(stage, place)
+        staged = shared or stage_at(operand, depth, self.tile, loops, *known)
+        is_result = operand is self.tile.accumulator
+        nodes: list[Node] = []
+        if shared is None or not stage.ahead:
+            nodes.append(Block(f"stage {name}", copy_tiles(staged, self.tile, loops, place, *known)))
         self.staged[name] = staged
-        inner = self.loops(depth, place, held)
+        with self.overlap.during(stage, place) as at_once:
+            nodes += [*at_once, *self.loops(depth, place, held)]
         del self.staged[name]
-        nodes: list[Node] = [Block(f"stage {name}", into), *inner]
-        if operand is self.tile.accumulator:
-            back = copy_tiles(staged, self.tile, loops, place, self.suppliers, self.names, back=True)
+        if is_result and shared is None:
+            back = copy_tiles(staged, self.tile, loops, place, *known, back=True)
             nodes.append(Block(f"write {name} back", back))
         return tuple(nodes)
 

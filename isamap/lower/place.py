@@ -36,10 +36,10 @@ def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Pla
     loop = loops[number]
     step, extent = loop.step, tile.axis(loop.axis).extent
     nested = all(s.step % step == 0 for s in loops[:number] if s.axis == loop.axis)
-    if nested:
-        return Index.of(step) if divides(extent, step) else index_min(step, extent - position)
     left = place.left[loop.axis] - (position - place.position[loop.axis])
-    return Index.of(step) if divides(left, step) else index_min(step, left)
+    if divides(left, step) or (nested and divides(extent, step)):
+        return Index.of(step)
+    return index_min(step, extent - position if nested else left)
 
 
 def divides(count: Index, step: int) -> bool:

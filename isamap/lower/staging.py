@@ -34,15 +34,20 @@ from isamap.plan.schedule import LoopStep
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count."""
+    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count.
+
+    Units: `start`, where the copy in use begins, and `size`, how large a copy is, in elements.
+    """
 
     buffer: str
     operand: OperandTile
     loops: tuple[tuple[int, Index], ...]
+    start: Index = ZERO
+    size: Index = ZERO
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
         """Where the tile at these counters starts. Units: elements."""
-        total = ZERO
+        total = self.start
         for number, stride in self.loops:
             total = total + trips[number] * stride
         return total
@@ -72,8 +77,10 @@ def stage_at(
     loops: tuple[LoopStep, ...],
     suppliers: Suppliers,
     names: Names,
+    *,
+    copies: int = 1,
 ) -> Staged:
-    """A buffer for all tiles of an operand that the loops from `depth` on read."""
+    """A buffer for all tiles of an operand that the loops from `depth` on read, so many times over."""
     region: dict[str, Index] = {}
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
@@ -88,7 +95,9 @@ def stage_at(
     for number, count in reversed(counts):
         placed.insert(0, (number, step))
         step = step * count
-    return Staged(claim_buffer(operand, step, suppliers, names, "staged tiles"), operand, tuple(placed))
+    why = "staged tiles" if copies == 1 else f"staged tiles, {copies} times"
+    buffer = claim_buffer(operand, step * copies, suppliers, names, why)
+    return Staged(buffer, operand, tuple(placed), size=step)
 
 
 def copy_tiles(

@@ -13,8 +13,9 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
+from isamap.plan.check_overlap import check_overlap
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
 from isamap.source import Diagnostic
 
 MAX_STEP = 1 << 31
@@ -114,6 +115,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         tiling = (*_check_tiling(nest, option), *_check_order(nest, option))
         yield from tiling
         yield from _check_stages(nest, option)
+        yield from check_overlap(nest, option)
         if not tiling:
             yield from _check_registers(nest, option, registers)
             yield from _check_buffers(nest, option)
@@ -303,7 +305,7 @@ def _check_buffers(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
         covered = dict(extents)
         for loop in nest.loops[: stage.depth]:
             covered[loop.axis] = min(covered[loop.axis], loop.step)
-        elements = prod(covered[axis] for axis in operand.axes if axis in covered)
+        elements = prod(covered[axis] for axis in operand.axes if axis in covered) * slots_of(nest, stage)
         if elements * max(1, operand.staged_bytes) >= MAX_BUFFER_BYTES:
             yield Diagnostic(
                 "schedule-too-large",

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Spread, Stage
 from isamap.plan.text import FORMAT
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
+MAX_AHEAD = 16
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
@@ -221,6 +222,7 @@ class _Body:
     loops: list[LoopStep] = field(default_factory=list[LoopStep])
     stages: list[Stage] = field(default_factory=list[Stage])
     hold: int | None = None
+    spread: list[Spread] = field(default_factory=list[Spread])
 
 
 def _parse_nest(reader: _Reader) -> NestSchedule:
@@ -241,14 +243,16 @@ def _parse_nest(reader: _Reader) -> NestSchedule:
     for _ in range(len(body.loops) + 1):
         reader.take_one_of(("}",))
     hold = body.hold if body.hold is not None else 0
-    return NestSchedule(statement, mapping, tuple(choose), tuple(body.loops), tuple(body.stages), hold)
+    return NestSchedule(
+        statement, mapping, tuple(choose), tuple(body.loops), tuple(body.stages), hold, tuple(body.spread)
+    )
 
 
 def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        match reader.take_one_of(("for", "hold", "issue", "stage", "unroll")):
+        match reader.take_one_of(("for", "hold", "issue", "spread", "stage", "unroll")):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:
@@ -262,12 +266,41 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
                     raise reader.problem("a nest has one `hold`", span)
                 body.hold = len(body.loops)
             case "stage":
-                body.stages.append(Stage(reader.take_name("an operand"), len(body.loops)))
-                reader.take_one_of((";",))
+                body.stages.append(_parse_stage(reader, len(body.loops)))
+            case "spread":
+                body.spread.append(_parse_spread(reader, body))
             case kind:
                 body.loops.append(_parse_loop(reader, "for" if kind == "for" else "unroll"))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
+
+
+def _parse_stage(reader: _Reader, depth: int) -> Stage:
+    operand = reader.take_name("an operand")
+    ahead = 0
+    if reader.take_one_of(("ahead", ";")) == "ahead":
+        span = reader.peek_span()
+        ahead = reader.take_number()
+        if not 1 <= ahead <= MAX_AHEAD:
+            raise reader.problem(f"a buffer is filled 1 to {MAX_AHEAD} turns ahead", span)
+        reader.take_one_of((";",))
+    return Stage(operand, depth, ahead=ahead)
+
+
+def _parse_spread(reader: _Reader, body: _Body) -> Spread:
+    reader.take_one_of(("write",))
+    span = reader.peek_span()
+    operand = reader.take_name("an operand")
+    if not body.stages or body.stages[-1].operand != operand or body.stages[-1].depth != len(body.loops):
+        raise reader.problem(
+            f"`spread write {operand}` does not follow a `stage {operand};`",
+            span,
+            "what is written back late waits in a staging buffer: the two stand together",
+        )
+    reader.take_one_of(("into",))
+    axis = reader.take_name("an axis")
+    reader.take_one_of((";",))
+    return Spread(operand, axis)
 
 
 def _parse_loop(reader: _Reader, kind: LoopKind) -> LoopStep:

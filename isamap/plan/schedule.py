@@ -36,11 +36,22 @@ class Stage:
 
     `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
     `memory` is the scratchpad that the buffer lies in, "" for the workspace in main memory.
+    `ahead` is how many turns of the loop around it a buffer is filled early: shares of that are performed
+    inside the turn that runs meanwhile, and the buffer has so many copies more.
     """
 
     operand: str
     depth: int
     memory: str = ""
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The write-back of a staged result dealt to the loops of the next turn, down to the one over `axis`."""
+
+    operand: str
+    axis: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class NestSchedule:
     loops: tuple[LoopStep, ...]
     stages: tuple[Stage, ...]
     hold: int
+    spread: tuple[Spread, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +97,26 @@ class Schedule:
         if self.cost_ns is None or self.lower_bound_ns is None:
             return None
         return max(0.0, 1 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0
+
+
+def spread_of(nest: NestSchedule, operand: str) -> Spread | None:
+    """How the write-back of an operand is spread; None where it happens at once."""
+    return next((spread for spread in nest.spread if spread.operand == operand), None)
+
+
+def slots_of(nest: NestSchedule, stage: Stage) -> int:
+    """How many copies of its buffer a stage needs: one more than the turns that a copy outlives."""
+    return 1 + stage.ahead + (1 if spread_of(nest, stage.operand) else 0)
+
+
+def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
+    """The loops, by number, whose trips share what a stage moves for another turn; none: it moves at once.
+
+    A buffer is filled in the loop just inside; results are written back in the loops down to the one named.
+    """
+    spread = spread_of(nest, stage.operand)
+    inside = [(n, loop) for n, loop in enumerate(nest.loops) if n >= stage.depth and loop.kind == "for"]
+    if spread is None:
+        return tuple(inside[:1]) if inside and inside[0][0] < nest.hold else ()
+    last = next((n for n, loop in inside if loop.axis == spread.axis), -1)
+    return tuple((n, loop) for n, loop in inside if n <= last)

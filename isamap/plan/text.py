@@ -21,7 +21,7 @@ nest 0 {
 
 from __future__ import annotations
 
-from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of
 
 FORMAT = "isamap schedule 1"
 
@@ -56,7 +56,9 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
         lines.append("  choose " + ", ".join(f"{name} = {value}" for name, value in nest.choose) + ";")
     for depth in range(len(nest.loops) + 1):
         indent = "  " * (depth + 1)
-        lines += [f"{indent}stage {stage.operand};" for stage in nest.stages if stage.depth == depth]
+        lines += [
+            indent + text for stage in nest.stages if stage.depth == depth for text in _stage(nest, stage)
+        ]
         if nest.hold == depth:
             lines.append(f"{indent}hold;")
         if depth < len(nest.loops):
@@ -65,3 +67,10 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
     inside = "  " * (len(nest.loops) + 1)
     closing = ["  " * depth + "}" for depth in range(len(nest.loops), -1, -1)]
     return [*lines, f"{inside}issue;", *closing]
+
+
+def _stage(nest: NestSchedule, stage: Stage) -> list[str]:
+    early = f" ahead {stage.ahead}" if stage.ahead else ""
+    spread = spread_of(nest, stage.operand)
+    late = [f"spread write {spread.operand} into {spread.axis};"] if spread else []
+    return [f"stage {stage.operand}{early};", *late]

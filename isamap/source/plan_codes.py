@@ -73,6 +73,13 @@ PLAN_CODES: dict[str, Explanation] = {
         "a schedule for something else",
         "Kernel, machine, sizes and statements of a schedule are those of the compilation that uses it.",
     ),
+    "schedule-overlap": Explanation(
+        "work cannot be moved to another turn of a loop",
+        "`stage b ahead 1;` fills a buffer one turn of the loop directly around it early, so it needs such a "
+        "`for` loop, and an operand that nothing changes meanwhile. `spread write c into k;` stands behind "
+        "`stage c;` and writes the result of one turn back during the next, shared out evenly to the loops "
+        "inside, down to the one over k: the loop around it has to move on to other elements of the result.",
+    ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",
         "A stage stands at or outside `hold`, once per operand. An operand that no move supplies from its "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from random import Random
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
 
 TRIES = 12
 
@@ -41,7 +42,29 @@ def _nest(nest: NestProblem, random: Random, wildness: float) -> NestSchedule:
     inner = [LoopStep(a.name, a.tile * unroll[a.name]) for a in sums]
     stages = _stages(option, blocks, hold, random, wildness)
     loops = (*blocks, *register_blocks, *inner, *unrolled)
-    return NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
+    made = NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
+    return _overlapped(made, option, random)
+
+
+def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestSchedule:
+    """Some of the buffers filled ahead, and some of the write-backs spread, where there is a loop for it."""
+    operands = {operand.name: operand for operand in option.operands}
+    stages: list[Stage] = []
+    spread: list[Spread] = []
+    for stage in nest.stages:
+        operand = operands[stage.operand]
+        around = nest.loops[stage.depth - 1] if stage.depth else None
+        inside = [loop.axis for loop in nest.loops[stage.depth :] if loop.kind == "for"]
+        if around is None or random.random() < 0.4:
+            stages.append(stage)
+        elif not operand.is_accumulator:
+            stages.append(replace(stage, ahead=random.choice((1, 1, 2, 3))))
+        else:
+            stages.append(stage)
+            last = next((n for n, axis in enumerate(inside) if axis in inside[:n]), len(inside))
+            if around.axis in operand.axes and last:
+                spread.append(Spread(operand.name, random.choice(inside[:last])))
+    return replace(nest, stages=tuple(stages), spread=tuple(spread))
 
 
 def _option(nest: NestProblem, random: Random) -> NestOption:

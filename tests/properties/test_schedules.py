@@ -16,7 +16,7 @@ from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import bounds, evaluate
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import decision_ranges, open_options
@@ -39,14 +39,18 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     )
     loops = tuple(LoopStep(axis, step, "for" if kind == "for" else "unroll") for axis, step, kind in steps)
     depths = st.integers(0, len(loops))
-    stages = draw(st.lists(st.builds(Stage, st.sampled_from("abc"), depths), max_size=3))
+    built = st.builds(Stage, st.sampled_from("abc"), depths, ahead=st.sampled_from([0, 0, 1, 16]))
+    stages = draw(st.lists(built, max_size=3, unique_by=lambda stage: stage.operand))
+    stages.sort(key=lambda stage: stage.depth)
+    late = [stage for stage in stages if draw(st.booleans())]
     return NestSchedule(
         statement,
         draw(st.sampled_from(["f", "fma { i: n } (a = A[m, k], b = B)", "g (a = max(A, 0.0))"])),
         draw(st.sampled_from([(), (("R", 16),), (("N", 1), ("R", 2))])),
         loops,
-        tuple(sorted(stages, key=lambda stage: stage.depth)),
+        tuple(stages),
         draw(depths),
+        tuple(Spread(stage.operand, draw(NAMES)) for stage in late),
     )
 
 

@@ -5,33 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import gemm, tiled_gemm
+from plan_problems import answer, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule, live_registers
-from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import Stage
 
 GEMM = gemm(1024, 1024, 1024)
 TILED = tiled_gemm(1024, 1024, 1024)
-
-
-def loops(words: str) -> tuple[LoopStep, ...]:
-    """`m:6 um:1` is `for m by 6 { unroll m by 1 {`."""
-    found: list[LoopStep] = []
-    for word in words.split():
-        axis, _, step = word.partition(":")
-        found.append(LoopStep(axis[-1], int(step), "unroll" if len(axis) > 1 else "for"))
-    return tuple(found)
-
-
-def answer(problem: Problem, words: str, stages: tuple[Stage, ...] = ()) -> Schedule:
-    """A schedule of a problem's first option; `|` marks where `hold` stands."""
-    outside, _, inside = words.partition("|")
-    option = problem.nests[0].options[0]
-    nest = NestSchedule(
-        0, option.mapping, option.choose, loops(outside + inside), stages, len(outside.split())
-    )
-    return Schedule(problem.kernel, problem.machine, problem.sizes, (nest,))
 
 
 GOOD = "n:512 k:256 m:6 n:64 | k:1 um:1 un:16"

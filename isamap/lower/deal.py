@@ -1,0 +1,167 @@
+"""Work dealt evenly to the trips of a loop: each trip performs its share of the pieces.
+
+Twelve pieces dealt to the five trips of `for k`:
+
+    for k in 5:  for s in (k + 1) * 12 / 5 - k * 12 / 5:  piece(k * 12 / 5 + s)
+
+A piece is what stands inside the loops that do nothing but count: one row of a copy, mostly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from isamap.ir import Const, Index, product, substitute_expr
+from isamap.ir.index import ONE, ZERO
+from isamap.lower.names import Names
+from isamap.lower.place import Place
+from isamap.lower.program import (
+    Argument,
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    If,
+    Issue,
+    MemoryRef,
+    Node,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Work for the trips of some loops, each directly inside the one before.
+
+    `hosts` are the loops (by number) with how often each runs; `make` gives the work's nodes, anew each time.
+    """
+
+    note: str
+    hosts: tuple[tuple[int, Index], ...]
+    make: Callable[[], tuple[Node, ...]]
+
+    @property
+    def innermost(self) -> int:
+        """The loop whose body performs the shares."""
+        return self.hosts[-1][0]
+
+
+def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
+    """What the trip at `place` performs."""
+    made = dealt.make()
+    trips = product(count for _, count in dealt.hosts)
+    if not made or trips.value == 1:
+        return (Block(dealt.note, made),) if made else ()
+    now = ZERO
+    for number, count in dealt.hosts:
+        now = now * count + place.trips[number]
+    conditions, work = _guarded(made)
+    counters, body = _pieces(work)
+    pieces = product(count for _, count in counters)
+    variable = names.fresh("share")
+    piece, count = _share(pieces, trips, now, Index.of(variable))
+    if count.value == 0:
+        return ()
+    bindings = _positions(counters, piece)
+    share: Node = For(variable, count, substitute_nodes(body, bindings))
+    return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
+
+
+def _share(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
+    """The nth piece that a trip performs, and how many it performs; shares differ by one at most.
+
+    Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
+    that needs no division to find a piece.
+    """
+    if pieces.value is not None and trips.value is not None:
+        first = (now * pieces).floordiv(trips)
+        return first + nth, ((now + 1) * pieces).floordiv(trips) - first
+    return now + nth * trips, (pieces - now).ceildiv(trips)
+
+
+def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
+    """The conditions around all of the work, and the work."""
+    conditions: tuple[Condition, ...] = ()
+    while len(nodes) == 1 and isinstance(nodes[0], If):
+        conditions += nodes[0].conditions
+        nodes = nodes[0].body
+    return conditions, nodes
+
+
+def _pieces(nodes: tuple[Node, ...]) -> tuple[list[tuple[str, Index]], tuple[Node, ...]]:
+    """The loops that stand alone around each other, outer to inner, and what is inside.
+
+    Only the outermost may run as often as the run says: a division finds the position in each other one.
+    """
+    counters: list[tuple[str, Index]] = []
+    while len(nodes) == 1 and isinstance(nodes[0], For):
+        loop = nodes[0]
+        if counters and loop.trips.value is None:
+            break
+        counters.append((loop.variable, loop.trips))
+        nodes = loop.body
+    return counters, nodes
+
+
+def _positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Index]:
+    """The counter of each loop at a piece, the last fastest."""
+    found: dict[str, Index] = {}
+    inside = ONE
+    for position, (variable, count) in reversed(list(enumerate(counters))):
+        counter = piece.floordiv(inside)
+        found[variable] = counter.mod(count) if position else counter
+        inside = inside * count
+    return found
+
+
+def substitute_nodes(nodes: tuple[Node, ...], bindings: dict[str, Index]) -> tuple[Node, ...]:
+    """The nodes with symbols replaced in all that they compute."""
+    return tuple(_substitute(node, bindings) for node in nodes)
+
+
+def _substitute(node: Node, bindings: dict[str, Index]) -> Node:
+    match node:
+        case Issue(_, operands, params):
+            return replace(
+                node,
+                operands=tuple(
+                    (name, _reference(ref, bindings) if isinstance(ref, MemoryRef) else ref)
+                    for name, ref in operands
+                ),
+                params=tuple((name, _argument(value, bindings)) for name, value in params),
+            )
+        case Fill(buffer, offset, elements):
+            return Fill(buffer, offset.substitute(bindings), elements.substitute(bindings))
+        case For(_, trips, body):
+            return replace(node, trips=trips.substitute(bindings), body=substitute_nodes(body, bindings))
+        case If(conditions, body):
+            return If(
+                tuple(_condition(condition, bindings) for condition in conditions),
+                substitute_nodes(body, bindings),
+            )
+        case Block(note, body):
+            return Block(note, substitute_nodes(body, bindings))
+        case Declare() | Configure():
+            return node
+
+
+def _reference(ref: MemoryRef, bindings: dict[str, Index]) -> MemoryRef:
+    strides = tuple(stride.substitute(bindings) for stride in ref.strides)
+    return MemoryRef(ref.buffer, ref.offset.substitute(bindings), strides)
+
+
+def _condition(condition: Condition, bindings: dict[str, Index]) -> Condition:
+    left, comparison, right = condition
+    return left.substitute(bindings), comparison, right.substitute(bindings)
+
+
+def _argument(value: Argument, bindings: dict[str, Index]) -> Argument:
+    match value:
+        case Index():
+            return value.substitute(bindings)
+        case int() | Const():
+            return value
+        case _:
+            return substitute_expr(value, bindings)

@@ -1,0 +1,192 @@
+"""Work of one turn of a loop performed during another: buffers filled ahead, results written back late.
+
+    for k by 256 {               fill b for turn 0
+      stage b ahead 1;       ->  for each turn t:
+      for m by 6 { ... }           for each m: { a share of filling b for turn t + 1;  what uses b of turn t }
+    }
+
+`stage c; spread write c into k;` is the mirror image: turn t writes back what turn t - 1 has left in the
+buffer, and the last one is written behind the loop. A buffer has one copy more than turns lie in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from isamap.ir import Index, index_min
+from isamap.ir.index import ZERO
+from isamap.lower.deal import Dealt, share_of
+from isamap.lower.names import Names
+from isamap.lower.place import Place, divides, left_inside
+from isamap.lower.program import Block, Condition, If, Node
+from isamap.lower.staging import Staged, copy_tiles, stage_at
+from isamap.match import OperandTile, Suppliers, Tile
+from isamap.plan.schedule import NestSchedule, Stage, hosts_of, slots_of, spread_of
+
+Make = Callable[[], tuple[Node, ...]]
+
+
+@dataclass
+class Overlap:
+    """What crosses turns of the loops of one nest.
+
+    `around` is the place outside each loop that stands around the builder, `buffers` the buffers that such a
+    loop's turns share, `dealt` the work that loops further inside perform share by share.
+    """
+
+    tile: Tile
+    schedule: NestSchedule
+    suppliers: Suppliers
+    names: Names
+    around: dict[int, Place] = field(default_factory=dict[int, Place])
+    buffers: dict[str, Staged] = field(default_factory=dict[str, Staged])
+    dealt: list[Dealt] = field(default_factory=list[Dealt])
+
+    # --- around a loop
+
+    def is_crossed(self, number: int) -> bool:
+        """Whether results of one turn of a loop are written back in the next: its first turn is peeled."""
+        return any(spread_of(self.schedule, stage.operand) for stage in self._crossing(number))
+
+    def _crossing(self, number: int) -> list[Stage]:
+        """The stages directly inside a loop that share a buffer among its turns."""
+        stages = [stage for stage in self.schedule.stages if stage.depth == number + 1]
+        return [stage for stage in stages if slots_of(self.schedule, stage) > 1]
+
+    def before(self, number: int, place: Place) -> tuple[Node, ...]:
+        """The prologue of a loop: buffers filled for the turns that no other turn comes before."""
+        self.around[number] = place
+        nodes: list[Node] = []
+        for stage in self._crossing(number):
+            made = stage_at(
+                self._operand(stage.operand),
+                stage.depth,
+                self.tile,
+                self.schedule.loops,
+                self.suppliers,
+                self.names,
+                copies=slots_of(self.schedule, stage),
+            )
+            self.buffers[stage.operand] = made
+            for turn in range(stage.ahead):
+                fill = self._fill(stage, Index.of(turn))
+                nodes += _labelled(f"stage {stage.operand} for turn {turn}", fill())
+        return tuple(nodes)
+
+    def after(self, number: int, place: Place) -> tuple[Node, ...]:
+        """The epilogue of a loop: what its last turn has left in buffers, written back."""
+        nodes: list[Node] = []
+        loop = self.schedule.loops[number]
+        left = place.left[loop.axis]
+        last = left.ceildiv(loop.step) - 1
+        for stage in self._crossing(number):
+            if spread_of(self.schedule, stage.operand):
+                here = self._turn(number, last)
+                back = self._copy(stage, here, last, back=True)
+                nodes += _labelled(f"write {stage.operand} of the last turn back", _when(ZERO, left, back))
+        return tuple(nodes)
+
+    # --- inside its turns
+
+    def staged(self, stage: Stage, place: Place) -> Staged | None:
+        """The buffer that a turn uses, where turns share one; None where each has its own contents."""
+        if slots_of(self.schedule, stage) == 1:
+            return None
+        return self._slot(stage, place.trips[stage.depth - 1])
+
+    @contextmanager
+    def during(self, stage: Stage, place: Place) -> Generator[tuple[Node, ...]]:
+        """Deals what a turn performs for another to the loops inside; gives what is performed at once."""
+        works = (
+            [(f"stage {stage.operand} for a later turn", self._ahead(stage, place))] if stage.ahead else []
+        )
+        if spread_of(self.schedule, stage.operand):
+            works.append((f"write {stage.operand} of the turn before back", self._late(stage, place)))
+        hosts = tuple(
+            (number, place.left[loop.axis].ceildiv(loop.step))
+            for number, loop in hosts_of(self.schedule, stage)
+        )
+        new = [Dealt(note, hosts, make) for note, make in works if hosts]
+        self.dealt += new
+        yield tuple(node for note, make in works if not hosts for node in _labelled(note, make()))
+        self.dealt = [work for work in self.dealt if work not in new]
+
+    def shares(self, number: int, place: Place) -> tuple[Node, ...]:
+        """What the body of a loop performs of work dealt to it."""
+        due = [work for work in self.dealt if work.innermost == number]
+        return tuple(node for work in due for node in share_of(work, place, self.names))
+
+    # --- copies
+
+    def _ahead(self, stage: Stage, place: Place) -> Make:
+        return self._fill(stage, place.trips[stage.depth - 1] + stage.ahead)
+
+    def _fill(self, stage: Stage, turn: Index) -> Make:
+        """Fills the copy of a turn, if there is such a turn."""
+        number = stage.depth - 1
+        loop = self.schedule.loops[number]
+        here = self._turn(number, turn)
+        left = self.around[number].left[loop.axis]
+        return lambda: _when(turn * loop.step, left, self._copy(stage, here, turn, back=False))
+
+    def _late(self, stage: Stage, place: Place) -> Make:
+        """Writes back the copy of the turn before, if there is such a turn."""
+        number = stage.depth - 1
+        axis, step = self.schedule.loops[number].axis, self.schedule.loops[number].step
+        now = place.trips[number]
+        here = self._turn(number, now - 1)
+        if not any(loop.axis == axis and loop.kind == "for" for loop in self.schedule.loops[number + 1 :]):
+            # Only the last turn of such a loop is cut short, and it comes before none.
+            here = here.enter(number, axis, here.position[axis], Index.of(step), now - 1)
+        return lambda: _when(ZERO, now, self._copy(stage, here, now - 1, back=True))
+
+    def _copy(self, stage: Stage, place: Place, turn: Index, *, back: bool) -> tuple[Node, ...]:
+        source = self._slot(stage, turn)
+        loops = self.schedule.loops
+        return copy_tiles(source, self.tile, loops, place, self.suppliers, self.names, back=back)
+
+    def _slot(self, stage: Stage, turn: Index) -> Staged:
+        made, slots = self.buffers[stage.operand], slots_of(self.schedule, stage)
+        return replace(made, start=turn.mod(slots) * made.size)
+
+    def _turn(self, number: int, turn: Index) -> Place:
+        """The place inside a loop at a turn of it."""
+        outside, loop = self.around[number], self.schedule.loops[number]
+        position = outside.position[loop.axis] + turn * loop.step
+        whole = outside.left[loop.axis]
+        if whole.value is None:
+            left = left_inside(self.tile, self.schedule.loops, number, outside, position)
+        elif divides(whole, loop.step):
+            left = Index.of(loop.step)
+        else:
+            left = index_min(loop.step, whole - turn * loop.step)
+        return outside.enter(number, loop.axis, position, left, turn)
+
+    def _operand(self, name: str) -> OperandTile:
+        acc = self.tile.accumulator
+        candidates = (*self.tile.inputs, *((acc,) if acc is not None else ()))
+        return next(operand for operand in candidates if operand.name == name)
+
+
+def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    return (Block(note, nodes),) if nodes else ()
+
+
+def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The nodes where `less < than`; the condition only where it is not certain."""
+    gap = than - less
+    if gap.value is not None:
+        return nodes if gap.value > 0 else ()
+    if less.value == 0 and _is_positive(than):
+        return nodes
+    condition: Condition = (less, "<", than)
+    return (If((condition,), nodes),) if nodes else ()
+
+
+def _is_positive(index: Index) -> bool:
+    """Whether it is certain that a sum of counters is above zero."""
+    return index.constant > 0 and all(
+        factor >= 0 and all(isinstance(atom, str) for atom in atoms) for atoms, factor in index.terms
+    )

@@ -1,0 +1,84 @@
+"""The judge of what crosses turns of a loop: buffers filled ahead, results written back late.
+
+stage b ahead 1;             needs a loop around it, whose turns are what it is ahead of
+spread write c into k;       needs a loop around it that moves on to other elements of c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isamap.plan.problem import NestOption, TileOperand
+from isamap.plan.schedule import NestSchedule, Spread, Stage
+from isamap.source import Diagnostic
+
+
+def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with stages ahead and write-backs that are spread."""
+    operands = {operand.name: operand for operand in option.operands}
+    stages = {stage.operand: stage for stage in nest.stages}
+    for stage in nest.stages:
+        if stage.ahead and stage.operand in operands:
+            yield from _check_ahead(nest, stage, operands[stage.operand])
+    for spread in nest.spread:
+        name = f"nest {nest.statement}: `spread write {spread.operand} into {spread.axis};`"
+        operand, stage = operands.get(spread.operand), stages.get(spread.operand)
+        if operand is None or not operand.is_accumulator or stage is None:
+            yield Diagnostic(
+                "schedule-overlap",
+                f"{name} has no staged result to write back",
+                help="what is written back late waits in a buffer: stage the result there, or drop the line",
+            )
+        else:
+            yield from _check_spread(nest, spread, stage, operand, name)
+
+
+def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:
+    name = f"nest {nest.statement}: `stage {stage.operand} ahead {stage.ahead};`"
+    if operand.is_accumulator:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name} fills a buffer early with elements that the turns before still change",
+            help=f"write `stage {stage.operand};`, and `spread write {stage.operand} into` a loop's axis",
+        )
+    if stage.depth == 0 or nest.loops[stage.depth - 1].kind != "for":
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name} stands directly inside no loop, so there is no turn to be ahead of",
+            help=f"move it into a `for` loop, or write `stage {stage.operand};`",
+        )
+
+
+def _check_spread(
+    nest: NestSchedule, spread: Spread, stage: Stage, operand: TileOperand, name: str
+) -> Iterator[Diagnostic]:
+    around = nest.loops[stage.depth - 1] if stage.depth else None
+    if around is None or around.kind != "for" or around.axis not in operand.axes:
+        where = f"`for {around.axis} by {around.step}`" if around else "no loop"
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name} stands directly inside {where}, "
+            f"whose next turn does not move on to other elements of `{operand.tensor}`",
+            help=f"put it and its `stage {spread.operand};` directly inside a `for` loop over "
+            f"{' or '.join(operand.axes)}"
+            if operand.axes
+            else None,
+        )
+    inside = [loop for loop in nest.loops[stage.depth :] if loop.kind == "for"]
+    axes = [loop.axis for loop in inside]
+    if spread.axis not in axes:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: there is no `for {spread.axis}` inside",
+            notes=(f"the loops inside run over {', '.join(axes)}",) if axes else (),
+            help="name the loop whose turns are to share the work",
+        )
+        return
+    hosts = axes[: axes.index(spread.axis) + 1]
+    twice = next((axis for axis in hosts if hosts.count(axis) > 1), None)
+    if twice is not None:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: `{twice}` has several loops there, which do not run equally often in each turn",
+            help=f"name a loop outside the second one over `{twice}`",
+        )

@@ -1,0 +1,131 @@
+"""Hand-written schedules whose turns work for each other, run and compared with the interpreter."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from isamap.codegen.runner import run_program
+from isamap.codegen.toolchain import compile_library
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.request import Request, Size
+from isamap.ir import bind, interpret
+from isamap.kernels import kernel_path
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+AMX = """isamap schedule 1
+kernel gemm_bf16
+machine x86-amx
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map tdpbf16ps {{ m: m, n: n, k: k, p: k }} (a = A[m, k], b = B[k, n]);
+  choose N = 16, Q = 16, R = 16;
+  for n by 64 {{
+    stage b{ahead};
+    for m by 32 {{
+      for n by 32 {{
+        stage c;
+        {spread}
+        hold;
+        for k by 32 {{
+          unroll m by 16 {{
+            unroll n by 16 {{
+              issue;
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+VECTOR = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
+  for k by 6 {{
+    stage b ahead 2;
+    for m by 4 {{
+      stage a ahead 1;
+      for n by 16 {{
+        stage c;
+        spread write c into k;
+        hold;
+        for k by 1 {{
+          unroll m by 1 {{
+            unroll n by 8 {{
+              issue;
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+LATE = "spread write c into k;"
+WHOLE = {"M": 64, "N": 128, "K": 96}
+RAGGED = {"M": 39, "N": 105, "K": 71}
+ONE_TURN = {"M": 20, "N": 25, "K": 40}
+
+
+def compiled(text: str, kernel: str, machine: str, sizes: dict[str, Size], **words: str) -> Compilation:
+    source = Source(f"{kernel}.ir", kernel_path(kernel).read_text())
+    schedule = Source("s.schedule", text.format(**sizes, **words))
+    return compile_kernel(Request(source, machine, sizes, schedule=schedule, model=True))
+
+
+def check(made: Compilation, kernel: str, sizes: dict[str, int], open_sizes: dict[str, int]) -> None:
+    """Small integers, whose sums every order rounds alike."""
+    assert made.emitted
+    assert made.machine
+    rng = np.random.default_rng(1)
+    bound = bind(parse_kernel(Source("k.ir", kernel_path(kernel).read_text())), sizes)
+    arrays = {
+        o.name: rng.integers(-2, 3, tuple(s.value or 1 for s in o.shape)).astype(o.dtype.numpy())
+        for o in bound.operands
+    }
+    result = run_program(compile_library(made.emitted, made.machine), arrays, open_sizes, guard=True)
+    assert result.status == 0, result.meaning
+    wanted = interpret(bound, arrays, {})
+    assert np.array_equal(
+        np.asarray(result.arrays["C"], dtype=np.float64), np.asarray(wanted["C"], dtype=np.float64)
+    )
+
+
+@pytest.mark.parametrize(("sizes", "ahead"), [(WHOLE, " ahead 1"), (RAGGED, " ahead 2"), (ONE_TURN, "")])
+def test_tiles_are_converted_and_packed_during_other_turns(sizes: dict[str, int], ahead: str) -> None:
+    made = compiled(AMX, "gemm_bf16", "x86-amx", {**sizes}, spread=LATE, ahead=ahead)
+    check(made, "gemm_bf16", sizes, {})
+
+
+@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_TURN])
+def test_several_buffers_cross_turns_of_loops_around_each_other(sizes: dict[str, int]) -> None:
+    check(compiled(VECTOR, "gemm_f32", "x86-avx2", {**sizes}), "gemm_f32", sizes, {})
+
+
+def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
+    sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
+    for text, kernel, machine in ((AMX, "gemm_bf16", "x86-amx"), (VECTOR, "gemm_f32", "x86-avx2")):
+        made = compiled(text, kernel, machine, sizes, spread=LATE, ahead=" ahead 1")
+        for actual in (WHOLE, RAGGED, ONE_TURN):
+            check(made, kernel, actual, actual)
+
+
+def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
+    made = compiled(AMX, "gemm_bf16", "x86-amx", {**WHOLE}, spread=LATE, ahead="")
+    assert made.emitted
+    opened = r"for \(int64_t (k\d+) = 0; .*\n *\{ /\* write c of the turn before back"
+    counter = re.search(opened, made.emitted.source)
+    assert counter
+    # 64 rows of four tiles in three turns of the summing loop: 21, 21 and 22.
+    assert f"(64*{counter[1]} + 64) / 3 - 64*{counter[1]} / 3" in made.emitted.source

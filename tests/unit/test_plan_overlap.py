@@ -1,0 +1,168 @@
+"""Stages ahead and spread write-backs: what the judge refuses, what the text says, what loops become."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_problems import answer, gemm
+
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.schedule import Schedule, Spread, Stage, hosts_of, slots_of
+from isamap.plan.text import print_schedule
+from isamap.source import Source, SyntaxProblem
+
+GEMM = gemm(1024, 1024, 1024)
+WORDS = "n:512 k:256 m:6 n:64 | k:1 um:1 un:16"
+
+
+def overlapped(words: str, stages: tuple[Stage, ...], *spread: Spread) -> Schedule:
+    made = answer(GEMM, words, stages)
+    return replace(made, nests=(replace(made.nests[0], spread=spread),))
+
+
+def said_of(schedule: Schedule) -> str:
+    return "\n".join(finding.render() for finding in check_schedule(schedule, GEMM))
+
+
+def test_good_overlaps_pass() -> None:
+    assert said_of(overlapped(WORDS, (Stage("b", 2, ahead=1),))) == ""
+    assert said_of(overlapped(WORDS, (Stage("c", 4),), Spread("c", "k"))) == ""
+    assert said_of(overlapped(WORDS, (Stage("c", 3),), Spread("c", "n"))) == ""
+
+
+def test_a_buffer_has_a_copy_for_each_turn_that_it_outlives() -> None:
+    nest = overlapped(WORDS, (Stage("b", 2, ahead=2), Stage("c", 4), Stage("a", 2)), Spread("c", "k")).nests[
+        0
+    ]
+    assert [slots_of(nest, stage) for stage in nest.stages] == [3, 2, 1]
+
+
+def test_filling_is_shared_by_the_next_loop_and_writing_by_all_down_to_the_named_one() -> None:
+    nest = overlapped(WORDS, (Stage("b", 2, ahead=1), Stage("c", 3)), Spread("c", "k")).nests[0]
+    ahead, late = (hosts_of(nest, stage) for stage in nest.stages)
+    assert [number for number, _ in ahead] == [2]
+    assert [number for number, _ in late] == [3, 4]
+
+
+def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
+    nest = overlapped(WORDS, (Stage("b", 4, ahead=1),)).nests[0]
+    assert hosts_of(nest, nest.stages[0]) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "stages", "spread", "said"),
+    [
+        (
+            WORDS,
+            (Stage("b", 0, ahead=1),),
+            (),
+            (
+                "`stage b ahead 1;` stands directly inside no loop, so there is "
+                "no turn to be ahead of\n"
+                "  help: move it into a `for` loop, or write `stage b;`"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("c", 4, ahead=1),),
+            (),
+            (
+                "`stage c ahead 1;` fills a buffer early with elements that the "
+                "turns before still change\n"
+                "  help: write `stage c;`, and `spread write c into` a loop's axis"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("b", 4),),
+            (Spread("b", "k"),),
+            (
+                "`spread write b into k;` has no staged result to write back\n"
+                "  help: what is written back late "
+                "waits in a buffer: stage the result there, or drop the line"
+            ),
+        ),
+        (
+            WORDS,
+            (),
+            (Spread("c", "k"),),
+            (
+                "`spread write c into k;` has no staged result to write back\n"
+                "  help: what is written back late "
+                "waits in a buffer: stage the result there, or drop the line"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("c", 2),),
+            (Spread("c", "m"),),
+            (
+                "`spread write c into m;` stands directly inside `for k by 256`, "
+                "whose next turn does not move on to other elements of `C`\n"
+                "  help: put it and its `stage c;` directly inside a `for` loop over m or n"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("c", 0),),
+            (Spread("c", "k"),),
+            (
+                "`spread write c into k;` stands directly inside no loop, whose "
+                "next turn does not move on to other elements of `C`\n"
+                "  help: put it and its `stage c;` directly inside a `for` loop over m or n"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("c", 4),),
+            (Spread("c", "m"),),
+            (
+                "`spread write c into m;`: there is no `for m` inside\n"
+                "  note: the loops inside run over k\n"
+                "  help: name the loop whose turns are to share the work"
+            ),
+        ),
+        (
+            "m:12 n:512 k:256 n:64 m:6 | k:1 um:1 un:16",
+            (Stage("c", 1),),
+            (Spread("c", "m"),),
+            (
+                "`spread write c into m;`: `n` has several loops there, which "
+                "do not run equally often in each turn\n"
+                "  help: name a loop outside the second one over `n`"
+            ),
+        ),
+    ],
+)
+def test_a_spoilt_overlap_is_found(
+    words: str, stages: tuple[Stage, ...], spread: tuple[Spread, ...], said: str
+) -> None:
+    assert said_of(overlapped(words, stages, *spread)) == f"error[schedule-overlap]: nest 0: {said}"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("stage b ahead 0;", "a buffer is filled 1 to 16 turns ahead"),
+        ("stage b ahead 17;", "a buffer is filled 1 to 16 turns ahead"),
+        ("stage b behind 1;", "`behind` cannot stand here: expected `ahead` or `;`"),
+        ("spread write c into k;", "`spread write c` does not follow a `stage c;`"),
+        ("stage b; spread write c into k;", "`spread write c` does not follow a `stage c;`"),
+        ("stage c; spread c into k;", "`c` cannot stand here: expected `write`"),
+    ],
+)
+def test_a_wrong_line_is_pointed_at(line: str, said: str) -> None:
+    text = print_schedule(answer(GEMM, WORDS)).replace("hold;", f"{line} hold;")
+    with pytest.raises(SyntaxProblem) as caught:
+        parse_schedule(Source("s", text))
+    assert said in caught.value.diagnostics[0].render()
+
+
+def test_the_text_says_both() -> None:
+    made = overlapped(WORDS, (Stage("b", 2, ahead=1), Stage("c", 4)), Spread("c", "k"))
+    text = print_schedule(made)
+    assert "      stage b ahead 1;\n" in text
+    assert "          stage c;\n          spread write c into k;\n          hold;\n" in text
+    assert parse_schedule(Source("s", text)) == made
