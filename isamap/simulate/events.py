@@ -1,0 +1,172 @@
+"""How long a lowered program takes, by events: each issue on its unit, its operands, its lines of memory.
+
+    simulate(program, machine, problem)  ->  Simulation(total_ns=1.07e7, ...)
+
+Loops are run until two turns take the same time; the turns that are left are not run but counted, so that a
+product of 1024³ takes seconds. Where it errs: see `LEFT_OUT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.lower.program import Condition, LoweredProgram
+from isamap.machine import Machine
+from isamap.plan.problem import Problem
+from isamap.simulate.machine_time import WINDOW, MachineTime
+from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
+from isamap.simulate.reuse import LINE_BYTES, Reuse, Weights
+
+LEFT_OUT = (
+    "branches, address arithmetic, and how many issues the processor takes in at once",
+    "address translation: every page is known",
+    "latencies behind the nearest cache: prefetching hides them, bandwidth counts",
+    "lines that fall into the same set of a cache",
+    "stores that a later load has to wait for",
+    f"how many issues are in flight: {WINDOW} are assumed",
+)
+# Two turns of a loop take the same time when they differ by less than this part of it.
+SAME = 0.005
+# More issues than this are not run: loops are taken to be steady after their second turn then.
+MOST_STEPS = 2_000_000
+# A loop that does not become steady is taken to be as its last turns on the average.
+MOST_TURNS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a program's time is made of.
+
+    Units: `total_ns`; `busy_ns` per unit; `moved_bytes` per level towards the one before it. `issues` of the
+    whole program, of which `run` were looked at.
+    """
+
+    total_ns: float
+    busy_ns: tuple[tuple[str, float], ...]
+    moved_bytes: tuple[tuple[str, float], ...]
+    issues: int
+    run: int
+    left_out: tuple[str, ...] = LEFT_OUT
+
+
+def simulate(
+    program: LoweredProgram, machine: Machine, problem: Problem, profile: Mapping[str, int] | None = None
+) -> Simulation:
+    """The simulated time of one call, after calls before it, with dense tensors.
+
+    `profile` has values for sizes that are left open.
+    """
+    prepared = prepare(program, machine, profile or {})
+    bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
+    bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
+    bandwidths = bandwidths[: len(problem.caches)]
+    reuse = Reuse(prepared.accesses, problem.caches, prepared.array_bytes)
+    state = MachineTime(len(prepared.units), prepared.registers, bandwidths)
+    _Walk(prepared, reuse, state, dict(prepared.env)).run(prepared.body, 0)
+    units = len(prepared.units)
+    sources = [*(cache.name for cache in problem.caches[1:]), "memory"][: len(bandwidths)]
+    moved = [LINE_BYTES * lines for lines in state.done[units:-1]]
+    return Simulation(
+        state.now,
+        tuple(zip(prepared.units, state.done[:units], strict=True)),
+        tuple(zip(sources, moved, strict=True)),
+        round(state.done[-1]),
+        state.steps,
+    )
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A program being run; `env` has the values of sizes, strides and the loops that are running."""
+
+    prepared: Prepared
+    reuse: Reuse
+    state: MachineTime
+    env: dict[str, int]
+    known: dict[tuple[int, int], Weights] | None = None
+
+    def run(self, body: Sequence[Run], turned: int) -> None:
+        """Everything in a body; `turned` has the bits of the loops past their first turn."""
+        for item in body:
+            match item:
+                case Counted():
+                    self._loop(item, turned)
+                case Branch(conditions, inner):
+                    if all(_holds(condition, self.env) for condition in conditions):
+                        self.run(inner, turned)
+                case _:
+                    self.state.issue(item, [self._lines(number, turned) for number in item.accesses])
+
+    def _lines(self, number: int, turned: int) -> tuple[bool, Weights]:
+        access = self.prepared.accesses[number]
+        mask = turned & self.prepared.masks[number]
+        if self.known is None:
+            self.known = {}
+        key = number, mask
+        if key not in self.known:
+            self.known[key] = self.reuse.weights(access, mask)
+        return access.writes, self.known[key]
+
+    def _loop(self, loop: Counted, turned: int) -> None:
+        trips = loop.trips.evaluate(self.env)
+        state, turn, times = self.state, 0, list[float]()
+        alike = self._alike(loop, 0, trips)
+        while turn < trips:
+            self.env[loop.turn.variable] = turn
+            before, clocks, work = state.now, state.clocks(), list(state.done)
+            steps = state.steps
+            self.run(loop.body, turned | loop.turn.bit if turn else turned)
+            times.append(state.now - before)
+            turn += 1
+            if turn == alike:
+                alike, times = self._alike(loop, turn, trips), []
+            elif turn > 1:
+                done = [now - then for now, then in zip(state.done, work, strict=True)]
+                fastest = max(now - then for now, then in zip(state.clocks(), clocks, strict=True))
+                spent = self._steady(times, state.steps - steps, fastest, max(state.work_ns(done)))
+                if spent is not None:
+                    state.skip(spent, done, alike - turn)
+                    turn, times = alike, []
+                    alike = self._alike(loop, turn, trips)
+        self.env.pop(loop.turn.variable, None)
+
+    def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
+        """What further turns take, each, when the last ones say so; None while they do not.
+
+        A turn is steady when no clock gains on the others: `fastest` is what one gained most, `least` the
+        work of the busiest unit or link.
+        """
+        if len(times) < 2:
+            return None
+        last = times[-1]
+        filled = WINDOW // max(1, steps) + 2
+        if len(times) >= filled and abs(last - times[-2]) <= SAME * last and fastest <= (1 + SAME) * last:
+            return last
+        if len(times) >= filled + MOST_TURNS or self.state.steps > MOST_STEPS:
+            half = times[len(times) // 2 :]
+            return max(least, sum(half) / len(half))
+        return None
+
+    def _alike(self, loop: Counted, turn: int, trips: int) -> int:
+        """Up to which turn the loops inside run as often as in this one."""
+        if not loop.inner or turn >= trips:
+            return trips
+        first = self._inner_trips(loop, turn)
+        return next((t for t in range(turn + 1, trips) if self._inner_trips(loop, t) != first), trips)
+
+    def _inner_trips(self, loop: Counted, turn: int) -> list[int]:
+        env = {**self.env, **dict.fromkeys(loop.variables, 0), loop.turn.variable: turn}
+        return [index.evaluate(env) for index in loop.inner]
+
+
+def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
+    left, relation, right = condition
+    a, b = left.evaluate(env), right.evaluate(env)
+    match relation:
+        case "<":
+            return a < b
+        case "<=":
+            return a <= b
+        case "==":
+            return a == b

@@ -1,0 +1,97 @@
+"""The state of a machine while issues run through it: what is busy until when, and what is ready.
+
+Issues enter in the order of the program as far as a window of them is not retired, start when their operands
+are ready and their unit is not behind with its work, and retire in order. Lines that a nearer cache lacks
+cross the links between levels, each link one after the other. All times are nanoseconds from the start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isamap.simulate.reuse import LINE_BYTES, Weights
+
+# Issues in flight: what the reorder buffers of server cores hold, as no description says it.
+WINDOW = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One issue as the machine sees it: numbers of its unit, of registers read and written, and accesses.
+
+    Units: `work_ns` that it keeps its unit busy, all units of the kind together.
+    """
+
+    unit: int
+    work_ns: float
+    latency_ns: float
+    reads: tuple[int, ...]
+    writes: int
+    accesses: tuple[int, ...]
+
+
+class MachineTime:
+    """Clocks of units and links, when registers are ready, when the last issues retired; and sums of work."""
+
+    def __init__(self, units: int, registers: int, bandwidths: Sequence[float]) -> None:
+        self.units = [0.0] * units
+        self.links = [0.0] * len(bandwidths)
+        self.ready = [0.0] * registers
+        self.retired: deque[float] = deque([0.0] * WINDOW, maxlen=WINDOW)
+        self.now = 0.0
+        self.steps = 0
+        self._line_ns = [LINE_BYTES / bandwidth for bandwidth in bandwidths]
+        # Work done so far: busy time per unit, then lines per link, then issues.
+        self.done = [0.0] * (units + len(bandwidths) + 1)
+
+    def issue(self, step: Step, lines: Sequence[tuple[bool, Weights]]) -> None:
+        """One issue; `lines` are what each of its accesses needs from behind the nearest cache."""
+        entered = self.retired[0]
+        start = max(entered, self.units[step.unit])
+        self.units[step.unit] = start + step.work_ns
+        for register in step.reads:
+            start = max(start, self.ready[register])
+        for writes, weights in lines:
+            for level, share in weights:
+                # What is written comes in first, and goes out some time.
+                start = max(start, self._fetch(level, 2 * share if writes else share, entered))
+        end = start + step.latency_ns
+        if step.writes >= 0:
+            self.ready[step.writes] = end
+        self.now = max(self.now, end)
+        self.retired.append(self.now)
+        self.done[step.unit] += step.work_ns
+        self.done[-1] += 1
+        self.steps += 1
+
+    def _fetch(self, level: int, lines: float, entered: float) -> float:
+        """When lines have come from a level through all links on the way."""
+        arrived = entered
+        first = len(self.units)
+        for link in range(level):
+            self.links[link] = max(self.links[link], entered) + lines * self._line_ns[link]
+            self.done[first + link] += lines
+            arrived = max(arrived, self.links[link])
+        return arrived
+
+    def clocks(self) -> list[float]:
+        """All times that only grow, and go on from where they are."""
+        return [*self.units, *self.links, *self.ready]
+
+    def work_ns(self, done: Sequence[float]) -> list[float]:
+        """How long work keeps each unit and each link busy."""
+        first = len(self.units)
+        moved = zip(done[first:-1], self._line_ns, strict=True)
+        return [*done[:first], *(lines * each for lines, each in moved)]
+
+    def skip(self, by_ns: float, work: Sequence[float], times: int) -> None:
+        """As if what took `by_ns` and did `work` had happened so often again."""
+        later = by_ns * times
+        self.units = [t + later for t in self.units]
+        self.links = [t + later for t in self.links]
+        self.ready = [t + later for t in self.ready]
+        self.retired = deque([t + later for t in self.retired], maxlen=WINDOW)
+        self.now += later
+        self.done = [d + times * w for d, w in zip(self.done, work, strict=True)]

@@ -1,0 +1,237 @@
+"""A lowered program as numbers: units, registers and accesses counted, costs and strides evaluated.
+
+Index expressions of loops keep their symbols; everything else about an issue is known before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from isamap.ir import Index
+from isamap.lower.program import (
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    RegisterRef,
+)
+from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.simulate.machine_time import Step
+from isamap.simulate.reuse import Access, Turn, strides_of
+
+# A buffer is filled by stores as wide as this. Units: bytes.
+FILL_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside."""
+
+    turn: Turn
+    trips: Index
+    body: tuple[Run, ...]
+    inner: tuple[Index, ...]
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """A body that runs when all conditions hold."""
+
+    conditions: tuple[Condition, ...]
+    body: tuple[Run, ...]
+
+
+Run = Step | Counted | Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A program ready to be run. Units: `array_bytes`; `masks` are the bits of the loops around an access."""
+
+    body: tuple[Run, ...]
+    units: tuple[str, ...]
+    registers: int
+    accesses: tuple[Access, ...]
+    masks: tuple[int, ...]
+    array_bytes: Mapping[str, int]
+    env: Mapping[str, int]
+
+
+def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> Prepared:
+    """The program with dense tensors; `profile` has values for sizes that are left open."""
+    env = {**profile, **dict(program.sizes)}
+    array_bytes: dict[str, int] = {}
+    item_bytes: dict[str, int] = {}
+    for tensor in program.tensors:
+        dense = 1
+        for axis in reversed(range(len(tensor.shape))):
+            stride = tensor.strides[axis]
+            if stride.value is None:
+                env |= dict.fromkeys(stride.symbols - env.keys(), dense)
+            dense *= tensor.shape[axis].evaluate(env)
+        array_bytes[tensor.name] = dense * tensor.dtype.size_bytes
+        item_bytes[tensor.name] = tensor.dtype.size_bytes
+    for buffer in program.buffers:
+        array_bytes[buffer.name] = buffer.elements.evaluate(env) * buffer.dtype.size_bytes
+        item_bytes[buffer.name] = buffer.dtype.size_bytes
+    builder = _Builder(machine, env, item_bytes)
+    body = builder.nodes(program.body, None)
+    masks = tuple(sum(t.bit for t in (a.loop.chain if a.loop else ())) for a in builder.accesses)
+    return Prepared(
+        body,
+        tuple(builder.units),
+        len(builder.registers),
+        tuple(builder.accesses),
+        masks,
+        array_bytes,
+        env,
+    )
+
+
+@dataclass(slots=True)
+class _Builder:
+    machine: Machine
+    env: Mapping[str, int]
+    item_bytes: Mapping[str, int]
+    units: dict[str, int] = field(default_factory=dict[str, int])
+    registers: dict[str, int] = field(default_factory=dict[str, int])
+    accesses: list[Access] = field(default_factory=list[Access])
+    loops: int = 0
+
+    def nodes(self, nodes: Sequence[Node], loop: Turn | None) -> tuple[Run, ...]:
+        """The nodes of one body under a loop."""
+        found: list[Run] = []
+        for node in nodes:
+            match node:
+                case Issue():
+                    found.append(self._issue(node, loop))
+                case Configure(name):
+                    found.append(self._configure(name))
+                case Fill():
+                    found += self._fill(node, loop)
+                case Declare():
+                    pass
+                case For():
+                    found.append(self._loop(node, loop))
+                case If(conditions, body):
+                    found.append(Branch(conditions, self.nodes(body, loop)))
+                case Block(_, body):
+                    found += self.nodes(body, loop)
+                case _:
+                    assert_never(node)
+        return tuple(found)
+
+    def _loop(self, node: For, around: Turn | None) -> Counted:
+        self.loops += 1
+        zero = {**self.env, **dict.fromkeys(node.trips.symbols - self.env.keys(), 0)}
+        turn = Turn(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
+        body = self.nodes(node.body, turn)
+        mentioned = [i for i in _trips(body) if node.variable in i.symbols]
+        return Counted(turn, node.trips, body, tuple(dict.fromkeys(mentioned)), tuple(_variables(body)))
+
+    def _issue(self, node: Issue, loop: Turn | None) -> Step:
+        item = self.machine.instructions[node.instruction]
+        roles = {o.name: o.role for o in item.instruction.operands}
+        reads: list[int] = []
+        writes, accesses = -1, list[int]()
+        for name, operand in node.operands:
+            role = roles[name]
+            match operand:
+                case RegisterRef(value):
+                    register = self.registers.setdefault(value, len(self.registers))
+                    if role != "out":
+                        reads.append(register)
+                    writes = register if role != "in" else writes
+                case MemoryRef():
+                    size = self._size(node, item, name, operand)
+                    accesses.append(self._access(operand, size, loop, writes=role != "in"))
+        step = self._step(item, dict(node.params))
+        return replace(step, reads=tuple(reads), writes=writes, accesses=tuple(accesses))
+
+    def _step(self, item: MachineInstruction, params: Mapping[str, object]) -> Step:
+        numbers: dict[str, int] = {}
+        for param in item.instruction.params:
+            if param.dtype is None:
+                value = params.get(param.name, 1)
+                if isinstance(value, Index):
+                    zero = {**self.env, **dict.fromkeys(value.symbols - self.env.keys(), 0)}
+                    value = max(1, value.evaluate(zero))
+                numbers[param.name] = value if isinstance(value, int) else 1
+        count = max(1, self.machine.units[item.cost.unit].count)
+        unit = self.units.setdefault(item.cost.unit, len(self.units))
+        work = cost_value(item.cost.interval_ns, numbers) / count
+        return Step(unit, work, cost_value(item.cost.latency_ns, numbers), (), -1, ())
+
+    def _configure(self, name: str) -> Step:
+        return self._step(self.machine.instructions[name], {})
+
+    def _fill(self, node: Fill, loop: Turn | None) -> list[Run]:
+        """Stores one after the other, as a loop of its own."""
+        self.loops += 1
+        size = node.elements * self.item_bytes[node.buffer]
+        trips = size.ceildiv(FILL_BYTES)
+        zero = {**self.env, **dict.fromkeys(trips.symbols - self.env.keys(), 0)}
+        turn = Turn(f"$fill{self.loops}", max(1, trips.evaluate(zero)), 1 << self.loops, loop)
+        step = FILL_BYTES // self.item_bytes[node.buffer]
+        place = MemoryRef(node.buffer, node.offset + Index.of(turn.variable) * step)
+        unit = self.units.setdefault("fill", len(self.units))
+        access = self._access(place, FILL_BYTES, turn, writes=True)
+        return [Counted(turn, trips, (Step(unit, 0.0, 0.0, (), -1, (access,)),), (), ())]
+
+    def _size(self, node: Issue, item: MachineInstruction, name: str, place: MemoryRef) -> int:
+        """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
+        operand = next(o for o in item.instruction.operands if o.name == name)
+        env = dict(self.env) | {n: v for n, v in node.params if isinstance(v, int)}
+        env |= {c.name: 1 for c in item.instruction.params if c.name not in env}
+        extents = [extent.evaluate(env) for extent in operand.shape]
+        elements = 1
+        for extent in extents:
+            elements *= max(1, extent)
+        return elements * operand.dtype.size_bytes
+
+    def _access(self, place: MemoryRef, size: int, loop: Turn | None, *, writes: bool) -> int:
+        chain = loop.chain if loop is not None else ()
+        base, strides = strides_of(place.offset, [t.variable for t in chain], self.env)
+        item = self.item_bytes[place.buffer]
+        number = len(self.accesses)
+        moved = tuple(stride * item for stride in strides)
+        self.accesses.append(Access(number, place.buffer, base * item, size, moved, loop, writes))
+        return number
+
+
+def _trips(body: Sequence[Run]) -> list[Index]:
+    """The expressions that say how a body runs."""
+    found: list[Index] = []
+    for item in body:
+        match item:
+            case Counted():
+                found += [item.trips, *_trips(item.body)]
+            case Branch(conditions, inner):
+                found += [side for left, _, right in conditions for side in (left, right)]
+                found += _trips(inner)
+            case _:
+                pass
+    return found
+
+
+def _variables(body: Sequence[Run]) -> list[str]:
+    found: list[str] = []
+    for item in body:
+        match item:
+            case Counted():
+                found += [item.turn.variable, *_variables(item.body)]
+            case Branch(_, inner):
+                found += _variables(inner)
+            case _:
+                pass
+    return found

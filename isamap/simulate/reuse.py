@@ -1,0 +1,197 @@
+"""Which memory level serves each access of a program, from how much is touched between two uses of a line.
+
+    for m0 { for k0 { load B[k0] } }      a line of B is used again one turn of m0 later;
+                                          what a turn touches fits into l2: from the second on, l2 serves it
+
+An access under loops asks from the innermost loop outward. A loop along which it stands still brings it back
+to the same line one turn later; one along which it moves by less than a line, for a part of its turns; one
+along which it moves further, never. What no loop brings back may have been touched by another access of the
+same array before, or else by the previous call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from isamap.ir import Index
+from isamap.plan.problem import Cache
+
+LINE_BYTES = 64
+# How much of a cache a working set may take before it evicts itself.
+USABLE = 0.75
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A loop around accesses: how often it turns in each of its runs, and the loop around it."""
+
+    variable: str
+    trips: int
+    bit: int
+    around: Turn | None
+
+    @cached_property
+    def chain(self) -> tuple[Turn, ...]:
+        """This loop and those around it, innermost first."""
+        return (self, *(self.around.chain if self.around is not None else ()))
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One operand of an issue in memory. Units: bytes; `strides` per loop around it, innermost first."""
+
+    number: int
+    array: str
+    base: int
+    size: int
+    strides: tuple[int, ...]
+    loop: Turn | None
+    writes: bool
+
+    @property
+    def turns(self) -> tuple[tuple[Turn, int], ...]:
+        """The loops around it with its strides along them, innermost first."""
+        return tuple(zip(self.loop.chain if self.loop else (), self.strides, strict=True))
+
+    def inside(self, loop: Turn | None) -> tuple[tuple[int, int], ...]:
+        """Strides and trips of the loops inside a loop; of all loops inside none."""
+        found: list[tuple[int, int]] = []
+        for turn, stride in self.turns:
+            if turn is loop:
+                break
+            if stride and turn.trips > 1:
+                found.append((abs(stride), turn.trips))
+        return tuple(found)
+
+
+def strides_of(
+    offset: Index, variables: Sequence[str], env: Mapping[str, int]
+) -> tuple[int, tuple[int, ...]]:
+    """Where an offset starts, and by how much each variable moves it. Units: those of the offset."""
+    zero = {**env, **dict.fromkeys(variables, 0)}
+    base = offset.evaluate(zero)
+    moved = offset.symbols
+    return base, tuple(offset.evaluate({**zero, v: 1}) - base if v in moved else 0 for v in variables)
+
+
+Weights = tuple[tuple[int, float], ...]
+"""Lines that each level has to bring, per access: (level, share of a line); level 0 is the nearest cache."""
+
+
+@dataclass(eq=False)
+class Reuse:
+    """Answers for all accesses of a program. Units: bytes; `sizes` of the arrays."""
+
+    accesses: Sequence[Access]
+    caches: Sequence[Cache]
+    sizes: Mapping[str, int]
+    _touched: dict[int, int] = field(default_factory=dict[int, int])
+    _cold: dict[int, int] = field(default_factory=dict[int, int])
+    _by_array: dict[str, list[Access]] = field(default_factory=dict[str, list[Access]])
+
+    def __post_init__(self) -> None:
+        for access in self.accesses:
+            self._by_array.setdefault(access.array, []).append(access)
+
+    def weights(self, access: Access, turned: int) -> Weights:
+        """What an access needs from behind the nearest cache.
+
+        `turned` has the bits of the loops that are past their first turn.
+        """
+        left, found = 1.0, dict[int, float]()
+        for turn, stride in access.turns:
+            level = self.level(self.touched(turn))
+            if stride == 0 and turned & turn.bit:
+                found[level] = found.get(level, 0.0) + left
+                left = 0.0
+                break
+            if 0 < abs(stride) < LINE_BYTES:
+                lines = -(-turn.trips * abs(stride) // LINE_BYTES) / turn.trips
+                found[level] = found.get(level, 0.0) + left * (1 - lines)
+                left *= lines
+        if left:
+            level = self._cold_level(access)
+            found[level] = found.get(level, 0.0) + left
+        lines = max(1, access.size // LINE_BYTES)
+        return tuple((level, share * lines) for level, share in sorted(found.items()) if level and share > 0)
+
+    def level(self, touched_bytes: int) -> int:
+        """The nearest level that still has what so many bytes were touched after."""
+        fitting = (i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * USABLE)
+        return next(fitting, len(self.caches))
+
+    def touched(self, loop: Turn | None) -> int:
+        """Bytes that one turn of a loop touches; of none, the whole program."""
+        key = id(loop)
+        if key not in self._touched:
+            inner = [a for a in self.accesses if loop is None or loop in (a.loop.chain if a.loop else ())]
+            arrays: dict[str, list[Access]] = {}
+            for access in inner:
+                arrays.setdefault(access.array, []).append(access)
+            self._touched[key] = sum(self._union(name, own, loop) for name, own in arrays.items())
+        return self._touched[key]
+
+    def _union(self, array: str, accesses: Sequence[Access], loop: Turn | None) -> int:
+        """Bytes of one array that accesses touch in a turn: those alike side by side, else the largest."""
+        alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
+        for access in accesses:
+            alike.setdefault(access.inside(loop), []).append(access)
+        most = max(_covered(turns, own) for turns, own in alike.items())
+        return min(most, self.sizes[array])
+
+    def _cold_level(self, access: Access) -> int:
+        """Where a line comes from that no loop around the access brings back."""
+        if access.number not in self._cold:
+            self._cold[access.number] = self.level(self._since_another(access))
+        return self._cold[access.number]
+
+    def _since_another(self, access: Access) -> int:
+        """Bytes touched since an earlier access of the same line, or since the previous call."""
+        earlier = [o for o in self._by_array[access.array] if o.number < access.number and _meet(o, access)]
+        if not earlier:
+            return self.touched(None)
+        chain = access.loop.chain if access.loop is not None else ()
+        shared = max(earlier, key=lambda o: (_depth_shared(o, access), o.number))
+        depth = _depth_shared(shared, access)
+        return self.touched(chain[len(chain) - depth] if depth else None)
+
+
+def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access]) -> int:
+    """Bytes that accesses with these strides cover, in whole lines."""
+    span, count = max(a.size for a in accesses), 1
+    for stride, trips in sorted(turns):
+        if stride <= max(span, LINE_BYTES):
+            span += stride * (trips - 1)
+        else:
+            count *= trips
+    bases = sorted({a.base for a in accesses})
+    gaps = [min(span, b - a) for a, b in pairwise(bases)]
+    near = sum(max(gap, LINE_BYTES) if gap >= LINE_BYTES else gap for gap in gaps)
+    return count * (near + -(-span // LINE_BYTES) * LINE_BYTES)
+
+
+def _meet(one: Access, other: Access) -> bool:
+    """Whether two accesses of an array touch lines in common."""
+    if one.loop is other.loop and one.strides == other.strides:
+        apart = abs(one.base - other.base)
+        steps = [(abs(s), t.trips) for t, s in one.turns if s]
+        return apart < LINE_BYTES or any(apart % s == 0 and apart // s < trips for s, trips in steps)
+    (low, high), (first, last) = _interval(one), _interval(other)
+    return low < last and first < high
+
+
+def _interval(access: Access) -> tuple[int, int]:
+    low, high = access.base, access.base + access.size
+    for turn, stride in access.turns:
+        moved = stride * (turn.trips - 1)
+        low, high = low + min(0, moved), high + max(0, moved)
+    return low, high
+
+
+def _depth_shared(one: Access, other: Access) -> int:
+    """How many loops stand around both."""
+    outer = (tuple(reversed(a.loop.chain)) if a.loop is not None else () for a in (one, other))
+    return sum(1 for a, b in zip(*outer, strict=False) if a is b)
