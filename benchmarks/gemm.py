@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from peak import measure_peak
 
+from isamap.bench.peak import measure_peak
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel

@@ -24,6 +24,7 @@ _HOMES: dict[str, str] = {
     "explain": "texts",
     "memplan": "memory",
     "doctor": "doctor",
+    "bench.deepbench.gemm": "benching",
     "hw.list": "machines",
     "hw.show": "machines",
     "hw.check": "machines",
@@ -42,8 +43,9 @@ def invoke(command: str, words: Sequence[str]) -> Answer:
     target = app
     *group, name = command.split(".")
     for word in group:
-        target = _empty_app()
-        app.add_typer(target, name=word)
+        inner = _empty_app()
+        target.add_typer(inner, name=word)
+        target = inner
     target.command(name)(_function(command))
     usage_error: type[Exception] = typer.BadParameter.__mro__[
         2
@@ -81,21 +83,18 @@ def _function(command: str) -> Callable[..., Answer]:
 
 
 def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
-    group = command if command in GROUPS else ""
-    rest = list(words[1:] if group else words)
+    group = max((g for g in GROUPS if command == g or command.startswith(f"{g}.")), key=len, default="")
+    rest = list(words[group.count(".") + 1 :] if group else words)
     if not rest or rest[0] in ("--help", "-h"):
         return Answer(text=_overview(group))
     given = rest[0]
-    if command.split(".", maxsplit=1)[0] in GROUPS:
-        group = command.split(".", maxsplit=1)[0]
-        given = command.partition(".")[2] or given
-    known = [c for c in _HOMES if c.startswith(f"{group}.")] if group else [*_HOMES]
-    names = list(dict.fromkeys(c.split(".")[1] if group else c.split(".")[0] for c in known))
+    known = [c.removeprefix(f"{group}.") for c in _HOMES if not group or c.startswith(f"{group}.")]
+    names = list(dict.fromkeys(c.split(".")[0] for c in known))
     what = "option" if given.startswith("-") else "command"
     raise UsageProblem(
         Diagnostic(
             f"unknown-{what}",
-            f"`isamap{' ' + group if group else ''}` has no {what} `{given[:80]}`",
+            f"`{' '.join(['isamap', *group.split('.')]).rstrip()}` has no {what} `{given[:80]}`",
             notes=(f"commands: {', '.join(names)}",),
             help=did_you_mean(given, names) if what == "command" else "options stand behind the command",
         )
@@ -104,7 +103,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
 
 def _overview(group: str) -> str:
     """The commands with what they do, in one line each."""
-    lines = [f"usage: isamap {group + ' ' if group else ''}COMMAND …", ""]
+    lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
     for command in _HOMES:
         if command.startswith(f"{group}.") or not group:
             summary = (inspect.getdoc(_function(command)) or "").splitlines()[0]

@@ -11,7 +11,8 @@ from isamap.driver.request import Size
 from isamap.source import Diagnostic, Source, Span, UsageProblem
 
 C = TypeVar("C", bound=str)
-GROUPS = ("hw",)
+GROUPS = ("hw", "bench", "bench.deepbench")
+"""Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""
 BEST = "best"
@@ -22,13 +23,18 @@ _RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24})?")
 
 
 def command_of(words: Sequence[str]) -> str:
-    """The command's name, as in `hw.check`; "" where there is none."""
+    """The command's name, as in `hw.check` or `bench.deepbench.gemm`; "" where there is none."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""
-    if leading[0] in GROUPS or tuple(leading[:2]) in SUBCOMMANDS:
+    if tuple(leading[:2]) in SUBCOMMANDS:
         return ".".join(leading[:2])
-    return leading[0]
+    name = leading[0]
+    for word in leading[1:]:
+        if name not in GROUPS:
+            break
+        name += f".{word}"
+    return name
 
 
 def spread_sizes(words: Sequence[str]) -> list[str]:

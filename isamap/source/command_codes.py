@@ -5,6 +5,18 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 
 COMMAND_CODES: dict[str, Explanation] = {
+    "bench-rows": Explanation(
+        "rows that the suite does not have",
+        "Rows are named by their position in the chosen suites: 0,3,9 or 10..20, or 0..99/5 for every fifth.",
+    ),
+    "bench-threads": Explanation(
+        "more threads than cores",
+        "Each thread of a benchmark has a core of its own, or its times say nothing.",
+    ),
+    "contender-lost": Explanation(
+        "a contender of a benchmark ended",
+        "Each contender runs in a process of its own; this one crashed or hung, and the row says so.",
+    ),
     "file-not-text": Explanation("a file that is no text", "Inputs are UTF-8 text."),
     "file-too-large": Explanation("a file that is too large", "Inputs have at most 1 MB."),
     "fix-syntax": Explanation(

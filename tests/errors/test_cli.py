@@ -19,6 +19,8 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 ELSEWHERE = frozenset(
     (
+        "bench-threads",  # tests/unit/test_bench.py
+        "contender-lost",
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py
         "file-too-large",
         "internal-error",

@@ -1,0 +1,163 @@
+"""All rows of a benchmark, one after the other, kept as they come: what was stopped goes on where it was.
+
+rows.jsonl          a line of JSON per row, written when the row is done
+environment.json    where it ran
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isamap.bench.cases import GemmCase
+from isamap.bench.contender import Contender
+from isamap.bench.environment import caches_bytes, environment, free_bytes
+from isamap.bench.forms import Form
+from isamap.bench.libraries import HOLDS
+from isamap.bench.loops import FLAGS, build_loops
+from isamap.bench.measure import Rules, measure_row
+from isamap.bench.roofline import Peaks, measure_bandwidths
+from isamap.bench.rows import Row
+from isamap.codegen.toolchain import find_compiler
+from isamap.source import Diagnostic, IsamapError, UsageProblem
+
+ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is to be measured. Units: `limit_s` of the solver per row.
+
+    `hold` names an instruction set that the baselines are held to. `folder` keeps the rows.
+    """
+
+    cases: Sequence[GemmCase]
+    forms: Sequence[Form]
+    machine: str
+    against: Sequence[str]
+    threads: int = 1
+    beta: int = 0
+    cache: str = "warm"
+    rounds: int = 9
+    limit_s: float = 10.0
+    hold: str | None = None
+    folder: Path | None = None
+    resume: bool = False
+
+
+def run_campaign(
+    campaign: Campaign, watch: Callable[[str], None] = lambda _: None
+) -> tuple[tuple[Row, ...], dict[str, object]]:
+    """The rows, and where they were measured. Raises: UsageProblem, MissingTool."""
+    cores = frozenset(sorted(os.sched_getaffinity(0))[: campaign.threads])
+    if len(cores) < campaign.threads:
+        raise UsageProblem(
+            Diagnostic(
+                "bench-threads", f"{campaign.threads} threads are asked for; {len(cores)} cores may be used"
+            )
+        )
+    known = _open(campaign)
+    loops = build_loops()
+    where = environment(campaign.machine, find_compiler(FLAGS).version, cores)
+    _keep_environment(campaign, where)
+    rules = Rules(
+        campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.rounds,
+        free_bytes() // 2, caches_bytes(), campaign.limit_s, loops,
+    )  # fmt: skip
+    watch("bandwidths")
+    bandwidths, peaks = measure_bandwidths(loops), Peaks()
+    held: Mapping[str, str] = HOLDS[campaign.hold] if campaign.hold else {}
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        contenders = [
+            stack.enter_context(Contender(name, campaign.threads, held, cores))
+            for name in ("isamap", *campaign.against)
+        ]
+        for number, (case, form) in enumerate(((c, f) for c in campaign.cases for f in campaign.forms), 1):
+            done = known.get(_key(case, form, campaign))
+            watch(f"row {number} of {len(campaign.cases) * len(campaign.forms)}: {case.label} {form.name}")
+            row = done or _row(case, form, rules, contenders, peaks, bandwidths)
+            if done is None:
+                _append(campaign, row)
+            rows.append(row)
+    return tuple(rows), where
+
+
+def _row(
+    case: GemmCase, form: Form, rules: Rules, contenders: Sequence[Contender], peaks: Peaks, bandwidths: Any
+) -> Row:
+    """The row; one that cannot be compiled stays in the table with the reason."""
+    try:
+        return measure_row(case, form, rules, contenders, peaks, bandwidths)
+    except IsamapError as error:
+        said = "; ".join("; ".join((d.message, *d.notes[-2:])) for d in error.diagnostics)
+        return Row(
+            case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
+            rules.beta, rules.threads, rules.cache, case.operations, left_out=said,
+        )  # fmt: skip
+
+
+def _key(case: GemmCase, form: Form, campaign: Campaign) -> str:
+    return Row(
+        case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
+        campaign.beta, campaign.threads, campaign.cache, case.operations,
+    ).key  # fmt: skip
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def _open(campaign: Campaign) -> dict[str, Row]:
+    """The rows that an earlier run has kept, where it is resumed; else the folder has to be new."""
+    if campaign.folder is None:
+        return {}
+    path = campaign.folder / ROWS_FILE
+    if path.exists() and not campaign.resume:
+        raise UsageProblem(
+            Diagnostic(
+                "output-exists",
+                f"{path} exists already",
+                help="go on with it by --resume, or name another folder with -o",
+            )
+        )
+    campaign.folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        return {}
+    known: dict[str, Row] = {}
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):  # the last one may have been cut off by a kill
+            row = Row.from_json(json.loads(line))
+            known[row.key] = row
+    _rewrite(path, known)
+    return known
+
+
+def _rewrite(path: Path, known: dict[str, Row]) -> None:
+    """Without a line that was cut off."""
+    from isamap.bench.files import write_whole
+
+    write_whole(path, "".join(_line(row) for row in known.values()))
+
+
+def _append(campaign: Campaign, row: Row) -> None:
+    if campaign.folder is not None:
+        with (campaign.folder / ROWS_FILE).open("a", encoding="utf-8") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row.as_json()) + "\n"
+
+
+def _keep_environment(campaign: Campaign, where: dict[str, object]) -> None:
+    from isamap.bench.files import write_whole
+
+    if campaign.folder is not None:
+        write_whole(campaign.folder / ENVIRONMENT_FILE, json.dumps(where, indent=2) + "\n")

@@ -1,0 +1,102 @@
+"""A contender seen from outside: a process that runs only while it is its turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from select import select
+from types import TracebackType
+from typing import Any
+
+from isamap.bench.libraries import threads_environment
+from isamap.bench.task import Task
+from isamap.source import Diagnostic, IsamapError
+
+PATIENCE_S = 900
+
+
+class ContenderLost(IsamapError):
+    """A contender's process ended, or did not answer."""
+
+    exit_code = 1
+
+
+class Contender:
+    """One contender's process, stopped outside of its turns so that its threads do not spin in others'."""
+
+    def __init__(self, name: str, threads: int, held: Mapping[str, str], cores: frozenset[int]) -> None:
+        self.name = name
+        self.implementation = ""
+        self.in_c = True
+        self.dispatch_ns = 0.0
+        down, up = os.pipe(), os.pipe()
+        environment = {**os.environ, **threads_environment(threads), **held}
+        words = [sys.executable, "-m", "isamap.bench.worker", name, str(threads), str(down[0]), str(up[1])]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the contender; a pipe could fill
+        self._process = subprocess.Popen(
+            words, env=environment, pass_fds=(down[0], up[1]), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=self._log,
+        )  # fmt: skip
+        os.sched_setaffinity(self._process.pid, cores)
+        os.close(down[0])
+        os.close(up[1])
+        self._requests = os.fdopen(down[1], "w", encoding="utf-8")
+        self._answers = os.fdopen(up[0], encoding="utf-8")
+        self._process.send_signal(signal.SIGSTOP)
+
+    def prepare(self, task: Task) -> bool:
+        """Whether the contender offers the product; it is ready for it then."""
+        answer = self._ask({"task": task.as_json()})
+        if answer["offered"]:
+            self.implementation, self.in_c = answer["implementation"], answer["in_c"]
+            self.dispatch_ns = answer["dispatch_ns"]
+        return bool(answer["offered"])
+
+    def time(self, calls: int, first: int = 0) -> int:
+        """Nanoseconds of so many calls. Raises: ContenderLost."""
+        ns = int(self._ask({"calls": calls, "first": first})["ns"])
+        if ns < 0:
+            raise self._lost("reports an error")
+        return ns
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._process.send_signal(signal.SIGCONT)
+        try:
+            self._requests.write(json.dumps(request) + "\n")
+            self._requests.flush()
+            if not select([self._answers], [], [], PATIENCE_S)[0]:
+                raise self._lost(f"gave no answer in {PATIENCE_S} s")
+            line = self._answers.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise self._lost("ended")
+        self._process.send_signal(signal.SIGSTOP)
+        return json.loads(line)
+
+    def _lost(self, what: str) -> ContenderLost:
+        self._process.kill()
+        self._process.wait()
+        self._log.seek(0)
+        says = self._log.read().decode(errors="replace")
+        notes = tuple(line[:300] for line in says.splitlines()[-4:])
+        return ContenderLost(Diagnostic("contender-lost", f"the contender {self.name} {what}", notes=notes))
+
+    def __enter__(self) -> Contender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            self._requests.close()
+        self._process.kill()
+        self._process.wait()
+        self._answers.close()
+        self._log.close()

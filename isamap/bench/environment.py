@@ -1,0 +1,69 @@
+"""Where a benchmark ran, so that its figures can be read later."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from isamap.version import __version__
+
+LIBRARIES = ("torch", "mkl", "numpy", "ortools")
+
+
+def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str, object]:
+    """CPU, compiler, library versions, affinity, and whether the machine is a virtual one."""
+    facts = _cpu_facts()
+    return {
+        "isamap": __version__,
+        "machine": machine,
+        "cpu": facts.get("model name", platform.machine()),
+        "cores": sorted(cores),
+        "caches_bytes": dict(_cache_sizes()),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "virtual_machine": "hypervisor" in facts.get("flags", "").split(),
+        "load_average": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "compiler": compiler,
+        "libraries": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def caches_bytes() -> int:
+    """All data caches of one core's way to memory, together."""
+    return sum(size for _, size in _cache_sizes())
+
+
+def free_bytes() -> int:
+    """Memory that can be taken without swapping."""
+    for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def _cpu_facts() -> dict[str, str]:
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    first = text.split("\n\n", maxsplit=1)[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _cache_sizes() -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind, level, size = (
+            (folder / name).read_text(encoding="ascii").strip() for name in ("type", "level", "size")
+        )
+        if kind != "Instruction":
+            found.append((f"l{level}", int(size.rstrip("KM")) * (1 << (20 if size.endswith("M") else 10))))
+    return found
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

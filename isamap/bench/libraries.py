@@ -1,0 +1,254 @@
+"""The libraries that emitted code is compared with: how each performs a product, as its users would call it.
+
+A contender is made for one task and performs `calls` calls of it in one timed loop; in C where the library
+has a C interface. What a library does not offer, it is absent from; a second pass would make it look slow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files, version
+from pathlib import Path
+from typing import Any
+
+from isamap.bench.loops import Product, load_loops, pointers
+from isamap.bench.task import Mapped
+
+Timed = Callable[[int, int], int]
+"""Performs so many calls, beginning with that copy of the ring: nanoseconds of all calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A contender prepared for a task.
+
+    `in_c` says whether the loop around it is C; `dispatch_ns` what a call takes that computes nearly nothing.
+    """
+
+    time: Timed
+    implementation: str
+    in_c: bool
+    dispatch_ns: float = 0.0
+
+
+class NotOffered(Exception):
+    """The library has no such product."""
+
+
+HOLDS: dict[str, Mapping[str, str]] = {
+    "avx2": {
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "ATEN_CPU_CAPABILITY": "avx2",
+    },
+    "avx512": {
+        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
+        "OPENBLAS_CORETYPE": "SkylakeX",
+        "ATEN_CPU_CAPABILITY": "avx512",
+    },
+    "avx512_vnni": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E1"},
+}
+"""What holds the baselines to an instruction set; they read it when they start."""
+
+
+def threads_environment(threads: int) -> dict[str, str]:
+    """What tells the libraries how many threads to take; they read it when they start."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return dict.fromkeys(names, str(threads)) | {"MKL_DYNAMIC": "FALSE", "OMP_DYNAMIC": "FALSE"}
+
+
+# --- libraries with the C interface of BLAS ---------------------------------------------------------------
+
+
+def prepare_openblas(mapped: Mapped, threads: int) -> Ready:
+    """The OpenBLAS that comes with numpy, which has products of f32 only. Raises: NotOffered."""
+    if mapped.task.form != "f32":
+        raise NotOffered
+    library = ctypes.CDLL(str(_numpy_blas()))
+    config = library.scipy_openblas_get_config64_
+    config.restype = ctypes.c_char_p
+    says = config().decode(errors="replace")
+    return _blas(mapped, "time_sgemm64", library.scipy_cblas_sgemm64_, says)
+
+
+def _numpy_blas() -> Path:
+    import numpy as np
+
+    folder = Path(np.__file__).parents[1] / "numpy.libs"
+    found = sorted(folder.glob("libscipy_openblas64_*.so"))
+    if not found:
+        raise NotOffered
+    return found[0]
+
+
+_OF_MKL = {
+    "f32": ("time_sgemm32", "cblas_sgemm"),
+    "bf16_f32": ("time_bf16gemm", "cblas_gemm_bf16bf16f32"),
+    "u8s8": ("time_u8gemm", "cblas_gemm_s8u8s32"),
+}
+
+
+def prepare_mkl(mapped: Mapped, threads: int) -> Ready:
+    """MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
+    if mapped.task.form not in _OF_MKL:
+        raise NotOffered
+    loop, name = _OF_MKL[mapped.task.form]
+    library = mkl_library()
+    library.MKL_Set_Num_Threads(threads)
+    says = ctypes.create_string_buffer(200)
+    library.MKL_Get_Version_String(says, 199)
+    words = says.value.decode(errors="replace").strip()
+    return _blas(mapped, loop, library[name], f"{name}, {words}")
+
+
+def mkl_library() -> ctypes.CDLL:
+    """`libmkl_rt` of the package `mkl`. Raises: NotOffered."""
+    try:
+        found = [f for f in files("mkl") or () if re.fullmatch(r"libmkl_rt\.so\.\d+", f.name)]
+    except PackageNotFoundError:
+        raise NotOffered from None
+    if not found:
+        raise NotOffered
+    return ctypes.CDLL(str(Path(str(found[0].locate())).resolve()), mode=ctypes.RTLD_GLOBAL)
+
+
+def _blas(mapped: Mapped, loop: str, function: Any, implementation: str) -> Ready:
+    task = mapped.task
+    a, b, c = (pointers(mapped.addresses(name)) for name in "ABC")
+    strides = [mapped.arrays[name][0].shape[1] for name in "ABC"]
+    product = Product(
+        task.m, task.n, task.k, *strides, task.transpose_a, task.transpose_b, task.beta,
+        *(ctypes.addressof(x) for x in (a, b, c)),
+    )  # fmt: skip
+    timed = getattr(load_loops(task.loops), loop)
+    address, kept = ctypes.cast(function, ctypes.c_void_p), (mapped, a, b, c)
+
+    def time(calls: int, first: int) -> int:
+        assert all(kept)  # what the pointers lead to lives as long as this function
+        return int(timed(address, ctypes.addressof(product), task.ring, first, calls))
+
+    return Ready(time, implementation, True)
+
+
+# --- torch ------------------------------------------------------------------------------------------------
+
+
+def prepare_torch(mapped: Mapped, threads: int) -> Ready:
+    """torch.mm, torch.addmm and torch._int_mm, their results written in place. Raises: NotOffered."""
+    try:
+        import torch
+    except ImportError:
+        raise NotOffered from None
+    from time import perf_counter_ns
+
+    torch.set_num_threads(threads)
+    call = _torch_call(torch, mapped)
+
+    def time(calls: int, first: int) -> int:
+        ring = mapped.task.ring
+        with torch.inference_mode():
+            start = perf_counter_ns()
+            for number in range(first, first + calls):
+                call(number % ring)
+            return perf_counter_ns() - start
+
+    with torch.inference_mode():
+        name = _torch_implementation(torch, call)
+        one = torch.ones((1, 1))
+        out = torch.ones((1, 1))
+        start = perf_counter_ns()
+        for _ in range(DISPATCHES):
+            torch.mm(one, one, out=out)
+        dispatch_ns = (perf_counter_ns() - start) / DISPATCHES
+    return Ready(time, f"torch {version('torch')}: {name}", False, dispatch_ns)
+
+
+DISPATCHES = 2000
+_TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
+
+
+def _torch_call(torch: Any, mapped: Mapped) -> Callable[[int], object]:
+    task = mapped.task
+    if task.form not in ("f32", "bf16", "s8s8") or (task.form == "s8s8" and task.beta):
+        raise NotOffered
+    tensors: dict[str, list[Any]] = {}
+    for name, arrays in mapped.arrays.items():
+        dtype = getattr(torch, _TORCH_TYPES[task.places[name].dtype])
+        raw = [torch.frombuffer(a.view("uint8").reshape(-1), dtype=dtype).reshape(a.shape) for a in arrays]
+        flipped = {"A": task.transpose_a, "B": task.transpose_b}.get(name, False)
+        tensors[name] = [t.t() if flipped else t for t in raw]
+    a, b, c = tensors["A"], tensors["B"], tensors["C"]
+    if task.form == "s8s8":
+        return lambda at: torch._int_mm(a[at], b[at], out=c[at])
+    if task.beta:
+        return lambda at: torch.addmm(c[at], a[at], b[at], out=c[at])
+    return lambda at: torch.mm(a[at], b[at], out=c[at])
+
+
+def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
+    """What oneDNN's log says that it ran; torch passes on the rest to the BLAS that it was built with."""
+    import os
+    import tempfile
+
+    with tempfile.TemporaryFile("w+") as log:
+        kept = os.dup(1)
+        sys.stdout.flush()
+        os.dup2(log.fileno(), 1)
+        try:
+            with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
+                call(0)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        log.seek(0)
+        lines = [line.split(",") for line in log if ",exec," in line]
+    if not lines:
+        return "MKL, as torch was built" if torch.backends.mkl.is_available() else "torch's own"
+    words = lines[-1]
+    at = words.index("exec")
+    return f"oneDNN {' '.join(words[at + 2 : at + 4])}"
+
+
+# --- emitted code -----------------------------------------------------------------------------------------
+
+
+def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
+    """The library that isamap has emitted, and a C compiler has built."""
+    from isamap.codegen.worker import ask_permission, load_function, make_arguments
+
+    program = mapped.task.program
+    assert program is not None
+    for component in program["permissions"]:
+        if not ask_permission(component):
+            raise NotOffered
+    function, workspace_bytes = load_function(program["library"], program["function"])
+    arguments = [
+        make_arguments(program["fields"], [mapped.addresses(name)[at] for name in program["tensors"]])
+        for at in range(mapped.task.ring)
+    ]
+    args = pointers([ctypes.addressof(a) for a in arguments])
+    needed = workspace_bytes(ctypes.addressof(arguments[0]))
+    workspace = ctypes.create_string_buffer(max(needed, 1))
+    loop = load_loops(mapped.task.loops).time_program
+    address = ctypes.cast(function, ctypes.c_void_p)
+
+    def time(calls: int, first: int) -> int:
+        assert arguments
+        return int(loop(address, args, workspace, None, mapped.task.ring, first, calls))
+
+    return Ready(time, program["implementation"], True)
+
+
+PREPARE: dict[str, Callable[[Mapped, int], Ready]] = {
+    "isamap": prepare_isamap,
+    "torch": prepare_torch,
+    "mkl": prepare_mkl,
+    "openblas": prepare_openblas,
+}
+BASELINES = tuple(name for name in PREPARE if name != "isamap")

@@ -1,0 +1,90 @@
+/* Timed loops around functions with a C interface: what is measured is the function, not the way to it.
+ *
+ * Every loop performs `calls` calls, takes operands from a ring of `ring` copies beginning with number `first`, and
+ * returns nanoseconds of all calls together, or -1 where a call reports an error.
+ */
+#include <stdint.h>
+#include <time.h>
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* One product as the C interfaces of BLAS take it: row-major, strides in elements. */
+typedef struct {
+  int64_t m, n, k, lda, ldb, ldc;
+  int32_t transpose_a, transpose_b;
+  double beta;
+  void **a, **b, **c;
+} product;
+
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112, FIX_OFFSET = 173 };
+
+#define TIMED(CALL)                              \
+  do {                                           \
+    int64_t start = now_ns();                    \
+    for (int64_t call = 0; call < calls; ++call) { \
+      int64_t at = (first + call) % ring;        \
+      CALL;                                      \
+    }                                            \
+    return now_ns() - start;                     \
+  } while (0)
+
+int64_t time_program(int (*f)(const void *, void *, void *), void **args, void *workspace, void *pool, int64_t ring,
+                     int64_t first, int64_t calls) {
+  TIMED(if (f(args[at], workspace, pool) != 0) return -1);
+}
+
+#define OPERANDS() p->transpose_a ? TRANSPOSE : NO_TRANSPOSE, p->transpose_b ? TRANSPOSE : NO_TRANSPOSE
+#define SIZES(I) (I) p->m, (I)p->n, (I)p->k
+
+typedef void (*sgemm32)(int, int, int, int32_t, int32_t, int32_t, float, const float *, int32_t, const float *, int32_t,
+                        float, float *, int32_t);
+typedef void (*sgemm64)(int, int, int, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t,
+                        float, float *, int64_t);
+typedef void (*bf16gemm)(int, int, int, int32_t, int32_t, int32_t, float, const uint16_t *, int32_t, const uint16_t *,
+                         int32_t, float, float *, int32_t);
+typedef void (*u8gemm)(int, int, int, int, int32_t, int32_t, int32_t, float, const void *, int32_t, int8_t, const void *,
+                       int32_t, int8_t, float, int32_t *, int32_t, const int32_t *);
+
+int64_t time_sgemm32(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
+  TIMED(((sgemm32)f)(ROW_MAJOR, OPERANDS(), SIZES(int32_t), 1, p->a[at], (int32_t)p->lda, p->b[at], (int32_t)p->ldb,
+                     (float)p->beta, p->c[at], (int32_t)p->ldc));
+}
+
+int64_t time_sgemm64(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
+  TIMED(((sgemm64)f)(ROW_MAJOR, OPERANDS(), SIZES(int64_t), 1, p->a[at], p->lda, p->b[at], p->ldb, (float)p->beta,
+                     p->c[at], p->ldc));
+}
+
+int64_t time_bf16gemm(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
+  TIMED(((bf16gemm)f)(ROW_MAJOR, OPERANDS(), SIZES(int32_t), 1, p->a[at], (int32_t)p->lda, p->b[at], (int32_t)p->ldb,
+                      (float)p->beta, p->c[at], (int32_t)p->ldc));
+}
+
+int64_t time_u8gemm(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
+  static const int32_t zero = 0;
+  TIMED(((u8gemm)f)(ROW_MAJOR, OPERANDS(), FIX_OFFSET, SIZES(int32_t), 1, p->a[at], (int32_t)p->lda, 0, p->b[at],
+                    (int32_t)p->ldb, 0, (float)p->beta, p->c[at], (int32_t)p->ldc, &zero));
+}
+
+/* Reads `bytes`, a multiple of 512, `calls` times; the sum goes to `sink` so that no load is left out. */
+typedef int64_t lanes __attribute__((vector_size(64), aligned(64)));
+
+int64_t time_reads(const void *data, int64_t bytes, int64_t calls, int64_t *sink) {
+  lanes s[8] = {{0}};
+  int64_t start = now_ns();
+  for (int64_t call = 0; call < calls; ++call) {
+    const lanes *at = data;
+    for (int64_t i = 0; i < bytes / 64; i += 8) {
+      for (int j = 0; j < 8; ++j) s[j] ^= at[i + j];
+      __asm__ volatile("" ::: "memory");
+    }
+  }
+  int64_t ns = now_ns() - start;
+  for (int j = 0; j < 8; ++j)
+    for (int l = 0; l < 8; ++l) *sink ^= s[j][l];
+  return ns;
+}

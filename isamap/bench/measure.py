@@ -1,0 +1,180 @@
+"""One row measured: compiled, prepared by all contenders, verified, and timed in turns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from time import perf_counter
+
+from isamap.bench.cases import GemmCase
+from isamap.bench.check import check_product
+from isamap.bench.contender import Contender
+from isamap.bench.forms import Form, kernel_text, shapes
+from isamap.bench.memory import Shared
+from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
+from isamap.bench.rows import Row
+from isamap.bench.statistics import Ratio, ratio
+from isamap.bench.task import Task
+from isamap.codegen.arguments import make_call
+from isamap.driver.prepare import Prepared, prepare
+from isamap.driver.request import Request
+from isamap.source import Source
+
+TURN_NS = 10_000_000
+MOST_CALLS = 20_000
+MOST_RING = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How rows are measured. Units: `memory_bytes` that operands may take, `caches_bytes` of all caches."""
+
+    machine: str
+    threads: int
+    beta: int
+    cache: str
+    rounds: int
+    memory_bytes: int
+    caches_bytes: int
+    limit_s: float
+    loops: str
+
+
+def measure_row(
+    case: GemmCase,
+    form: Form,
+    rules: Rules,
+    contenders: Sequence[Contender],
+    peaks: Peaks,
+    bandwidths: Bandwidths,
+) -> Row:
+    """The row, with a second run where it came out slower. Raises: IsamapError."""
+    row = Row(
+        case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
+        rules.beta, rules.threads, rules.cache, case.operations,
+    )  # fmt: skip
+    needed = _operand_bytes(case, form)
+    if 2 * needed > rules.memory_bytes:
+        said = f"{needed / 1e9:.1f} GB of operands; {rules.memory_bytes / 1e9:.1f} GB may be used"
+        return replace(row, left_out=said)
+    started = perf_counter()
+    prepared = _compiled(case, form, rules)
+    row = replace(row, compile_seconds=perf_counter() - started, ring=_ring(needed, rules))
+    with Shared(shapes(case), form, row.ring) as shared:
+        task = _task(case, form, rules, shared, prepared)
+        present = [c for c in contenders if c.prepare(task)]
+        verified = {c.name: _verify(c, case, form, rules, shared) for c in present}
+        timed = [c for c in present if verified[c.name]]
+        row = replace(
+            row,
+            verified=verified,
+            implementation={c.name: c.implementation for c in present},
+            in_c={c.name: c.in_c for c in present},
+            dispatch_ns={c.name: c.dispatch_ns for c in present if not c.in_c},
+        )
+        if not verified.get("isamap"):
+            return replace(row, left_out="isamap's result is wrong")
+        seconds = _rounds(timed, rules, shared)
+        ratios = _ratios(seconds)
+        row = replace(row, seconds=seconds, ratio={n: asdict(r) for n, r in ratios.items()})
+        if any(r.is_slower for r in ratios.values()):
+            again = _ratios(_rounds(timed, rules, shared))
+            row = replace(row, again={n: asdict(r) for n, r in again.items()})
+    return replace(row, **_roof(prepared, case, form, rules, needed, row.ring, peaks, bandwidths))
+
+
+def _operand_bytes(case: GemmCase, form: Form) -> int:
+    return sum(rows * columns * form.element_bytes(name) for name, (rows, columns) in shapes(case).items())
+
+
+def _ring(needed: int, rules: Rules) -> int:
+    """Copies of all operands that together exceed twice the caches, where memory allows; else one."""
+    if rules.cache == "warm" or needed > 2 * rules.caches_bytes:
+        return 1
+    return max(1, min(ceil(2 * rules.caches_bytes / needed) + 1, MOST_RING, rules.memory_bytes // needed))
+
+
+def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
+    source = Source("deepbench_gemm.ir", kernel_text(form, case, rules.beta))
+    sizes = {"M": case.n, "N": case.m, "K": case.k}
+    return prepare(Request(source, rules.machine, sizes, limit_s=rules.limit_s))
+
+
+def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Prepared) -> Task:
+    interface = prepared.compiled.interface
+    arrays = {name: copies[0] for name, copies in shared.arrays.items()}
+    call = make_call(interface, arrays, {}, {}, in_place=True)
+    nests = prepared.program.compilation.schedule
+    assert nests is not None
+    program = {
+        "library": str(prepared.compiled.library),
+        "function": interface.name,
+        "fields": call.fields,
+        "tensors": [t.name for t in call.tensors],
+        "permissions": prepared.compiled.permissions,
+        "implementation": "; ".join(nest.mapping for nest in nests.nests),
+    }
+    return Task(
+        form.name, case.n, case.m, case.k, case.b_transposed, case.a_transposed, rules.beta, shared.ring,
+        shared.places, rules.loops, program,
+    )  # fmt: skip
+
+
+def _verify(contender: Contender, case: GemmCase, form: Form, rules: Rules, shared: Shared) -> bool:
+    """One call on the first copy, compared with the product."""
+    shared.refill()
+    contender.time(1)
+    a, b = shared.arrays["A"][0], shared.arrays["B"][0]
+    a, b = (a.T if case.b_transposed else a), (b.T if case.a_transposed else b)
+    before = shared.first if rules.beta else None
+    return check_product(form, a, b, before, shared.arrays["C"][0]).ok
+
+
+def _rounds(contenders: Sequence[Contender], rules: Rules, shared: Shared) -> dict[str, tuple[float, ...]]:
+    """Seconds per call by contender and round; in another order each round, C refilled before each turn."""
+    calls = {c.name: _calls(c, shared) for c in contenders}
+    seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
+    order, at = list(contenders), 0
+    for _ in range(rules.rounds):
+        random.shuffle(order)
+        for contender in order:
+            shared.refill()
+            contender.time(1, at % shared.ring)  # what the others left in caches and pages is not its fault
+            count = calls[contender.name]
+            seconds[contender.name].append(contender.time(count, (at + 1) % shared.ring) * 1e-9 / count)
+            at += count + 1
+    return {name: tuple(times) for name, times in seconds.items()}
+
+
+def _calls(contender: Contender, shared: Shared) -> int:
+    """How many calls make a turn that is long against the clock."""
+    shared.refill()
+    once = max(1, min(contender.time(1), contender.time(2, 1 % shared.ring) // 2))
+    return max(1, min(MOST_CALLS, ceil(TURN_NS / once)))
+
+
+def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:
+    return {name: ratio(seconds["isamap"], times) for name, times in seconds.items() if name != "isamap"}
+
+
+def _roof(
+    prepared: Prepared,
+    case: GemmCase,
+    form: Form,
+    rules: Rules,
+    needed: int,
+    ring: int,
+    peaks: Peaks,
+    bandwidths: Bandwidths,
+) -> dict[str, float]:
+    made = prepared.program.compilation
+    tile = mapped_tile(made)
+    c_bytes = case.n * case.m * form.element_bytes("C")
+    traffic = needed + (c_bytes if rules.beta else 0)
+    attainable = attainable_seconds(
+        padded_operations(tile), peaks.of(tile, made), traffic, needed * ring, bandwidths, rules.threads
+    )
+    assert made.schedule is not None
+    return {"attainable_seconds": attainable, "predicted_seconds": (made.schedule.cost_ns or 0.0) * 1e-9}

@@ -1,0 +1,96 @@
+"""Operands in memory that several processes share: a ring of copies each, so that caches can be kept cold.
+
+with Shared({"A": (64, 32), …}, form, ring=3) as shared:   # shared.paths["A"] can be mapped by a child
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.bench.forms import Form
+from isamap.ir import DTYPES
+
+Array = NDArray[Any]
+PAGE = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one operand lies. Units: bytes; `step` from one copy of the ring to the next."""
+
+    path: str
+    shape: tuple[int, int]
+    dtype: str
+    step: int
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1] * DTYPES[self.dtype].size_bytes
+
+
+def map_place(place: Place, ring: int) -> list[Array]:
+    """An operand's copies as arrays over the shared memory."""
+    with Path(place.path).open("r+b") as file:
+        memory = mmap.mmap(file.fileno(), place.step * ring)
+    dtype = DTYPES[place.dtype].numpy()
+    return [np.ndarray(place.shape, dtype, memory, place.step * i) for i in range(ring)]
+
+
+class Shared:
+    """The operands of one case in anonymous memory, filled with random values that are not zero."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, int]], form: Form, ring: int, seed: int = 0) -> None:
+        self.ring = ring
+        self._files: list[int] = []
+        self.places: dict[str, Place] = {}
+        self.arrays: dict[str, list[Array]] = {}
+        for number, (name, dtype) in enumerate((("A", form.a), ("B", form.b), ("C", form.c))):
+            rows, columns = shapes[name]
+            size = rows * columns * form.element_bytes(name)
+            step = -(-size // PAGE) * PAGE
+            file = os.memfd_create(f"isamap-{name}")
+            os.ftruncate(file, step * ring)
+            self._files.append(file)
+            path = f"/proc/{os.getpid()}/fd/{file}"  # a child may open it; gone with this process
+            self.places[name] = Place(path, shapes[name], dtype, step)
+            self.arrays[name] = map_place(self.places[name], ring)
+            self.arrays[name][0][...] = random_values((rows, columns), dtype, (seed, number))
+            for copy in self.arrays[name][1:]:
+                copy[...] = self.arrays[name][0]
+        self.first = self.arrays["C"][0].copy()
+
+    def refill(self) -> None:
+        """C as it was at first, in every copy."""
+        for copy in self.arrays["C"]:
+            copy[...] = self.first
+
+    def __enter__(self) -> Shared:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.arrays.clear()
+        for file in self._files:
+            os.close(file)
+
+
+def random_values(shape: tuple[int, int], dtype: str, seed: tuple[int, int]) -> Array:
+    """Symmetric about 0 for floats, the whole range but 0 for integers of 8 bits, small sums for others."""
+    rng = np.random.default_rng(seed)
+    kind = DTYPES[dtype]
+    if kind.is_float:
+        values = rng.random(shape, dtype=np.float32)
+        values += np.where(values < 0.5, np.float32(-1.0), np.float32(0.0))
+        return values.astype(kind.numpy())
+    low, high = (1, 256) if dtype == "u8" else (-128, 128)
+    return rng.integers(low, high, shape, dtype=np.int16).astype(kind.numpy())

@@ -1,0 +1,94 @@
+"""What this processor could do at best: the peak of the very instruction, the bandwidth of a cache level.
+
+attainable_seconds(...) = max(operations on whole tiles / peak, bytes / bandwidth of where they live)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from isamap.bench.loops import load_loops
+from isamap.bench.peak import measure_peak
+from isamap.driver.pipeline import Compilation
+from isamap.match import Suppliers, Tile, layouts
+from isamap.plan.build import chosen_tile, find_tiles
+from isamap.transform import statements
+
+SIZES_BYTES = tuple(1 << power for power in range(14, 28))
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    """Read bandwidth of one core by the size of what is read over and over. Units: bytes per nanosecond."""
+
+    measured: tuple[tuple[int, float], ...]
+
+    def at(self, size_bytes: int) -> float:
+        """That of the next larger size measured; of the largest beyond."""
+        return next((rate for size, rate in self.measured if size >= size_bytes), self.measured[-1][1])
+
+
+def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
+    """Reads buffers of growing size with the widest loads of this processor."""
+    import ctypes
+
+    timed = load_loops(loops).time_reads
+    data = np.random.default_rng(0).integers(1, 255, SIZES_BYTES[-1] + 64, dtype=np.uint8)
+    address = -(-data.ctypes.data // 64) * 64
+    sink = ctypes.c_int64(0)
+    found: list[tuple[int, float]] = []
+    for size in SIZES_BYTES:
+        calls = max(1, (1 << 27) // size)
+        best = min(timed(address, size, calls, ctypes.addressof(sink)) for _ in range(rounds))
+        found.append((size, size * calls / best))
+    return Bandwidths(tuple(found))
+
+
+def mapped_tile(made: Compilation) -> Tile:
+    """The tile of the accumulating statement of a compiled kernel, as its schedule maps it."""
+    assert made.canonical is not None
+    assert made.machine is not None
+    assert made.schedule is not None
+    suppliers = Suppliers(made.machine, layouts(made.canonical))
+    pairs = zip(statements(made.canonical), made.schedule.nests, strict=True)
+    statement, nest = next((s, n) for s, n in pairs if s.assign.op is not None)
+    return chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
+
+
+@dataclass(slots=True)
+class Peaks:
+    """Peaks of instructions, each measured once. Units: operations per nanosecond."""
+
+    known: dict[str, float] = field(default_factory=dict[str, float])
+
+    def of(self, tile: Tile, made: Compilation) -> float:
+        """The peak of a tile's instruction."""
+        assert made.machine is not None
+        name = f"{tile.mapping.instruction} {tile.params}"
+        if name not in self.known:
+            self.known[name] = measure_peak(tile, made.machine, rounds=7)
+        return self.known[name]
+
+
+def padded_operations(tile: Tile) -> int:
+    """Operations of all issues, whole tiles counted: what the instruction cannot do with fewer of."""
+    extents = [axis.extent.value or 1 for axis in tile.axes]
+    tiles = [axis.tile for axis in tile.axes]
+    return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))
+
+
+def attainable_seconds(
+    operations: int,
+    peak: float,
+    traffic_bytes: int,
+    working_set_bytes: int,
+    bandwidths: Bandwidths,
+    threads: int,
+) -> float:
+    """The least time by the two roofs. Units: `peak` per nanosecond and core."""
+    compute = operations / (peak * threads)
+    traffic = traffic_bytes / (bandwidths.at(working_set_bytes // threads) * threads)
+    return max(compute, traffic) * 1e-9

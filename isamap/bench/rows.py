@@ -1,0 +1,76 @@
+"""The result of one row, as it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One case in one form with the times of all contenders.
+
+    Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
+    roofline; `dispatch_ns` what a framework takes to get to its function at all. `left_out` says why there
+    are no times. `again` are the ratios of a second run, which rows get that came out slower.
+    """
+
+    case: int
+    suite: str
+    label: str
+    class_name: str
+    m: int
+    n: int
+    k: int
+    form: str
+    beta: int
+    threads: int
+    cache: str
+    operations: int
+    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    implementation: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_c: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    verified: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    ratio: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    again: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    attainable_seconds: float = 0.0
+    predicted_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    ring: int = 1
+    dispatch_ns: Mapping[str, float] = field(default_factory=dict[str, float])
+    left_out: str = ""
+
+    @property
+    def key(self) -> str:
+        """What names the row in a file that is resumed."""
+        return f"{self.suite} {self.label} {self.form} beta={self.beta} threads={self.threads} {self.cache}"
+
+    @property
+    def best_baseline(self) -> str | None:
+        """The baseline that takes least time, of those that computed the product."""
+        from statistics import median
+
+        known = {n: median(s) for n, s in self.seconds.items() if n != "isamap" and self.verified.get(n)}
+        return min(known, key=lambda name: known[name]) if known else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as JSON, with what follows from it."""
+        from statistics import median
+
+        middle = {name: median(times) for name, times in self.seconds.items()}
+        return {
+            **asdict(self),
+            "seconds": {n: {"min": min(t), "median": middle[n]} for n, t in self.seconds.items()},
+            "rounds_seconds": {n: list(t) for n, t in self.seconds.items()},
+            "gflops": {n: self.operations / t / 1e9 for n, t in middle.items()},
+            "roofline_fraction": self.attainable_seconds / middle["isamap"] if "isamap" in middle else None,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Row:
+        """The row that `as_json` gave."""
+        derived = ("gflops", "roofline_fraction", "rounds_seconds")
+        kept: dict[str, Any] = {name: value for name, value in data.items() if name not in derived}
+        kept["seconds"] = {name: tuple(times) for name, times in data["rounds_seconds"].items()}
+        return Row(**kept)

@@ -1,0 +1,123 @@
+"""What the rows come to: geometric means of the paired ratios per class, rows that are slower, the roofline.
+
+summarise(rows)["overall"]  ->  {"torch": 1.31, "best": 1.27}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from isamap.bench.cases import CLASSES
+from isamap.bench.rows import Row
+from isamap.bench.statistics import geometric_mean
+
+MUCH_SLOWER = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Of the rows of one form. Ratios are a baseline's time over ours, geometric means of medians.
+
+    `best` is against the fastest baseline of each row. `much_slower` are rows below 0.9 of it.
+    """
+
+    form: str
+    count: int
+    left_out: int
+    overall: dict[str, float]
+    per_class: dict[str, dict[str, float]]
+    slower: int
+    much_slower: tuple[str, ...]
+    roofline_fraction: float | None
+    rank_correlation: float | None
+    prediction_error: float | None
+
+    def as_json(self) -> dict[str, object]:
+        """The summary as JSON."""
+        return {
+            "form": self.form,
+            "rows": self.count,
+            "left_out": self.left_out,
+            "geometric_mean": self.overall,
+            "per_class": self.per_class,
+            "slower": self.slower,
+            "below_0.9": list(self.much_slower),
+            "roofline_fraction": self.roofline_fraction,
+            "prediction": {"spearman": self.rank_correlation, "median_relative_error": self.prediction_error},
+        }
+
+
+def summarise(rows: Sequence[Row]) -> tuple[Summary, ...]:
+    """One summary per form, in the order of the rows."""
+    forms = dict.fromkeys(row.form for row in rows)
+    return tuple(_of_form(form, [row for row in rows if row.form == form]) for form in forms)
+
+
+def _of_form(form: str, rows: Sequence[Row]) -> Summary:
+    timed = [row for row in rows if "isamap" in row.seconds]
+    classes = [name for name in CLASSES if any(row.class_name == name for row in timed)]
+    best = [(row, against_best(row)) for row in timed]
+    return Summary(
+        form,
+        len(timed),
+        len(rows) - len(timed),
+        _means(timed),
+        {name: _means([row for row in timed if row.class_name == name]) for name in classes},
+        sum(_is_slower(row) for row in timed),
+        tuple(row.label for row, value in best if value is not None and value < MUCH_SLOWER),
+        geometric_mean(_fraction(row) for row in timed if row.n >= 128 and row.m >= 64),
+        _spearman(timed),
+        _prediction_error(timed),
+    )
+
+
+def against_best(row: Row) -> float | None:
+    """The ratio to the fastest baseline; None without any."""
+    name = row.best_baseline
+    return row.ratio[name]["value"] if name else None
+
+
+def _means(rows: Sequence[Row]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    names = dict.fromkeys(name for row in rows for name in row.ratio)
+    for name in names:
+        mean = geometric_mean(row.ratio[name]["value"] for row in rows if name in row.ratio)
+        if mean is not None:
+            found[name] = mean
+    best = geometric_mean(value for row in rows if (value := against_best(row)) is not None)
+    return found | ({"best": best} if best is not None else {})
+
+
+def _is_slower(row: Row) -> bool:
+    name = row.best_baseline
+    return name is not None and row.ratio[name]["high"] < 1
+
+
+def _fraction(row: Row) -> float:
+    return row.attainable_seconds / median(row.seconds["isamap"])
+
+
+def _prediction_error(rows: Sequence[Row]) -> float | None:
+    known = [(r.predicted_seconds, median(r.seconds["isamap"])) for r in rows if r.predicted_seconds > 0]
+    return median(abs(p - t) / t for p, t in known) if known else None
+
+
+def _spearman(rows: Sequence[Row]) -> float | None:
+    """Rank correlation of predicted and measured times."""
+    known = [row for row in rows if row.predicted_seconds > 0]
+    if len(known) < 3:
+        return None
+    predicted = _ranks(known, lambda row: row.predicted_seconds)
+    measured = _ranks(known, lambda row: median(row.seconds["isamap"]))
+    n = len(known)
+    return 1 - 6 * sum((p - m) ** 2 for p, m in zip(predicted, measured, strict=True)) / (n * (n * n - 1))
+
+
+def _ranks(rows: Sequence[Row], value: Callable[[Row], float]) -> list[int]:
+    order = sorted(range(len(rows)), key=lambda i: value(rows[i]))
+    ranks = [0] * len(rows)
+    for rank, position in enumerate(order):
+        ranks[position] = rank
+    return ranks

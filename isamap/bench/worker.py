@@ -1,0 +1,46 @@
+"""The process of one contender: is told a task, prepares it, and times calls when it is asked to.
+
+python -m isamap.bench.worker NAME THREADS READ WRITE
+
+READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON; standard output
+is the library's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from isamap.bench.libraries import PREPARE, NotOffered, Ready
+from isamap.bench.task import Mapped, Task
+
+
+def main() -> None:
+    """Answers until the pipe closes."""
+    name, threads, read, write = sys.argv[1], *(int(word) for word in sys.argv[2:5])
+    ready: Ready | None = None
+    with os.fdopen(read, encoding="utf-8") as requests, os.fdopen(write, "w", encoding="utf-8") as answers:
+        for line in requests:
+            request: dict[str, Any] = json.loads(line)
+            if "task" in request:
+                answer, ready = _prepare(name, threads, request["task"])
+            else:
+                assert ready is not None
+                answer = {"ns": ready.time(request["calls"], request["first"])}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+def _prepare(name: str, threads: int, task: dict[str, Any]) -> tuple[dict[str, Any], Ready | None]:
+    try:
+        ready = PREPARE[name](Mapped.of(Task.from_json(task)), threads)
+    except NotOffered:
+        return {"offered": False}, None
+    said = {"implementation": ready.implementation, "in_c": ready.in_c, "dispatch_ns": ready.dispatch_ns}
+    return {"offered": True, **said}, ready
+
+
+if __name__ == "__main__":
+    main()

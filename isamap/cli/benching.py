@@ -1,0 +1,104 @@
+"""`isamap bench deepbench gemm`: emitted code beside the installed libraries, all rows of the suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.cli.answer import Answer
+from isamap.cli.bench_options import (
+    CACHES,
+    DTYPES,
+    SUITES,
+    Baselines,
+    BenchMachine,
+    Beta,
+    CacheMode,
+    DTypeName,
+    Folder,
+    Hold,
+    Resume,
+    Rounds,
+    RowWords,
+    SuiteName,
+    Threads,
+)
+from isamap.cli.inputs import machine_of
+from isamap.cli.options import AsJson, LimitSeconds
+from isamap.cli.progress import Progress
+from isamap.cli.words import read_choice, read_number
+
+if TYPE_CHECKING:
+    from isamap.bench.campaign import Campaign
+    from isamap.bench.rows import Row
+
+
+def gemm_command(
+    hw: BenchMachine = "host",
+    suite: SuiteName = "all",
+    dtype: DTypeName = "f32",
+    rows: RowWords = None,
+    beta: Beta = "1",
+    threads: Threads = "1",
+    cache: CacheMode = "warm",
+    against: Baselines = None,
+    hold: Hold = None,
+    rounds: Rounds = "9",
+    limit: LimitSeconds = "10",
+    output: Folder = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Time DeepBench's products beside the installed libraries; every row is verified first."""
+    from isamap.bench import FORMS_OF_DTYPE, Campaign, gemm_cases, pick_rows, run_campaign
+    from isamap.bench import SUITES as KNOWN
+    from isamap.bench.libraries import BASELINES, HOLDS
+
+    chosen = read_choice(suite, "--suite", SUITES)
+    baselines = [read_choice(w, "--against", BASELINES) for w in against.split(",")] if against else BASELINES
+    campaign = Campaign(
+        cases=pick_rows(gemm_cases(KNOWN if chosen == "all" else (chosen,)), rows),
+        forms=FORMS_OF_DTYPE[read_choice(dtype, "--dtype", DTYPES)],
+        machine=machine_of(hw),
+        against=tuple(baselines),
+        threads=int(read_number(threads, "--threads", 1, 1024)),
+        beta=int(read_choice(beta, "--beta", ("0", "1"))),
+        cache=read_choice(cache, "--cache", CACHES),
+        rounds=int(read_number(rounds, "--rounds", 7, 1000)),
+        limit_s=read_number(limit, "--limit", 0.1, 3600),
+        hold=read_choice(hold, "--hold", tuple(HOLDS)) if hold else None,
+        folder=Path(output) if output else None,
+        resume=resume,
+    )
+    with Progress() as progress:
+        found, where = run_campaign(campaign, progress)
+    return _answer(campaign, found, where)
+
+
+def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object]) -> Answer:
+    from isamap.bench.chart import ratio_chart
+    from isamap.bench.files import write_whole
+    from isamap.bench.summary import summarise
+    from isamap.bench.tables import dispatch_text, rows_csv, rows_table, summary_text
+
+    summaries = summarise(rows)
+    title = (
+        f"DeepBench GEMM on {campaign.machine}, beta {campaign.beta}, {campaign.cache}, "
+        f"{campaign.threads} thread{'s' if campaign.threads > 1 else ''}"
+    )
+    place = f"{where['cpu']}, cores {where['cores']}" + (
+        ", a virtual machine" if where["virtual_machine"] else ""
+    )
+    texts = [title, place, "", rows_table(rows), "", summary_text(summaries), dispatch_text(rows)]
+    text = "\n".join(texts).rstrip() + "\n"
+    if campaign.folder is not None:
+        write_whole(campaign.folder / "table.txt", text)
+        write_whole(campaign.folder / "rows.csv", rows_csv(rows))
+        write_whole(campaign.folder / "ratios.svg", ratio_chart(rows, title))
+    payload: dict[str, object] = {
+        "environment": where,
+        "rows": [row.as_json() for row in rows],
+        "summary": [summary.as_json() for summary in summaries],
+    }
+    wrong = any(row.left_out == "isamap's result is wrong" for row in rows)
+    return Answer(payload, text, exit=1 if wrong else 0)

@@ -1,0 +1,170 @@
+"""The benchmark's own arithmetic: rows, forms, ratios, checks, files that are resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isamap.bench import FORMS_OF_DTYPE, gemm_cases, pick_rows
+from isamap.bench.campaign import Campaign, run_campaign
+from isamap.bench.chart import ratio_chart
+from isamap.bench.check import check_product
+from isamap.bench.contender import Contender, ContenderLost
+from isamap.bench.forms import FORMS, kernel_text, shapes
+from isamap.bench.memory import random_values
+from isamap.bench.rows import Row
+from isamap.bench.statistics import geometric_mean, ratio, trimmed
+from isamap.bench.summary import summarise
+from isamap.bench.tables import rows_csv, rows_table, summary_text
+from isamap.ir import bind
+from isamap.ir.interpret import interpret
+from isamap.source import Source, UsageProblem
+from isamap.syntax import parse_kernel
+
+CASES = gemm_cases()
+
+
+def test_all_rows_of_the_suites_are_there() -> None:
+    assert len(CASES) == 248
+    assert [len(gemm_cases((suite,))) for suite in ("training", "inference_server", "inference_device")] == [
+        160,
+        75,
+        13,
+    ]
+    assert (CASES[0].m, CASES[0].n, CASES[0].k) == (1760, 16, 1760)
+
+
+def test_rows_are_picked_by_position_and_stride() -> None:
+    assert [case.position for case in pick_rows(CASES, "3,0,10..20/5")] == [3, 0, 10, 15, 20]
+    assert len(pick_rows(CASES, None)) == 248
+
+
+@pytest.mark.parametrize("words", ["248", "5..2", "x", "1..", "0..9/0", "-1", ""])
+def test_rows_that_do_not_exist_are_refused(words: str) -> None:
+    with pytest.raises(UsageProblem, match="rows"):
+        pick_rows(CASES, words)
+
+
+def test_each_row_belongs_to_one_class() -> None:
+    by_class = {name: [c for c in CASES if c.class_name == name] for name in {c.class_name for c in CASES}}
+    assert all(case.k > 176 and case.m != 35 for case in by_class["n <= 4"])
+    assert sum(map(len, by_class.values())) == 248
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("beta", [0, 1])
+@pytest.mark.parametrize("stored", [(False, False), (True, False), (False, True)])
+def test_the_kernel_of_a_row_computes_the_product(form: str, beta: int, stored: tuple[bool, bool]) -> None:
+    chosen = FORMS[form]
+    case = replace(CASES[0], m=5, n=3, k=7, a_transposed=stored[0], b_transposed=stored[1])
+    kernel = bind(parse_kernel(Source("k.ir", kernel_text(chosen, case, beta))), {"M": 3, "N": 5, "K": 7})
+    held = shapes(case)
+    a, b, c = (
+        random_values(held[name], dtype, (0, number))
+        for number, (name, dtype) in enumerate((("A", chosen.a), ("B", chosen.b), ("C", chosen.c)))
+    )
+    result = interpret(kernel, {"A": a, "B": b, **({"C": c} if beta else {})}, {})["C"]
+    left, right = (a.T if case.b_transposed else a), (b.T if case.a_transposed else b)
+    assert check_product(chosen, left, right, c if beta else None, np.asarray(result).astype(c.dtype)).ok
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_wrong_element_is_found_wherever_it_is(form: str) -> None:
+    chosen = FORMS[form]
+    a, b = random_values((64, 40), chosen.a, (0, 0)), random_values((40, 90), chosen.b, (0, 1))
+    kind = np.int64 if not chosen.is_float else np.float64
+    exact = a.astype(kind) @ b.astype(kind)
+    c = exact.astype(random_values((1, 1), chosen.c, (0, 0)).dtype)
+    assert check_product(chosen, a, b, None, c).ok
+    for place in ((0, 0), (63, 89), (31, 44)):
+        wrong = c.copy()
+        wrong[place] += 40
+        assert not check_product(chosen, a, b, None, wrong).ok
+
+
+def test_the_interval_of_a_median_is_that_of_order_statistics() -> None:
+    assert [trimmed(n) for n in (7, 8, 9, 11, 20)] == [0, 0, 1, 1, 5]
+    found = ratio([1.0] * 9, [1.5, 1.1, 1.2, 1.3, 1.25, 1.4, 0.5, 1.35, 9.0])
+    assert (found.value, found.low, found.high) == (1.3, 1.1, 1.5)
+    assert not found.is_slower
+    assert ratio([2.0] * 7, [1.0] * 7).is_slower
+
+
+def test_the_geometric_mean_of_nothing_is_none() -> None:
+    assert geometric_mean([]) is None
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+ROW = Row(
+    0, "training", "1760x16x1760 NN", "8 <= n <= 64", 1760, 16, 1760, "f32", 1, 1, "warm", 99_123_200,
+    seconds={"isamap": (1e-3,) * 7, "torch": (2e-3,) * 7, "mkl": (5e-4,) * 7},
+    verified={"isamap": True, "torch": True, "mkl": False},
+    ratio={"torch": {"value": 2.0, "low": 1.9, "high": 2.1}, "mkl": {"value": 0.5, "low": 0.5, "high": 0.5}},
+    attainable_seconds=5e-4, predicted_seconds=8e-4,
+)  # fmt: skip
+
+
+def test_a_baseline_whose_result_is_wrong_is_not_the_best() -> None:
+    assert ROW.best_baseline == "torch"
+    (summary,) = summarise([ROW])
+    assert summary.overall["best"] == pytest.approx(2.0)
+    assert summary.slower == 0
+
+
+def test_rows_go_through_json_and_back() -> None:
+    assert Row.from_json(json.loads(json.dumps(ROW.as_json()))) == ROW
+
+
+def test_what_is_left_out_is_named() -> None:
+    gone = replace(ROW, seconds={}, ratio={}, left_out="9.0 GB of operands; 1.0 GB may be used")
+    assert "9.0 GB of operands" in rows_table([ROW, gone])
+    assert "9.0 GB of operands" in rows_csv([ROW, gone])
+    assert "f32, all" in summary_text(summarise([ROW, gone]))
+    assert ratio_chart([ROW, gone], "title").count("<circle") == 1
+
+
+def campaign(folder: Path, *, resume: bool = False, threads: int = 1) -> Campaign:
+    cases = pick_rows(gemm_cases(("inference_device",)), "6")
+    return Campaign(
+        cases,
+        FORMS_OF_DTYPE["f32"],
+        "generic-c",
+        ("openblas",),
+        threads,
+        rounds=7,
+        folder=folder,
+        resume=resume,
+    )
+
+
+@pytest.mark.slow
+def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    (row,), where = run_campaign(campaign(folder))
+    assert row.verified == {"isamap": True, "openblas": True}
+    assert len(row.seconds["isamap"]) == len(row.seconds["openblas"]) == 7
+    assert row.ratio["openblas"]["low"] <= row.ratio["openblas"]["value"] <= row.ratio["openblas"]["high"]
+    assert where["cores"]
+    with pytest.raises(UsageProblem, match="exists already"):
+        run_campaign(campaign(folder))
+    with (folder / "rows.jsonl").open("a") as file:
+        file.write('{"case": 1, "suite": "tr')  # as a kill leaves it
+    (again,), _ = run_campaign(campaign(folder, resume=True))
+    assert again == row
+
+
+def test_a_contender_that_dies_is_told_of_and_its_successor_works() -> None:
+    cores = frozenset(os.sched_getaffinity(0))
+    for _ in range(2):
+        with Contender("openblas", 1, {}, cores) as contender, pytest.raises(ContenderLost, match="ended"):
+            contender.time(1)  # without a task: its process fails
+
+
+def test_more_threads_than_cores_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="cores may be used"):
+        run_campaign(campaign(tmp_path, threads=1 << 20))
