@@ -27,9 +27,10 @@ hypothesis.settings.load_profile("repeatable")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps the tests out of the user's cache; child processes inherit it."""
+    """Keeps the tests out of the user's cache and data; child processes inherit it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ISAMAP_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         yield
 
 

@@ -29,6 +29,7 @@ _HOMES: dict[str, str] = {
     "hw.show": "machines",
     "hw.check": "machines",
     "hw.detect": "machines",
+    "hw.calibrate": "calibrating",
 }
 """Each command's module in this package; its function there is called `NAME_command`."""
 
@@ -107,7 +108,7 @@ def _overview(group: str) -> str:
     for command in _HOMES:
         if command.startswith(f"{group}.") or not group:
             summary = (inspect.getdoc(_function(command)) or "").splitlines()[0]
-            lines.append(f"  {command.replace('.', ' '):<10} {summary}")
+            lines.append(f"  {command.replace('.', ' '):<12} {summary}")
     options = "`isamap COMMAND --help` lists a command's options; `--json` gives any answer as JSON."
     return "\n".join([*lines, "", options, "`isamap --version` says which version this is."])
 

@@ -17,6 +17,7 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    ProfileName,
     ScheduleFile,
     SizeWords,
 )
@@ -51,10 +52,11 @@ def compile_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

@@ -18,6 +18,7 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    ProfileName,
     ScheduleFile,
     SizeWords,
 )
@@ -44,13 +45,14 @@ def run_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
     from isamap.driver.prepare import prepare
     from isamap.driver.timing import profile_sizes, time_program
 
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)
@@ -89,6 +91,7 @@ def verify_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
@@ -96,7 +99,7 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())

@@ -68,6 +68,14 @@ FixWords = Annotated[
         show_default=False,
     ),
 ]
+ProfileName = Annotated[
+    str,
+    typer.Option(
+        "--profile",
+        metavar="PROFILE",
+        help="Measured figures: a file of `isamap hw calibrate`, none, or default, the newest that fits.",
+    ),
+]
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.words import read_fixes, read_number
+from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
 
 
@@ -21,18 +22,19 @@ class Choices:
     limit: str
     fix: list[str] | None
     model: bool
+    profile: str = "default"
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
     """The request. Raises: UsageProblem for words that do not fit."""
     from isamap.plan.plugins import check_name
 
-    schedule = choices.schedule
+    schedule, name = choices.schedule, machine_of(machine)
     check_name("heuristic", choices.heuristic)
     check_name("cost model", choices.cost_model)
     return Request(
         kernel=read_kernel(kernel),
-        machine=machine_of(machine),
+        machine=name,
         sizes=sizes,
         schedule=read_file(Path(schedule), schedule) if schedule is not None else None,
         heuristic=choices.heuristic,
@@ -40,4 +42,5 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         limit_s=read_number(choices.limit, "--limit", 0.1, 3600),
         fixed=read_fixes(choices.fix or ()),
         model=choices.model,
+        profile=find_profile(choices.profile, name),
     )

@@ -18,6 +18,7 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    ProfileName,
     SizeWords,
 )
 from isamap.cli.progress import Progress
@@ -51,6 +52,7 @@ def schedule_command(
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
+    profile: ProfileName = "default",
     output: Annotated[
         str | None,
         typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
@@ -59,10 +61,9 @@ def schedule_command(
 ) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
     from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.profiles import find_profile
     from isamap.driver.request import Request
     from isamap.plan.plugins import check_name, known_names
-    from isamap.plan.text import print_schedule
-    from isamap.report.schedules import attempt_rows
 
     asked = tuple(dict.fromkeys(heuristics or (known_names("heuristic") if compare else ("cpsat",))))
     for name in asked:
@@ -71,6 +72,7 @@ def schedule_command(
     request = Request(
         kernel=read_kernel(kernel),
         machine=machine_of(hw),
+        profile=find_profile(profile, machine_of(hw)),
         sizes=read_sizes(sizes or ()),
         cost_model=cost_model,
         limit_s=read_number(limit, "--limit", 0.1, 3600),
@@ -81,6 +83,14 @@ def schedule_command(
         assert matched.problem is not None
         problem = matched.problem
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
+    return _answer(matched, attempts, output)
+
+
+def _answer(matched: Compilation, attempts: list[Attempt], output: str | None) -> Answer:
+    """All attempts, and the best schedule in a file or as text."""
+    from isamap.plan.text import print_schedule
+    from isamap.report.schedules import attempt_rows
+
     best = min(attempts, key=lambda a: a.schedule.cost_ns or 0.0)
     text = print_schedule(best.schedule)
     if output is not None:
@@ -139,11 +149,10 @@ def diff_command(
         ),
     ] = None,
     cost_model: CostModelName = "analytic",
+    profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
     """Say what a schedule changes of another, and what it costs."""
-    from isamap.driver.pipeline import compile_kernel
-    from isamap.driver.request import Request
     from isamap.plan.check import check_schedule
     from isamap.plan.parse import parse_schedule
     from isamap.plan.plugins import load_cost_model
@@ -153,12 +162,7 @@ def diff_command(
     model = load_cost_model(cost_model)
     old, new = (parse_schedule(read_file(Path(name), name)) for name in (before, after))
     _check_comparable(old, new)
-    request = Request(
-        kernel=read_kernel(kernel or old.kernel), machine=machine_of(hw or old.machine), sizes=_sizes(old)
-    )
-    with Progress() as progress:
-        problem = compile_kernel(request, "match", progress).problem
-    assert problem is not None
+    problem = _problem(old, kernel, machine_of(hw or old.machine), profile)
     for schedule in (old, new):
         if findings := check_schedule(schedule, problem):
             raise UsageProblem(*findings)
@@ -179,6 +183,24 @@ def diff_command(
         ],
     }
     return Answer(payload, "\n\n".join(change_text(c) for c in found) or "the same")
+
+
+def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str) -> Problem:
+    """The question that a schedule answers."""
+    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.profiles import find_profile
+    from isamap.driver.request import Request
+
+    request = Request(
+        kernel=read_kernel(kernel or schedule.kernel),
+        machine=machine,
+        sizes=_sizes(schedule),
+        profile=find_profile(profile, machine),
+    )
+    with Progress() as progress:
+        problem = compile_kernel(request, "match", progress).problem
+    assert problem is not None
+    return problem
 
 
 def _check_comparable(old: Schedule, new: Schedule) -> None:

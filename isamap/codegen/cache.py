@@ -32,18 +32,27 @@ def cache_root() -> Path:
     """
     given = os.environ.get("ISAMAP_CACHE_DIR")
     if given:
-        root = Path(given)
-    else:
-        from platformdirs import user_cache_path
+        return private_folder(Path(given), "cache", "ISAMAP_CACHE_DIR")
+    from platformdirs import user_cache_path
 
-        root = user_cache_path("isamap", appauthor=False)
+    return private_folder(user_cache_path("isamap", appauthor=False), "cache", "ISAMAP_CACHE_DIR")
+
+
+def private_folder(root: Path, what: str, variable: str) -> Path:
+    """A folder of the user's own, made where it is missing; `variable` names another one to messages.
+
+    Raises: UsageProblem when others may write to it.
+    """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = root.stat()
     except OSError as error:
-        raise _unusable(root, f"it cannot be used: {error.strerror}") from error
+        raise _unusable(root, what, variable, f"it cannot be used: {error.strerror}") from error
     if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
-        raise _unusable(root, "others may write to it, and what it holds is run")
+        why = "others may write to it, and what it holds is run"
+        if what != "cache":
+            why = "others may write to it, and what it holds decides about code"
+        raise _unusable(root, what, variable, why)
     return root
 
 
@@ -134,11 +143,11 @@ class Cache:
                     key.unlink()
 
 
-def _unusable(root: Path, why: str) -> UsageProblem:
+def _unusable(root: Path, what: str, variable: str, why: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
-            "cache-not-private",
-            f"the cache folder {root} is refused: {why}",
-            help="name another with ISAMAP_CACHE_DIR, or make it your own (chmod 700)",
+            f"{what}-not-private",
+            f"the {what} folder {root} is refused: {why}",
+            help=f"name another with {variable}, or make it your own (chmod 700)",
         )
     )

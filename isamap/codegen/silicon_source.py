@@ -75,7 +75,7 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
         needs = ("load", *(("store",) if o.role != "in" else ()))
         for what in needs:
             own = instruction if what == "load" and o.role != "in" else None
-            if own is None and _find_move(machine, o, {}, what == "load") is None:
+            if own is None and find_move(machine, o, {}, what == "load") is None:
                 return f"there is no {what} of {o.dtype} for `{memory.name}`"
     return None
 
@@ -221,7 +221,7 @@ class _Function:
 
     def fill(self, here: Here) -> None:
         for o in self.numbered():
-            found = _find_move(self.machine, o, self.encoded, load=True)
+            found = find_move(self.machine, o, self.encoded, load=True)
             if found is not None and (o.role != "out" or o.outside == "keep"):
                 self.move(o, found, here)
 
@@ -230,7 +230,7 @@ class _Function:
             if o.role == "in" or o.name not in self.values:
                 continue
             if o in self.numbered():
-                found = _find_move(self.machine, o, self.encoded, load=False)
+                found = find_move(self.machine, o, self.encoded, load=False)
                 assert found is not None, "checked before"
                 self.move(o, found, here)
             else:
@@ -275,11 +275,11 @@ class Move:
     params: tuple[tuple[str, int], ...]
 
 
-def _find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> Move | None:
+def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> Move | None:
     """A load or store for an operand; without `encoded`, one for any of its shapes."""
     for entry in machine.instructions.values():
         i = entry.instruction
-        if not isinstance(entry.emit, EmitCall) or len(i.operands) != 2 or not _is_copy(i):
+        if not isinstance(entry.emit, EmitCall) or len(i.operands) != 2 or not is_copy(i):
             continue
         outer, inner = sorted(i.operands, key=lambda x: x.memory == o.memory)
         if inner.memory != o.memory or inner.dtype != o.dtype or (inner.role == "out") != load:
@@ -292,7 +292,7 @@ def _find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: b
     return None
 
 
-def _is_copy(i: Instruction) -> bool:
+def is_copy(i: Instruction) -> bool:
     """Whether an instruction only copies, index by index."""
     body: tuple[Stmt, ...] = i.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:

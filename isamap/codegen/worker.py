@@ -145,6 +145,62 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     return {"done": len(calls)}
 
 
+def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
+    """Times functions in turn, in rounds until the budget is used: trips of one call, and ns of calls.
+
+    The shared file starts with how many were tried; operands lie in it, or all in one large arena.
+    """
+    ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+    libraries: list[Any] = [ctypes.CDLL(path) for path in job["libraries"]]
+    base = ctypes.addressof(ctypes.c_char.from_buffer(shared))
+    arena = _filled_arena(job["arena_bytes"], base)
+    calls: list[Any] = []
+    for number, function, places, numbers in job["timings"]:
+        addresses = [base + place if place >= 0 else arena.address for place in places]
+        data = (ctypes.c_void_p * (len(places) + 1))(*addresses, None)
+        given = (ctypes.c_int64 * (len(numbers) + 1))(*numbers, 0)
+        library = libraries[number]
+        timed = ctypes.cast(library[function], ctypes.c_void_p)
+        calls.append((library.sample, timed, data, given))
+    trips: list[int] = []
+    for done, call in enumerate(calls):
+        shared[0:8] = done.to_bytes(8, "little")
+        trips.append(_enough_trips(call, job["sample_ns"][done]))
+    shared[0:8] = len(calls).to_bytes(8, "little")
+    found: list[list[int]] = [[] for _ in calls]
+    deadline = time.perf_counter() + job["budget_seconds"]
+    rounds = 0
+    while rounds < job["least_rounds"] or (time.perf_counter() < deadline and rounds < job["most_rounds"]):
+        for call, own, times in zip(calls, trips, found, strict=True):
+            times.extend(_sample(call, own, job["samples"]))
+        rounds += 1
+    return {"trips": trips, "times": found}
+
+
+def _filled_arena(size: int, source: int) -> Region:
+    """Memory that repeats the random page behind the count in the shared file."""
+    arena = Region(size, "free")
+    for offset in range(0, size, PAGE):
+        ctypes.memmove(arena.address + offset, source + PAGE, min(PAGE, size - offset))
+    return arena
+
+
+def _enough_trips(call: Any, wanted_ns: int) -> int:
+    """How many trips of its loop make a call take so long."""
+    trips = 1
+    while (took := min(_sample(call, trips, 3))) < wanted_ns and trips < 1 << 40:
+        trips = trips * 2 if took < wanted_ns // 8 else max(trips + 1, trips * wanted_ns // max(took, 1))
+    return trips
+
+
+def _sample(call: Any, trips: int, count: int) -> list[int]:
+    """The ns that each of so many calls took."""
+    sample, function, data, numbers = call
+    ns = (ctypes.c_int64 * count)()
+    sample(function, data, numbers, ctypes.c_int64(trips), ctypes.c_int64(count), ns)
+    return list(ns)
+
+
 def _main() -> dict[str, Any]:
     job = json.loads(sys.stdin.buffer.read())
     _limit(job)
@@ -155,6 +211,9 @@ def _main() -> dict[str, Any]:
     if "calls" in job:
         assert shared is not None
         return _perform_calls(job, shared)
+    if "timings" in job:
+        assert shared is not None
+        return _perform_timings(job, shared)
     return _perform_program(job, shared)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from isamap.driver.callable import CompiledKernel
 from isamap.driver.prepare import prepare
+from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.verify import Case, all_cases
@@ -23,15 +24,25 @@ FILLS = ("integers", "random", "edges")
 
 
 def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
-    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat", isolate: bool = False
+    kernel: str,
+    machine: str,
+    sizes: Sizes | None = None,
+    *,
+    heuristic: str = "cpsat",
+    isolate: bool = False,
+    profile: str = "default",
 ) -> CompiledKernel:
     """The kernel, compiled for a machine.
 
     `kernel` is a shipped name or a text of the language; `machine` a name, a path or "host"; sizes are
-    numbers, or ranges such as "1..8192@512", which stay open until the call.
+    numbers, or ranges such as "1..8192@512", which stay open until the call. `profile` is "default" (the
+    newest one that fits), "none" or a path.
     Raises: IsamapError of every kind.
     """
-    request = Request(source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic)
+    name = machine_of(machine)
+    request = Request(
+        source_of(kernel), name, sizes or {}, heuristic=heuristic, profile=find_profile(profile, name)
+    )
     return CompiledKernel(prepare(request), isolate)
 
 

@@ -81,6 +81,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
             "model": made.schedule.model,
             "status": made.schedule.status,
             "reproducible": made.schedule.reproducible,
+            "profile": made.schedule.profile or None,
         },
     }
     depends: dict[str, Any] = {

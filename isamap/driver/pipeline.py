@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
+from isamap.driver.profiles import with_profile
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, bind
@@ -83,7 +84,7 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
     with clock("match"):
         if stop_after != "match" and request.schedule is None and request.heuristic == "cpsat":
             start_early()
-        machine = load_machine(request.machine)
+        machine = with_profile(load_machine(request.machine), request.profile)
         canonical = make_guards_explicit(kernel)
         problem = build_problem(canonical, machine, sizes)
     if stop_after == "match":
@@ -118,6 +119,8 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
             limit_s=request.limit_s,
             fixed=dict(request.fixed),
         )
+        if request.profile is not None:
+            schedule = replace(schedule, profile=request.profile.digest[:12])
     findings = check_schedule(schedule, problem)
     if findings:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"

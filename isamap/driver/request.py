@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isamap.machine import machine_digest
 from isamap.source import Source
 from isamap.version import __version__
+
+if TYPE_CHECKING:
+    from isamap.tune.profile import Profile
 
 Size = int | str
 """A number, or the range `1..8192@512`."""
@@ -22,7 +26,8 @@ Size = int | str
 class Request:
     """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
 
-    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take.
+    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take, `profile` are
+    measured figures that replace the machine's stated ones.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -35,6 +40,7 @@ class Request:
     limit_s: float = 10.0
     fixed: Mapping[str, int] = field(default_factory=dict[str, int])
     model: bool = False
+    profile: Profile | None = None
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -45,6 +51,7 @@ class Request:
             "fixed": dict(sorted(self.fixed.items())),
             "schedule_sha256": sha256(self.schedule.text) if self.schedule else None,
             "model": self.model,
+            "profile": self.profile.digest if self.profile else None,
         }
 
 

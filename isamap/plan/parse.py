@@ -24,7 +24,8 @@ MAX_AHEAD = 16
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
 _SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(-?\d{1,20})|(-?\d{1,20}\.\.-?\d{1,20}(?:@-?\d{1,20})?))\s*$")
-_HEADERS = ("kernel", "machine", "sizes", "model", "cost", "bound", "status", "reproducible")
+_HEADERS = ("kernel", "machine", "sizes", "model", "profile", "cost", "bound", "status", "reproducible")
+_PROFILE = re.compile(r"[0-9a-f]{12}")
 _STATUSES = ("OPTIMAL", "FEASIBLE", "HEURISTIC", "MANUAL")
 
 
@@ -186,6 +187,14 @@ def _read_time(reader: _Reader, value: Span) -> float:
     return time_ns
 
 
+def _read_profile(schedule: Schedule, reader: _Reader, value: Span) -> Schedule:
+    if not _PROFILE.fullmatch(value.text):
+        raise reader.problem(
+            f"`{value.text}` is no digest of a profile", value, "leave the line out, or write its 12 digits"
+        )
+    return replace(schedule, profile=value.text)
+
+
 def _read_status(schedule: Schedule, reader: _Reader, value: Span) -> Schedule:
     if value.text not in _STATUSES:
         reader.position = value.start
@@ -207,6 +216,7 @@ _HEADER_READERS: dict[str, Callable[[Schedule, _Reader, Span], Schedule]] = {
     "model": lambda s, _, value: replace(s, model=value.text),
     "cost": lambda s, reader, value: replace(s, cost_ns=_read_time(reader, value)),
     "bound": lambda s, reader, value: replace(s, lower_bound_ns=_read_time(reader, value)),
+    "profile": _read_profile,
     "status": _read_status,
     "reproducible": _read_reproducible,
 }

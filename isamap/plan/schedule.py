@@ -77,7 +77,8 @@ class Schedule:
 
     Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a schedule
     written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL. `findings`,
-    which the text does not have, are what happened while it was looked for.
+    which the text does not have, are what happened while it was looked for. `profile` is how the digest of
+    the measured figures begins that the model saw; empty for those of the description.
     """
 
     kernel: str
@@ -90,6 +91,7 @@ class Schedule:
     status: str = "MANUAL"
     reproducible: bool = True
     findings: tuple[Diagnostic, ...] = field(default=(), compare=False)
+    profile: str = ""
 
     @property
     def gap(self) -> float | None:

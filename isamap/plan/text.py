@@ -33,6 +33,8 @@ def print_schedule(schedule: Schedule) -> str:
         lines.append("sizes " + ", ".join(f"{name} = {value}" for name, value in schedule.sizes))
     if schedule.model:
         lines.append(f"model {schedule.model}")
+    if schedule.profile:
+        lines.append(f"profile {schedule.profile}")
     if schedule.cost_ns is not None:
         lines.append(f"cost {schedule.cost_ns!r} ns")
     if schedule.lower_bound_ns is not None:

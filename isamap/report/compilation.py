@@ -89,5 +89,7 @@ def _cost_lines(schedule: Schedule) -> Iterator[str]:
         return
     gap = f", at most {100 * schedule.gap:.1f} % above the optimum" if schedule.gap is not None else ""
     yield f"schedule: {schedule.status}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
+    if schedule.profile:
+        yield f"figures measured on this processor: profile {schedule.profile}"
     if not schedule.reproducible:
         yield "the clock stopped the solver: a second run may give another schedule"

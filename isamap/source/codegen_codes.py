@@ -15,10 +15,19 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "The cache holds libraries that are loaded and run, so the folder has to belong to you and nobody "
         "else may write to it. `ISAMAP_CACHE_DIR` names another.",
     ),
+    "calibrate-elsewhere": Explanation(
+        "a machine that cannot be measured on this computer",
+        "`isamap hw calibrate` runs a machine's instructions, which takes a processor that has them all.",
+    ),
     "compiler-refused": Explanation(
         "the C compiler does not accept the emitted code",
         "An `emit`, a C type or a flag of the description does not fit the compiler; the notes hold "
         "its first errors.",
+    ),
+    "data-not-private": Explanation(
+        "a data folder that cannot be trusted",
+        "The data folder holds measured figures by which code is chosen, so it has to belong to you and "
+        "nobody else may write to it. `ISAMAP_DATA_DIR` names another.",
     ),
     "instruction-crashed": Explanation(
         "an instruction ended the process that tried it",

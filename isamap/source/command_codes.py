@@ -76,6 +76,26 @@ COMMAND_CODES: dict[str, Explanation] = {
         "emitted code is not run here",
         "Emitted code is run on Linux. Elsewhere isamap matches, schedules and emits.",
     ),
+    "profile-damaged": Explanation(
+        "a profile that was changed",
+        "The last line of a profile is the sha256 of all the others; measure again.",
+    ),
+    "profile-other-cpu": Explanation(
+        "a profile of another processor",
+        "Measured figures hold for one processor, its microcode, and what the operating system lets programs "
+        "use of it.",
+    ),
+    "profile-other-machine": Explanation(
+        "a profile of another description",
+        "A profile belongs to the texts of one machine and of all that it extends.",
+    ),
+    "profile-unreadable": Explanation(
+        "a file that is no profile",
+        "`isamap hw calibrate -o FILE` writes one; `--profile none` does without.",
+    ),
+    "profile-version": Explanation(
+        "a profile of another format", "Profiles start with the version of their format; measure again."
+    ),
     "program-refused": Explanation(
         "emitted code refused its arguments",
         "Emitted functions check sizes, strides and pointers, and return a status; the header lists them.",

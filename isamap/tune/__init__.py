@@ -1,1 +1,1 @@
-"""What was measured on a machine, kept and used: calibration, tuning database, measured costs."""
+"""What is measured: calibration, and the profiles that it leaves."""

@@ -1,0 +1,116 @@
+"""`isamap hw calibrate`: what instructions and memories take on this processor, measured and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer
+from isamap.cli.inputs import machine_of
+from isamap.cli.options import AsJson
+from isamap.cli.progress import Progress
+from isamap.cli.words import read_number
+from isamap.report.columns import table
+
+if TYPE_CHECKING:
+    from isamap.codegen.spread import Spread
+    from isamap.machine import Machine
+    from isamap.tune.profile import Profile
+
+
+def calibrate_command(
+    name: Annotated[
+        str, typer.Argument(metavar="[MACHINE]", help="A shipped machine's name, `host`, or a path.")
+    ] = "host",
+    instructions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--instructions",
+            metavar="NAME",
+            help="Only this one, or several with commas between; may be repeated. Leaves memories out.",
+            show_default=False,
+        ),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="SECONDS", help="How long to measure; compiling comes on top.")
+    ] = "10",
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o",
+            metavar="FILE",
+            help="Write the profile here instead of your data folder.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Measure a machine's instructions and memories on this processor."""
+    from isamap.machine import load_machine
+    from isamap.tune.calibrate import calibrate
+    from isamap.tune.store import keep_profile
+
+    machine = load_machine(machine_of(name))
+    wanted = [word.strip() for words in instructions or () for word in words.split(",") if word.strip()]
+    seconds = read_number(budget, "--budget", 0.1, 3600)
+    with Progress() as progress:
+        profile = calibrate(machine, wanted or None, seconds, progress)
+    partial = bool(wanted) and output is None
+    path = None if partial else keep_profile(profile, Path(output) if output is not None else None)
+    payload: dict[str, object] = {
+        **profile_json(profile),
+        "digest": profile.digest,
+        "files": [str(path)] if path is not None else [],
+    }
+    last = f"wrote {path}" if path is not None else "not kept: it lacks the other instructions (-o keeps it)"
+    return Answer(payload, "\n".join([*_text(machine, profile), "", last]))
+
+
+def profile_json(profile: Profile) -> dict[str, object]:
+    """A profile as its file has it."""
+    import json
+
+    from isamap.tune.profile import print_profile
+
+    stored: dict[str, object] = json.loads(print_profile(profile))
+    return stored
+
+
+def _text(machine: Machine, profile: Profile) -> Iterator[str]:
+    from isamap.tune.overlay import compare
+
+    yield f"{profile.machine} on {profile.cpu.describe()}, {profile.compiler}"
+    stated = {(a.subject, a.what): a.stated for a in compare(machine, profile)}
+    rows = [("instruction", "interval ns", "stated", "latency ns", "stated", "")]
+    for f in profile.instructions:
+        params = " ".join(f"{n}={v}" for n, v in f.params)
+        name = f"{f.instruction} {params}" if params else f.instruction
+        rows.append(
+            (
+                name,
+                _least(f.interval),
+                _number(stated.get((f.instruction, "interval"))),
+                _least(f.latency),
+                _number(stated.get((f.instruction, "latency"))) if f.latency else "",
+                f.said if f.interval is None else "",
+            )
+        )
+    yield from ("", table(rows))
+    if profile.bandwidths:
+        lines = [("memory", "access", "bytes/ns", "buffer in bytes", "with")]
+        lines += [
+            (b.memory, b.access, f"{1 / b.ns_per_byte.least:.1f}", str(b.size_bytes), b.instruction)
+            for b in profile.bandwidths
+        ]
+        yield from ("", table(lines))
+
+
+def _least(spread: Spread | None) -> str:
+    return "–" if spread is None else _number(spread.least)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"

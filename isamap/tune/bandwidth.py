@@ -1,0 +1,187 @@
+"""Bandwidth of each level of memory: buffers read, written, and updated in sequence.
+
+A buffer takes half of its level, and several times what the levels before it hold; that of the memory behind
+all caches takes four times what they hold. The widest load and store of the description do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isamap.codegen.c_functions import HELPERS
+from isamap.codegen.c_issue import Here, Issuer
+from isamap.codegen.c_types import storage_type
+from isamap.codegen.names import Names
+from isamap.codegen.silicon_source import BARRIER, is_copy
+from isamap.codegen.spread import Spread
+from isamap.codegen.timing import ARENA, Timed
+from isamap.codegen.timing_source import hidden, source_of
+from isamap.ir import Index
+from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
+from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
+from isamap.tune.profile import ACCESSES, BandwidthFigure
+
+UNROLLED = 8
+MOST_BYTES = 256 << 20
+_SAMPLE_NS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One kind of access to a memory, by a load or a store or both. Units: bytes."""
+
+    memory: str
+    access: str
+    size_bytes: int
+    load: MachineInstruction
+    store: MachineInstruction
+
+    @property
+    def block_bytes(self) -> int:
+        """What one trip of the inner loop touches."""
+        return UNROLLED * move_bytes(self.load)
+
+    def timed(self, library: int, number: int) -> Timed:
+        """The call of the stream's function: a trip is one way through the buffer."""
+        blocks = self.size_bytes // self.block_bytes
+        per_trip = float(blocks * self.block_bytes)
+        return Timed(library, f"stream_{number}", (ARENA,), (blocks,), per_trip, _SAMPLE_NS)
+
+
+def streams(machine: Machine) -> tuple[Stream, ...]:
+    """The streams through every level of a machine; none where no register can be loaded and stored."""
+    pair = _widest(machine)
+    if pair is None:
+        return ()
+    return tuple(
+        Stream(memory, access, size, *pair) for memory, size in _sizes(machine) for access in ACCESSES
+    )
+
+
+def bandwidth_figure(stream: Stream, result: Spread | str) -> BandwidthFigure | None:
+    """The figure of a stream that did not fail."""
+    if not isinstance(result, Spread):
+        return None
+    by = stream.store if stream.access == "write" else stream.load
+    return BandwidthFigure(stream.memory, stream.access, by.name, stream.size_bytes, result)
+
+
+def _sizes(machine: Machine) -> Iterator[tuple[str, int]]:
+    """Memories from the nearest cache outwards, and how large a buffer each is measured with."""
+    before = 0
+    for name in caches_from_nearest(machine):
+        capacity = machine.memories[name].capacity_bytes or 0
+        size = max(capacity // 2, min(2 * before, capacity))
+        if size > MOST_BYTES:
+            return
+        yield name, size
+        before = capacity
+    last = [m for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
+    if last and before:
+        yield last[0].name, min(4 * before, MOST_BYTES)
+
+
+def move_bytes(entry: MachineInstruction) -> int:
+    """Bytes that a move without parameters copies; 0 for any other instruction."""
+    i = entry.instruction
+    if i.params or len(i.operands) != 2 or not is_copy(i) or isinstance(entry.emit, EmitNothing):
+        return 0
+    first, second = i.operands
+    sizes = [extent.value for extent in first.shape]
+    if first.shape != second.shape or first.dtype != second.dtype or None in sizes:
+        return 0
+    if any(o.strides is not None and o.strides[-1:] != (Index.of(1),) for o in i.operands if o.shape):
+        return 0
+    count = 1
+    for size in sizes:
+        count *= size or 0
+    return count * first.dtype.size_bytes
+
+
+def _widest(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
+    """The load and the store of one type that copy most bytes between memory and named registers."""
+    best: tuple[MachineInstruction, MachineInstruction] | None = None
+    moves = [e for e in machine.instructions.values() if move_bytes(e)]
+    for load in moves:
+        a, z = _ends(load)
+        if not _is_memory(machine, a) or machine.memories[z].named != "compiler":
+            continue
+        back = [s for s in moves if _ends(s) == (z, a) and _dtype(s) == _dtype(load)]
+        for store in back:
+            wider = best is None or move_bytes(load) > move_bytes(best[0])
+            if move_bytes(store) == move_bytes(load) and wider:
+                best = load, store
+    return best
+
+
+def _ends(entry: MachineInstruction) -> tuple[str, str]:
+    read = next(o for o in entry.instruction.operands if o.role == "in")
+    written = next(o for o in entry.instruction.operands if o.role != "in")
+    return read.memory or "", written.memory or ""
+
+
+def _dtype(entry: MachineInstruction) -> str:
+    return entry.instruction.operands[0].dtype.name
+
+
+def _is_memory(machine: Machine, name: str) -> bool:
+    return machine.memories[name].kind == "addressable"
+
+
+# --- text -------------------------------------------------------------------------------------------------
+
+
+def stream_source(machine: Machine, ways: tuple[Stream, ...]) -> str:
+    """The file with a function for each stream."""
+    names = Names(taken=HELPERS)
+    for word in ("sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
+        names.take(word)
+    issuer = Issuer(machine, False, names)
+    return source_of(machine, issuer, [_function(issuer, n, stream) for n, stream in enumerate(ways)])
+
+
+def _function(issuer: Issuer, number: int, stream: Stream) -> list[str]:
+    read = next(o for o in stream.load.instruction.operands if o.role == "in")
+    held = next(o for o in stream.load.instruction.operands if o.role != "in")
+    shape = tuple(extent.value or 0 for extent in held.shape)
+    names = issuer.names.inside()
+    for word in ("data", "numbers", "block"):
+        names.take(word)
+    value = Value("x", held.memory or "", held.dtype, shape)
+    here = Here(names, {"x": value}, {"mem": read.dtype})
+    name, place = names.take("x"), names.take("mem")
+    c_type, element = issuer.value_type(value), storage_type(read.dtype)
+    assert c_type is not None, "streams use registers that C can name"
+    lines = [
+        f"void stream_{number}(unsigned char *const *data, const int64_t *numbers, int64_t trips) {{",
+        f"  {c_type} {name}; memcpy(&{name}, data[0], sizeof {name});",
+        "  for (int64_t trip = 0; trip < trips; ++trip) {",
+        f"  {element} *{place} = ({element} *)(void *)data[0];",
+        "  for (int64_t block = 0; block < numbers[0]; ++block) {",
+    ]
+    elements = move_bytes(stream.load) // read.dtype.size_bytes
+    for n in range(UNROLLED):
+        if stream.access != "write":
+            lines += [f"  {x}" for x in _move(issuer, stream.load, Index.of(n * elements), here)]
+        lines.append(f"  {hidden(name, c_type)}")
+        if stream.access != "read":
+            lines += [f"  {x}" for x in _move(issuer, stream.store, Index.of(n * elements), here)]
+    return [*lines, f"  {BARRIER}", f"  {place} += {UNROLLED * elements};", "  }", "  }", "}"]
+
+
+def _move(issuer: Issuer, entry: MachineInstruction, offset: Index, here: Here) -> list[str]:
+    """The statements of one load or store of `x`."""
+    operands: list[tuple[str, RegisterRef | MemoryRef]] = []
+    for o in entry.instruction.operands:
+        in_memory = _is_memory(issuer.machine, o.memory or "")
+        dense = tuple(_after(o.shape, axis) for axis in range(len(o.shape)))
+        operands.append((o.name, MemoryRef("mem", offset, dense) if in_memory else RegisterRef("x")))
+    return issuer.statements(Issue(entry.name, tuple(operands), ()), here)
+
+
+def _after(shape: tuple[Index, ...], axis: int) -> Index:
+    stride = 1
+    for extent in shape[axis + 1 :]:
+        stride *= extent.value or 0
+    return Index.of(stride)

@@ -1,0 +1,143 @@
+"""Calibration: everything of a description that can be timed on this processor, timed.
+
+    calibrate(load_machine("x86-avx512"), None, 10.0)  ->  Profile
+
+Nothing here knows a machine or an instruction: functions are generated from the description, compiled as the
+description says, and called in a child process with limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from isamap.codegen.spread import Spread
+from isamap.codegen.timing import PAGE, Plan, Timed, time_all
+from isamap.codegen.timing_source import Timing, timing_source
+from isamap.codegen.toolchain import Compiler, build, find_compiler
+from isamap.machine import Machine, MachineInstruction, missing_features
+from isamap.machine.allowed import PERMISSIONS
+from isamap.machine.cpu import this_cpu
+from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
+from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
+from isamap.tune.instructions import Asked, ask, figure, timed
+from isamap.tune.profile import InstructionFigure, Profile, parse_profile, print_profile
+
+GROUP = 150  # functions of one file: more of them take a compiler longer than they are worth
+
+Watch = Callable[[str], None]
+
+
+def calibrate(
+    machine: Machine,
+    names: Collection[str] | None,
+    budget_s: float,
+    watch: Watch = lambda _: None,
+    compiler: str | None = None,
+) -> Profile:
+    """What was measured of a machine's instructions, or of those named, and of its memories.
+
+    Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool where this processor cannot
+    run the machine, UsageProblem for unknown names.
+    """
+    check_runs_here(machine)
+    entries = _entries(machine, names)
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    found = find_compiler(machine.target.flags, machine.target.toolchains, compiler)
+    rng = np.random.default_rng(1)
+    asked = ask(machine, entries)
+    timings = [t for a in asked for t in a.timings]
+    libraries, calls = _instructions(machine, timings, found, rng, watch)
+    ways = streams(machine) if names is None else ()
+    if ways:
+        watch("compile bandwidths")
+        libraries.append(_build(machine, found, stream_source(machine, ways)))
+        calls += [stream.timed(len(libraries) - 1, number) for number, stream in enumerate(ways)]
+    watch(f"measure for {budget_s:g} s")
+    plan = Plan(
+        machine.name,
+        tuple(libraries),
+        found,
+        tuple(calls),
+        tuple(PERMISSIONS[p] for p in machine.target.permissions),
+        max((s.size_bytes for s in ways), default=0),
+        budget_s,
+    )
+    results = time_all(plan, rng.bytes(PAGE), watch) if calls else ()
+    profile = _profile(machine, found.version, when, asked, ways, results)
+    return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
+
+
+def check_runs_here(machine: Machine) -> None:
+    """Raises: MissingTool where this processor cannot run a machine's instructions."""
+    missing = missing_features(machine)
+    if missing or machine.target.run != "native":
+        why = f"this processor lacks {', '.join(missing)}" if missing else "it is not run natively"
+        raise MissingTool(
+            Diagnostic(
+                "calibrate-elsewhere",
+                f"{machine.name} cannot be measured here: {why}",
+                help="`isamap hw list` says which machines run here; `host` is the one that fits best",
+            )
+        )
+
+
+def _entries(machine: Machine, names: Collection[str] | None) -> tuple[MachineInstruction, ...]:
+    for name in names or ():
+        if name not in machine.instructions:
+            near = get_close_matches(name, machine.instructions, n=1)
+            raise UsageProblem(
+                Diagnostic(
+                    "unknown-instruction",
+                    f"{machine.name} has no instruction `{name[:80]}`",
+                    help=f"did you mean `{near[0]}`?" if near else f"see `isamap hw show {machine.name}`",
+                )
+            )
+    return tuple(e for n, e in machine.instructions.items() if names is None or n in names)
+
+
+def _instructions(
+    machine: Machine, timings: Sequence[Timing], compiler: Compiler, rng: np.random.Generator, watch: Watch
+) -> tuple[list[Path], list[Timed]]:
+    """The libraries, and the calls of their functions in order."""
+    libraries: list[Path] = []
+    calls: list[Timed] = []
+    for start in range(0, len(timings), GROUP):
+        watch(f"compile {start} of {len(timings)} timings")
+        group = tuple(timings[start : start + GROUP])
+        calls += [timed(machine, timing, len(libraries), rng) for timing in group]
+        libraries.append(_build(machine, compiler, timing_source(machine, group)))
+    return libraries, calls
+
+
+def _build(machine: Machine, compiler: Compiler, source: str) -> Path:
+    return build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")
+
+
+def _profile(
+    machine: Machine,
+    compiler: str,
+    when: str,
+    asked: Sequence[Asked],
+    ways: Sequence[Stream],
+    results: Sequence[Spread | str],
+) -> Profile:
+    figures: list[InstructionFigure] = []
+    rest, done = list(results), 0
+    for one in asked:
+        figures.append(figure(one, rest[done : done + len(one.timings)]))
+        done += len(one.timings)
+    found = [bandwidth_figure(stream, result) for stream, result in zip(ways, rest[done:], strict=True)]
+    return Profile(
+        machine.name,
+        machine.digest,
+        this_cpu(),
+        compiler,
+        when,
+        tuple(figures),
+        tuple(b for b in found if b is not None),
+    )

@@ -1,0 +1,151 @@
+"""Which timings of instructions a calibration makes, on which numbers, and what their times mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.c_types import compute_type
+from isamap.codegen.silicon_cases import meets
+from isamap.codegen.silicon_source import Form, why_not
+from isamap.codegen.spread import Spread
+from isamap.codegen.timing import Timed
+from isamap.codegen.timing_source import (
+    CHAIN_ISSUES,
+    PLACES,
+    Timing,
+    chained,
+    copies_of,
+    highest,
+    place_elements,
+)
+from isamap.ir import DType, Operand, Param
+from isamap.machine import Machine, MachineInstruction
+from isamap.tune.profile import InstructionFigure
+
+_REGISTER_BYTES = 64
+_MOST_TRIED = 4096
+NO_CHAIN = "no result of it can go in again: it has no latency of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An instruction with its parameters and the timings made of it; `said` is why there are none."""
+
+    entry: MachineInstruction
+    form: Form | None
+    timings: tuple[Timing, ...]
+    said: str = ""
+
+
+def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[Asked, ...]:
+    """What to time of each instruction: with its parameters as large as they may be, and where its stated
+    cost depends on them also as small.
+    """
+    found: list[Asked] = []
+    number = 0
+    for entry in entries:
+        reason = why_not(machine, entry, model=False)
+        encodings = _encodings(entry) if reason is None else []
+        if not encodings:
+            found.append(Asked(entry, None, (), reason or "no parameters fit"))
+        for encoded in encodings:
+            form = Form(number, entry, tuple(encoded.items()))
+            timings = [Timing(number, form, "apart", max(PLACES, copies_of(form, machine)))]
+            if chained(form, machine) is not None:
+                timings.append(Timing(number + 1, form, "chain", CHAIN_ISSUES))
+            number += len(timings)
+            found.append(Asked(entry, form, tuple(timings)))
+    return tuple(found)
+
+
+def _encodings(entry: MachineInstruction) -> list[dict[str, int]]:
+    """Values of the parameters that are part of the code; where they are chosen, the smallest ones first."""
+    encoded = [p for p in entry.instruction.params if p.kind in ("choose", "imm", "machine")]
+    ranges = [_range(p) for p in encoded]
+    if any(not r for r in ranges):
+        return []
+
+    def first(values: list[list[int]]) -> dict[str, int] | None:
+        for n, chosen in enumerate(product(*values)):
+            binding = {p.name: v for p, v in zip(encoded, chosen, strict=True)}
+            if meets(entry.instruction.where, binding):
+                return binding
+            if n > _MOST_TRIED:
+                break
+        return None
+
+    most = first([r[::-1] for r in ranges])
+    least = first(ranges) if any(p.kind == "choose" for p in encoded) else None
+    return [b for n, b in enumerate((least, most)) if b is not None and (n == 1 or b != most)]
+
+
+def _range(p: Param) -> list[int]:
+    low = p.low.value if p.low is not None else None
+    high = p.high.value if p.high is not None else None
+    if low is None or high is None:
+        return [p.default] if p.default is not None else [1 if low is None else low]
+    return list(range(low, high + 1))
+
+
+def timed(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
+    """The call of a timing's function, with operands of random numbers."""
+    form = timing.form
+    data: list[bytes] = []
+    for o in form.passed:
+        is_register = machine.memories[o.memory or ""].kind == "registers"
+        count = _elements(o, form) if is_register else PLACES * place_elements(o, form)
+        size = (
+            max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0) if is_register else 0
+        )
+        drawn = numbers(o.dtype, max(count, -(-size // o.dtype.size_bytes)), rng)
+        data.append(drawn.tobytes())
+    for p in form.typed_scalars:
+        assert p.dtype is not None
+        data.append(_scalar(p.dtype, rng))
+    given = dict(highest(form))
+    counts = tuple(given[name] for name in form.counts)
+    return Timed(library, timing.function, tuple(data), counts, timing.issues)
+
+
+def _elements(o: Operand, form: Form) -> int:
+    return prod(extent.evaluate(dict(highest(form))) for extent in o.shape)
+
+
+def numbers(dtype: DType, count: int, rng: np.random.Generator) -> NDArray[np.generic]:
+    """Random numbers, none of them zero. Wide floats are close to ±1: products of many stay normal."""
+    if dtype.kind == "bool":
+        return np.ones(count, np.bool_)
+    if dtype.is_integer:
+        drawn = rng.integers(max(dtype.low, -100), min(dtype.high, 100), count, endpoint=True)
+        return np.where(drawn == 0, 1, drawn).astype(dtype.numpy())
+    signs = rng.choice([-1.0, 1.0], count)
+    spread = 2.0**-12 if dtype.bits > 16 else 1.0
+    return (signs * (1 + spread * rng.random(count))).astype(dtype.numpy())
+
+
+def _scalar(dtype: DType, rng: np.random.Generator) -> bytes:
+    c_type = compute_type(dtype)
+    stored = {"float": np.float32, "double": np.float64, "int": np.int32}.get(c_type)
+    return numbers(dtype, 1, rng).astype(stored if stored is not None else dtype.numpy()).tobytes()
+
+
+def figure(asked: Asked, results: Sequence[Spread | str]) -> InstructionFigure:
+    """What the results of the timings of one instruction say."""
+    params = highest(asked.form) if asked.form is not None else ()
+    by_kind = dict(zip((t.kind for t in asked.timings), results, strict=True))
+    interval, latency = by_kind.get("apart"), by_kind.get("chain")
+    failed = [r for r in results if isinstance(r, str)]
+    said = asked.said or (failed[0] if failed else "" if "chain" in by_kind else NO_CHAIN)
+    return InstructionFigure(
+        asked.entry.name,
+        params,
+        interval if isinstance(interval, Spread) else None,
+        latency if isinstance(latency, Spread) else None,
+        said,
+    )

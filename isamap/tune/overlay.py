@@ -1,0 +1,110 @@
+"""Measured figures laid over a machine's stated ones: the one place where a profile enters.
+
+A machine whose description says 0.28 ns for a product on one of two units, and whose profile says 0.12 ns for
+one after the other, has an interval of 0.24 ns afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from isamap.codegen.spread import Spread
+from isamap.ir import F64, Call, Const, Expr
+from isamap.machine import Cost, Link, Machine, MachineInstruction, cost_value
+from isamap.tune.profile import InstructionFigure, Params, Profile
+
+
+def lay_over(machine: Machine, profile: Profile) -> Machine:
+    """The machine with measured intervals, latencies and bandwidths; what was not measured stays."""
+    figures: dict[str, list[InstructionFigure]] = {}
+    for figure in profile.instructions:
+        figures.setdefault(figure.instruction, []).append(figure)
+    instructions = {
+        name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
+    }
+    links = tuple(_link(machine, link, profile) for link in machine.links)
+    return replace(machine, instructions=instructions, links=links)
+
+
+def _measured(
+    entry: MachineInstruction, machine: Machine, figures: Iterable[InstructionFigure]
+) -> MachineInstruction:
+    listed = tuple(figures)
+    units = max(1, machine.units[entry.cost.unit].count)
+    intervals = [(f.params, units * f.interval.least) for f in listed if f.interval is not None]
+    latencies = [(f.params, f.latency.least) for f in listed if f.latency is not None]
+    cost = Cost(
+        entry.cost.unit,
+        _through(entry.cost.interval_ns, intervals),
+        _through(entry.cost.latency_ns, latencies),
+    )
+    return replace(entry, cost=cost)
+
+
+def _through(stated: Expr, points: list[tuple[Params, float]]) -> Expr:
+    """A cost that agrees with what was measured, and between two points follows the stated one."""
+    if not points:
+        return stated
+    if isinstance(stated, Const):
+        return Const(points[-1][1], F64)
+    first, last = points[0], points[-1]
+    low, high = cost_value(stated, dict(first[0])), cost_value(stated, dict(last[0]))
+    slope = (last[1] - first[1]) / (high - low) if high != low else -1.0
+    if slope < 0:  # one point, or noise: everything in proportion
+        return Call("mul", (Const(last[1] / high if high else 1.0, F64), stated), F64)
+    scaled = Call("mul", (Const(slope, F64), stated), F64)
+    return Call("add", (Const(last[1] - slope * high, F64), scaled), F64)
+
+
+def _link(machine: Machine, link: Link, profile: Profile) -> Link:
+    """A link at the speed at which its farther memory was read.
+
+    What the widest load of registers reached is no news about narrower registers.
+    """
+    found = profile.bandwidth(link.source_memory)
+    if found is None:
+        return link
+    if machine.memories[link.target_memory].kind == "registers":
+        mine = {b.instruction for b in profile.bandwidths if b.memory == link.source_memory}
+        filled = {o.memory for name in mine for o in machine.instructions[name].instruction.operands}
+        if link.target_memory not in filled:
+            found = min(found, link.bandwidth_bytes_per_ns)
+    return replace(link, bandwidth_bytes_per_ns=found)
+
+
+# --- how far the two are apart ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A stated figure and the measured one. Units: `unit`; of instructions ns, on all units together."""
+
+    subject: str
+    what: str
+    stated: float
+    measured: Spread
+    unit: str = "ns"
+
+    @property
+    def factor(self) -> float:
+        """How many times larger the larger one is."""
+        least, most = sorted((self.stated, self.measured.least))
+        return most / least if least > 0 else float("inf")
+
+
+def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
+    """Every measured figure of instructions and links beside the stated one."""
+    found: list[Apart] = []
+    for figure in profile.instructions:
+        entry = machine.instructions.get(figure.instruction)
+        if entry is None:
+            continue
+        units, params = max(1, machine.units[entry.cost.unit].count), dict(figure.params)
+        if figure.interval is not None:
+            stated = cost_value(entry.cost.interval_ns, params) / units
+            found.append(Apart(entry.name, "interval", stated, figure.interval))
+        if figure.latency is not None:
+            stated = cost_value(entry.cost.latency_ns, params)
+            found.append(Apart(entry.name, "latency", stated, figure.latency))
+    return tuple(found)

@@ -1,0 +1,236 @@
+"""A profile: what was measured of a machine on one processor, as a text that people can read.
+
+    {"isamap_profile": 1, "machine": "x86-avx512", "cpu": {...}, "instructions": [...], "sha256": "…"}
+
+The sha256 is that of all the rest; a profile whose digest does not agree is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, cast
+
+from isamap.codegen.spread import Spread
+from isamap.machine.cpu import Cpu
+from isamap.source import Diagnostic, Source, UsageProblem
+
+FORMAT = 1
+ACCESSES = ("read", "write", "update")
+_SPREAD = ("min", "low_quartile", "median", "high_quartile")
+Params = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionFigure:
+    """An instruction with its parameters: ns from one issue to the next, and until its result can be used.
+
+    `said` is why something was not measured. Units: ns of one issue, on all its units together.
+    """
+
+    instruction: str
+    params: Params
+    interval: Spread | None
+    latency: Spread | None
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthFigure:
+    """One kind of access to a memory, in sequence. Units: `ns_per_byte`; `size_bytes` of the buffer."""
+
+    memory: str
+    access: str
+    instruction: str
+    size_bytes: int
+    ns_per_byte: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class PackingFigure:
+    """A copy that a planner would make, element by element. Units: ns per element."""
+
+    way: str
+    element_bytes: int
+    ns_per_element: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Everything that one calibration measured. `when` is the time it began, in UTC."""
+
+    machine: str
+    machine_digest: str
+    cpu: Cpu
+    compiler: str
+    when: str
+    instructions: tuple[InstructionFigure, ...]
+    bandwidths: tuple[BandwidthFigure, ...] = ()
+    packing: tuple[PackingFigure, ...] = ()
+    thread_start: Spread | None = None
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of its content."""
+        return _digest(_content(self))
+
+    def figure(self, instruction: str) -> tuple[InstructionFigure, ...]:
+        """The figures of an instruction, one for each set of parameters that was tried."""
+        return tuple(f for f in self.instructions if f.instruction == instruction)
+
+    def bandwidth(self, memory: str, access: str = "read") -> float | None:
+        """The best bandwidth of a memory; None where it was not measured. Units: bytes per ns."""
+        found = [b.ns_per_byte.least for b in self.bandwidths if (b.memory, b.access) == (memory, access)]
+        return 1 / found[0] if found and found[0] > 0 else None
+
+
+def print_profile(profile: Profile) -> str:
+    """The profile as text."""
+    content = _content(profile)
+    entries = [_entry(key, value) for key, value in {**content, "sha256": _digest(content)}.items()]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def _entry(key: str, value: object) -> str:
+    """A key with its value: of a list, each item on a line of its own."""
+    if not isinstance(value, list) or not value:
+        return f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+    items = ",\n".join(f"  {json.dumps(item, ensure_ascii=False)}" for item in cast(list[object], value))
+    return f"{json.dumps(key)}: [\n{items}\n]"
+
+
+def parse_profile(source: Source) -> Profile:
+    """The profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
+    try:
+        stored: Any = json.loads(source.text)
+    except ValueError as error:
+        raise _refused("profile-unreadable", f"{source.name} is no profile: {error}") from None
+    if not isinstance(stored, dict) or "isamap_profile" not in stored:
+        raise _refused("profile-unreadable", f"{source.name} is no profile: it has no `isamap_profile`")
+    content = cast(dict[str, Any], stored)
+    if content["isamap_profile"] != FORMAT:
+        raise _refused(
+            "profile-version",
+            f"{source.name} has format {content['isamap_profile']!r}; this version of isamap reads {FORMAT}",
+        )
+    stated = content.pop("sha256", None)
+    if stated != _digest(content):
+        raise _refused("profile-damaged", f"{source.name} is not as it was written: its sha256 differs")
+    try:
+        return _profile(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refused("profile-unreadable", f"{source.name} is no profile: {error!r}") from None
+
+
+def _refused(code: str, said: str) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(code, said, help="make one with `isamap hw calibrate`, or say `--profile none`")
+    )
+
+
+# --- to JSON ----------------------------------------------------------------------------------------------
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _content(profile: Profile) -> dict[str, Any]:
+    cpu = profile.cpu
+    return {
+        "isamap_profile": FORMAT,
+        "machine": profile.machine,
+        "machine_digest": profile.machine_digest,
+        "cpu": {
+            "name": cpu.name,
+            "numbers": dict(cpu.numbers),
+            "microcode": cpu.microcode,
+            "features": list(cpu.features),
+        },
+        "compiler": profile.compiler,
+        "when": profile.when,
+        "thread_start_ns": _spread_json(profile.thread_start),
+        "bandwidths": [
+            {
+                "memory": b.memory,
+                "access": b.access,
+                "instruction": b.instruction,
+                "size_bytes": b.size_bytes,
+                "bandwidth_bytes_per_ns": _short(1 / _short(b.ns_per_byte.least)),
+                "ns_per_byte": _spread_json(b.ns_per_byte),
+            }
+            for b in profile.bandwidths
+        ],
+        "packing": [
+            {
+                "way": p.way,
+                "element_bytes": p.element_bytes,
+                "ns_per_element": _spread_json(p.ns_per_element),
+            }
+            for p in profile.packing
+        ],
+        "instructions": [
+            {
+                "instruction": f.instruction,
+                "params": dict(f.params),
+                "interval_ns": _spread_json(f.interval),
+                "latency_ns": _spread_json(f.latency),
+                "said": f.said,
+            }
+            for f in profile.instructions
+        ],
+    }
+
+
+def _spread_json(spread: Spread | None) -> dict[str, float] | None:
+    if spread is None:
+        return None
+    values = (spread.least, spread.low, spread.middle, spread.high)
+    return {n: _short(v) for n, v in zip(_SPREAD, values, strict=True)} | {"count": spread.count}
+
+
+def _short(value: float) -> float:
+    """Five significant digits: more is noise."""
+    return float(f"{value:.5g}")
+
+
+def _profile(content: dict[str, Any]) -> Profile:
+    cpu = content["cpu"]
+    return Profile(
+        str(content["machine"]),
+        str(content["machine_digest"]),
+        Cpu(cpu["name"], tuple(cpu["numbers"].items()), cpu["microcode"], tuple(cpu["features"])),
+        str(content["compiler"]),
+        str(content["when"]),
+        tuple(
+            InstructionFigure(
+                f["instruction"],
+                tuple(f["params"].items()),
+                _spread(f["interval_ns"]),
+                _spread(f["latency_ns"]),
+                f["said"],
+            )
+            for f in content["instructions"]
+        ),
+        tuple(
+            BandwidthFigure(
+                b["memory"], b["access"], b["instruction"], b["size_bytes"], _measured(b["ns_per_byte"])
+            )
+            for b in content["bandwidths"]
+        ),
+        tuple(
+            PackingFigure(p["way"], p["element_bytes"], _measured(p["ns_per_element"]))
+            for p in content["packing"]
+        ),
+        _spread(content["thread_start_ns"]),
+    )
+
+
+def _spread(stored: dict[str, Any] | None) -> Spread | None:
+    return None if stored is None else _measured(stored)
+
+
+def _measured(stored: dict[str, Any]) -> Spread:
+    least, low, middle, high = (float(stored[n]) for n in _SPREAD)
+    return Spread(least, low, middle, high, int(stored["count"]))

@@ -1,0 +1,125 @@
+"""Where profiles are kept: files in the user's data folder, one for each calibration.
+
+A file's name says machine, description, processor and time; it is written beside its place and renamed into
+it, so that a process may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from isamap.codegen.cache import private_folder
+from isamap.machine.cpu import Cpu, this_cpu
+from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.tune.profile import Profile, parse_profile, print_profile
+
+MAX_BYTES = 16 << 20
+
+
+def data_root() -> Path:
+    """The user's data folder, private to them; `ISAMAP_DATA_DIR` names another.
+
+    Raises: UsageProblem when others may write to it.
+    """
+    given = os.environ.get("ISAMAP_DATA_DIR")
+    if not given:
+        from platformdirs import user_data_path
+
+        return private_folder(user_data_path("isamap", appauthor=False), "data", "ISAMAP_DATA_DIR")
+    return private_folder(Path(given), "data", "ISAMAP_DATA_DIR")
+
+
+def keep_profile(profile: Profile, path: Path | None = None) -> Path:
+    """Writes a profile, at once or not at all, and returns where it is; by default in the data folder.
+
+    Raises: UsageProblem when it cannot be written.
+    """
+    if path is None:
+        folder = data_root() / "profiles"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{_stem(profile.machine, profile.machine_digest, profile.cpu)}{_time(profile)}.json"
+    try:
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=".")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(print_profile(profile))
+            os.replace(made, path)
+        finally:
+            with suppress(OSError):
+                os.unlink(made)
+    except OSError as error:
+        raise UsageProblem(
+            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
+        ) from None
+    return path
+
+
+def newest_profile(machine_digest: str) -> Profile | None:
+    """The newest profile of a machine on this processor; None when there is none.
+
+    Raises: UsageProblem when it is damaged, or the folder belongs to others.
+    """
+    path = newest_path(machine_digest)
+    return read_profile(path, machine_digest) if path is not None else None
+
+
+def newest_path(machine_digest: str) -> Path | None:
+    """Where the newest profile of a machine on this processor lies."""
+    folder = data_root() / "profiles"
+    of_machine = f"-{machine_digest[:12]}-"
+    found = [p for p in folder.iterdir() if of_machine in p.name] if folder.is_dir() else []
+    if not found:  # without asking what processor this is, which may take a while
+        return None
+    here = [p for p in found if f"{of_machine}{this_cpu().key[:12]}-" in p.name]
+    return max(here, key=lambda p: p.stem.rpartition("-")[2], default=None)
+
+
+def read_profile(path: Path, machine_digest: str) -> Profile:
+    """A profile that fits a machine and this processor. Raises: UsageProblem with the reason."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode("utf-8") if len(data) <= MAX_BYTES else ""
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise UsageProblem(Diagnostic("profile-unreadable", f"{path} cannot be read: {said}")) from None
+    profile = parse_profile(Source(str(path), text))
+    check_fits(profile, machine_digest, str(path))
+    return profile
+
+
+def check_fits(profile: Profile, machine_digest: str, name: str) -> None:
+    """Raises: UsageProblem when a profile was measured of another machine or on another processor."""
+    if profile.machine_digest != machine_digest:
+        raise UsageProblem(
+            Diagnostic(
+                "profile-other-machine",
+                f"{name} was measured of another machine, or of another version of its description",
+                notes=(
+                    f"measured of {profile.machine}, whose texts have digest {profile.machine_digest[:12]}",
+                    f"the texts of this one have {machine_digest[:12]}",
+                ),
+                help="measure again with `isamap hw calibrate`, or say `--profile none`",
+            )
+        )
+    if profile.cpu.key != this_cpu().key:
+        raise UsageProblem(
+            Diagnostic(
+                "profile-other-cpu",
+                f"{name} was measured on another processor: {profile.cpu.describe()}",
+                notes=profile.cpu.differences(this_cpu()),
+                help=f"measure here with `isamap hw calibrate {profile.machine}`, or say `--profile none`",
+            )
+        )
+
+
+def _stem(machine: str, digest: str, cpu: Cpu) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', machine)}-{digest[:12]}-{cpu.key[:12]}-"
+
+
+def _time(profile: Profile) -> str:
+    return re.sub(r"[^0-9]", "", profile.when.partition("+")[0])

@@ -1,0 +1,137 @@
+"""Timings generated from descriptions: compiled, run for a moment, and read. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isamap.cli import main
+from isamap.codegen.silicon_source import Form
+from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
+from isamap.machine import EmitCall, Machine, load_machine, missing_features
+from isamap.source import MissingTool, UsageProblem
+from isamap.tune.calibrate import calibrate
+from isamap.tune.instructions import NO_CHAIN
+
+HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
+BUDGET_S = 0.05
+
+
+def form(machine: Machine, name: str) -> Form:
+    return Form(0, machine.instructions[name], ())
+
+
+def body(machine: Machine, name: str, kind: Kind, issues: int) -> list[str]:
+    """The issues in the loop of one timing."""
+    text = timing_source(machine, (Timing(0, form(machine, name), kind, issues),))
+    loop = text[text.index("trip < trips") :]
+    return re.findall(r"^  (\w+ = _mm\w+\(.*\));$", loop, re.MULTILINE)
+
+
+def test_a_chain_goes_through_the_operand_that_is_read_and_written() -> None:
+    assert body(load_machine("x86-avx512"), "fma_zmm_f32", "chain", 2) == [
+        "c_0 = _mm512_fmadd_ps(a_0, b_0, c_0)",
+        "c_0 = _mm512_fmadd_ps(a_0, b_0, c_0)",
+    ]
+
+
+def test_a_chain_goes_through_a_pair_of_one_type() -> None:
+    assert body(load_machine("x86-avx512"), "add_zmm_f32", "chain", 1) == ["z_0 = _mm512_add_ps(z_0, b_0)"]
+
+
+def test_copies_that_wait_for_nothing_have_results_of_their_own() -> None:
+    issues = body(load_machine("x86-avx512"), "fma_zmm_f32", "apart", 4)
+    assert [issue.split(" = ")[0] for issue in issues] == ["c_0", "c_1", "c_2", "c_3"]
+
+
+def test_what_only_loads_has_no_chain() -> None:
+    machine = load_machine("x86-avx512")
+    assert chained(form(machine, "load_zmm_f32"), machine) is None
+
+
+def test_tiles_are_configured_filled_and_released() -> None:
+    machine = load_machine("x86-amx")
+    entry = next(
+        e for e in machine.instructions.values() if e.cost.unit == "tile" and len(e.instruction.operands) == 3
+    )
+    made = Form(0, entry, tuple((p.name, 16) for p in entry.instruction.params))
+    text = timing_source(machine, (Timing(0, made, "apart", 4),))
+    loop = text.index("trip < trips")
+    assert text.index("_tile_loadconfig") < text.index("_tile_loadd") < loop < text.index("_tile_release")
+    numbers = re.findall(r"_tile_\w+\((\d), (\d), (\d)\)", text[loop:])
+    assert len({c for c, _, _ in numbers}) == 4, "each sum has a tile of its own"
+
+
+@pytest.mark.silicon
+@pytest.mark.parametrize("name", HERE)
+def test_every_instruction_of_a_machine_can_be_timed(name: str) -> None:
+    machine = load_machine(name)
+    own = [n for n, e in machine.instructions.items() if e.source][:: 1 if name == "generic-c" else 9]
+    found = calibrate(machine, own, BUDGET_S)
+    assert {f.instruction for f in found.instructions} == set(own)
+    for figure in found.instructions:
+        assert (figure.interval is None) <= bool(figure.said), figure
+        for measured in (figure.interval, figure.latency):
+            assert measured is None or 0 < measured.least <= measured.low <= measured.middle <= measured.high
+        if figure.latency is None:
+            assert figure.said
+
+
+@pytest.mark.silicon
+def test_an_instruction_that_ends_its_process_is_said_and_the_others_are_measured() -> None:
+    machine = load_machine("x86-avx2")
+    if missing_features(machine):
+        pytest.skip(f"this computer lacks {', '.join(missing_features(machine))}")
+    entry = machine.instructions["fma_ymm_f32"]
+    assert isinstance(entry.emit, EmitCall)
+    crash = replace(entry, emit=replace(entry.emit, function="*(volatile __m256 *)0 = _mm256_fmadd_ps"))
+    broken = replace(machine, instructions={**machine.instructions, entry.name: crash})
+    found = calibrate(broken, [entry.name, "add_ymm_f32", "load_ymm_f32"], BUDGET_S)
+    by_name = {f.instruction: f for f in found.instructions}
+    assert by_name[entry.name].interval is None
+    assert by_name[entry.name].said == "touched memory that it was not given (SIGSEGV)"
+    assert by_name["add_ymm_f32"].interval is not None
+    assert by_name["load_ymm_f32"].said == NO_CHAIN
+
+
+def test_a_machine_that_this_processor_lacks_is_refused_with_what_is_missing() -> None:
+    machine = load_machine("x86-avx512")
+    lacking = replace(machine, target=replace(machine.target, features=("avx9",)))
+    with pytest.raises(MissingTool) as found:
+        calibrate(lacking, None, BUDGET_S)
+    problem = found.value.diagnostics[0]
+    assert problem.message == "x86-avx512 cannot be measured here: this processor lacks avx9"
+    assert found.value.exit_code == 5
+
+
+def test_an_unknown_instruction_gets_the_nearest_name() -> None:
+    machine = load_machine("generic-c")
+    with pytest.raises(UsageProblem) as found:
+        calibrate(machine, ["load_f23"], BUDGET_S)
+    problem = found.value.diagnostics[0]
+    assert (problem.code, problem.message) == (
+        "unknown-instruction",
+        "generic-c has no instruction `load_f23`",
+    )
+    assert problem.help == "did you mean `load_f32`?"
+
+
+@pytest.mark.silicon
+def test_the_command_writes_a_profile_that_compile_then_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ISAMAP_DATA_DIR", str(tmp_path / "data"))
+    assert main(["hw", "calibrate", "generic-c", "--budget", "0.1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema"] == "isamap.hw.calibrate/1"
+    assert Path(answer["files"][0]).is_file()
+    assert answer["bandwidths"][0]["bandwidth_bytes_per_ns"] > 0
+    words = ["schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--heuristic", "greedy"]
+    assert main(words) == 0
+    assert f"\nprofile {answer['digest'][:12]}\n" in capsys.readouterr().out
+    assert main([*words, "--profile", "none"]) == 0
+    assert "\nprofile" not in capsys.readouterr().out
