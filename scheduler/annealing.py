@@ -70,7 +70,7 @@ def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Ra
     option = current.option
     if rng.random() < JUMPS:
         option = rng.choice(options)
-        assignment = first_assignment(option, rng.choice(option.register_blocks))
+        assignment = first_assignment(option.space, rng.choice(option.register_blocks))
     else:
         changes = list(moves(option, current.assignment))
         assignment = {**current.assignment, **rng.choice(changes)} if changes else None

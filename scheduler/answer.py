@@ -17,8 +17,9 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
+from isamap.scheduler.conflicts import explain
 from isamap.scheduler.space import Assignment, Space
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, Infeasible, UsageProblem
 
 
 def schedule(
@@ -38,7 +39,10 @@ def schedule(
     priced = load_cost_model(model) if isinstance(model, str) else model
     decided = dict(sorted((fixed or {}).items()))
     _check_fixed(problem, decided)
-    answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
+    try:
+        answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
+    except Infeasible as error:
+        raise Infeasible(*(explain(problem, decided) or error.diagnostics)) from error
     findings = check_schedule(answer, problem)
     if findings:
         place = origin(finder)

@@ -11,7 +11,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.nest import build_nest
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.space import Assignment, RegisterBlock, Space, issues_along
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ def open_options(
         space = Space(nest.statement, option, registers, fixed)
         if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
+        if not heeds(space):
+            continue
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {
             mapping_of(nest.statement),
@@ -58,6 +60,18 @@ def open_options(
             floor = bounds(cost, decision_ranges(space, blocks))[0]
             found.append(OpenOption(number, space, cost, blocks, floor))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
+
+
+def heeds(space: Space) -> bool:
+    """Whether fixed decisions that leave no choice say what is the case.
+
+    An axis of one issue is not unrolled, however often it is to be; an order is 0 or 1.
+    """
+    single = [space.unroll(axis) for axis in space.option.axes if issues_along(axis) == 1]
+    pairs = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
+    return all(space.fixed.get(name, 1) == 1 for name in single) and all(
+        space.fixed.get(name, 0) in (0, 1) for name in pairs
+    )
 
 
 def fixed_names(fixed: Iterable[str], statement: int) -> tuple[str, ...]:

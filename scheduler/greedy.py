@@ -6,7 +6,7 @@ what the cost model likes best, until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
@@ -14,7 +14,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble, impossible
 from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
 from isamap.scheduler.orders import first_order, other_orders
-from isamap.scheduler.space import Assignment, RegisterBlock
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.
@@ -45,10 +45,22 @@ class Greedy:
 
 def first_candidate(nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int]) -> Candidate:
     """What greedy finds. Raises: Infeasible when nothing agrees with what is fixed."""
-    found = greedy_candidate(options)
+    found = greedy_candidate(options) or next(any_candidate(options), None)
     if found is None:
         raise Infeasible(impossible(nest, fixed))
     return found
+
+
+def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
+    """A candidate per option and register block that has one: none at all proves that there is no schedule.
+
+    Without cache blocks, as far as that may be, whatever else is decided is possible: `first_assignment`.
+    """
+    for option in options:
+        for block in option.register_blocks:
+            start = first_assignment(option.space, block)
+            if start is not None:
+                yield decided(option, start)
 
 
 def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
@@ -63,7 +75,7 @@ def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
         for floor, i in floors[:TRIED_BLOCKS]:
             if best is not None and floor >= best.cost_ns:
                 break
-            start = first_assignment(option, option.register_blocks[i])
+            start = first_assignment(option.space, option.register_blocks[i])
             found = descend(decided(option, start), moves) if start is not None else None
             if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
                 best = found
@@ -85,9 +97,12 @@ def descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator[
     return best
 
 
-def first_assignment(option: OpenOption, block: RegisterBlock) -> Assignment | None:
-    """No cache blocks, axes in their order, nothing staged, as far as that may be."""
-    space = option.space
+def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
+    """No cache blocks, axes in their order, nothing staged, as far as that may be.
+
+    None proves that nothing else is possible with this register block: larger cache blocks and staged sums
+    only ever allow more.
+    """
     assignment = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
     for axis in space.axes:
         sizes = space.blocks(axis, block.get(axis.name, 1))

@@ -145,7 +145,7 @@ class Space:
         """Registers missing in the memory that lacks most, and registers needed in all."""
         needed: dict[str, int] = {}
         for operand in self.option.operands:
-            live = _live(operand, block, order) * operand.registers
+            live = live_tiles(operand, block, order) * operand.registers
             needed[operand.memory] = needed.get(operand.memory, 0) + live
         missing = [count - self.registers.get(memory, count) for memory, count in needed.items()]
         return max(missing, default=0), sum(needed.values())
@@ -169,7 +169,7 @@ def issues_along(axis: TileAxis) -> int:
     return -(-axis.extent // axis.tile)
 
 
-def _live(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
+def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
     """Tiles of an operand that wait in registers: all of an accumulator, else those that are used again."""
     if operand.is_accumulator:
         return prod(block[axis] for axis in order if axis in operand.axes)

@@ -23,15 +23,57 @@ PLAN_CODES: dict[str, Explanation] = {
         "more buffers than can be placed",
         "The search looks at pairs of buffers. Cut the file at a time at which few buffers live.",
     ),
+    "fix-block": Explanation(
+        "a fixed cache block that cannot be",
+        "A cache block is a multiple of what one issue covers, and no smaller than a register block. A block "
+        "as large as the axis, or larger, is none at all.",
+    ),
+    "fix-elsewhere": Explanation(
+        "a fixed decision that this mapping does not have",
+        "Mappings differ in their axes and operands, and so in their decisions. Fix the mapping that has "
+        "this one, too, or leave it to the solver.",
+    ),
     "fix-impossible": Explanation(
         "no schedule has these fixed decisions",
         "It is proven that the decisions given by `--fix` contradict each other or the machine's limits. "
         "Leave one of them to the solver.",
     ),
+    "fix-mapping": Explanation(
+        "a fixed mapping that does not exist",
+        "The mappings of a statement are numbered from 0; `isamap compile … --stop-after match` lists them.",
+    ),
+    "fix-order": Explanation(
+        "fixed orders of loops that go in a circle",
+        "`order.m.n = 1` puts the cache blocks of m around those of n, 0 the other way round; `sweep` does "
+        "the same for register blocks. Three of them may leave no loop to be the outermost.",
+    ),
+    "fix-registers": Explanation(
+        "fixed unrolling that needs more registers than there are",
+        "Every accumulator of an unrolled block stays in a register, and so do tiles that are used again. "
+        "The note says how many each operand takes; what is fixed besides does not matter.",
+    ),
+    "fix-stage": Explanation(
+        "a fixed placement that cannot be",
+        "0 reads an operand where its tensor lies, 1 copies it block by block, 2 as a whole. Which of them a "
+        "machine can do depends on its moves: docs/movement.md says more.",
+    ),
+    "fix-sums": Explanation(
+        "a fixed block that cuts a sum which cannot rest",
+        "Where a sum is cut into blocks, partial sums are written and read again. A tensor narrower than the "
+        "accumulator would round them each time, so that they need a buffer.",
+    ),
     "fix-unknown": Explanation(
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
         "`nest0.sweep.m.n` and `nest0.stage.b`, after the statement, its axes and its operands.",
+    ),
+    "fix-unroll": Explanation(
+        "fixed unrolling that is out of range",
+        "An axis is unrolled by at least 1 and at most the issues along it, and all axes together by at most "
+        "64 issues: more exceed the instruction cache.",
+    ),
+    "fix-value": Explanation(
+        "a value that a decision does not take", "Orders are 0 or 1, placements 0, 1 or 2."
     ),
     "memory-limit": Explanation(
         "the time for placing buffers is up",
@@ -42,6 +84,11 @@ PLAN_CODES: dict[str, Explanation] = {
         "no placement fits into the memory",
         "Either the buffers that live at one time are larger together than the memory, or it is proven that "
         "gaps between them cannot be avoided. Give more `--capacity`, or let fewer buffers live at one time.",
+    ),
+    "no-supply": Explanation(
+        "an operand that no move brings to the instruction",
+        "Every mapping of the statement has an operand that nothing loads into its memory, or stores from "
+        "it. The description lacks an instruction: docs/writing-a-machine.md.",
     ),
     "placement-wrong": Explanation(
         "a placement breaks a rule",
@@ -114,5 +161,10 @@ PLAN_CODES: dict[str, Explanation] = {
         "The solver works in a process of its own. That process crashed, took more memory than it may, did "
         "not stop at its limit, or could not be started; the note says which. The schedule is the best that "
         "was known by then: the result is correct, and may be slower than it could be.",
+    ),
+    "too-few-registers": Explanation(
+        "not even one issue has its registers",
+        "The operands of one issue take more registers of a memory than it has, in every mapping of the "
+        "statement. The `count` in the machine's description is too small, or its views overlap.",
     ),
 }

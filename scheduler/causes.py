@@ -1,0 +1,261 @@
+"""What keeps an option from having a schedule, in words with the numbers: one function per cause.
+
+Each looks at a Space whose fixed decisions are in conflict, and returns what it finds, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from isamap.plan.problem import TileAxis, TileOperand
+from isamap.scheduler.orders import Pairs, first_order
+from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
+from isamap.source import Diagnostic
+
+STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A code, one sentence with the numbers, and what they are made of."""
+
+    code: str
+    message: str
+    notes: tuple[str, ...] = ()
+
+
+def cause_of(space: Space) -> Cause:
+    """What the fixed decisions of a space have against each other or against the machine."""
+    found = (cause(space) for cause in CAUSES)
+    return next((cause for cause in found if cause is not None), _unnamed(space))
+
+
+def _unnamed(space: Space) -> Cause:
+    return Cause("fix-impossible", f"no schedule of statement {space.statement} has {_fixed(space)}")
+
+
+def _fixed(space: Space) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in space.fixed.items())
+
+
+def _elsewhere(space: Space) -> Cause | None:
+    known = set(space.names())
+    name = next((name for name in space.fixed if name not in known), None)
+    if name is None:
+        return None
+    axes = ", ".join(axis.name for axis in space.option.axes)
+    operands = ", ".join(operand.name for operand in space.option.operands)
+    return Cause(
+        "fix-elsewhere",
+        f"this mapping has no decision `{name}`, which another one has",
+        (f"its axes are {axes}, its operands {operands}",),
+    )
+
+
+def _value(space: Space) -> Cause | None:
+    pairs = {name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
+    for name, value in space.fixed.items():
+        if name in pairs and value not in (0, 1):
+            return Cause("fix-value", f"{name} is 0 or 1, not {value}")
+    for operand in space.option.operands:
+        value = space.fixed.get(space.stage(operand), 0)
+        if value not in STAGES:
+            words = ", ".join(f"{number} ({word})" for number, word in STAGES.items())
+            return Cause("fix-value", f"{space.stage(operand)} is {words}, not {value}")
+    return None
+
+
+def _stage(space: Space) -> Cause | None:
+    for operand in space.option.operands:
+        if space.stage_values(operand):
+            continue
+        value = space.fixed[space.stage(operand)]
+        why = f"no move of the machine supplies `{operand.name}` from a buffer"
+        if value == 0:
+            why = f"no move of the machine supplies `{operand.name}` from where {operand.tensor} lies"
+        elif operand.is_accumulator and operand.staged_ns is not None:
+            why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"
+        return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) cannot be: {why}")
+    return None
+
+
+def _circle(space: Space) -> Cause | None:
+    for pairs, axes in ((space.order_pairs(), space.axes), (space.sweep_pairs(), space.register_axes)):
+        if first_order(axes, pairs, space.fixed) is None:
+            return Cause(
+                "fix-order", "the fixed orders of loops go in a circle: " + ", ".join(_said(space, pairs))
+            )
+    return None
+
+
+def _said(space: Space, pairs: Pairs) -> Iterator[str]:
+    for name, first, second in pairs:
+        if name in space.fixed:
+            outer, inner = (first, second) if space.fixed[name] else (second, first)
+            yield f"{outer.name} around {inner.name} ({name} = {space.fixed[name]})"
+
+
+def _unroll(space: Space) -> Cause | None:
+    axes = [axis for axis in space.option.axes if space.unroll(axis) in space.fixed]
+    for axis in axes:
+        value, most = space.fixed[space.unroll(axis)], issues_along(axis)
+        if not 1 <= value <= most:
+            return Cause(
+                "fix-unroll",
+                f"{space.unroll(axis)} = {value} is not between 1 and {most}, the issues along {axis.name}",
+                (_issues(axis),),
+            )
+    unrolled = prod(space.fixed[space.unroll(axis)] for axis in axes)
+    if unrolled > MAX_UNROLLED:
+        factors = " × ".join(str(space.fixed[space.unroll(axis)]) for axis in axes)
+        return Cause(
+            "fix-unroll",
+            f"{_fixed(space)}: {factors} = {unrolled} issues in one loop body, at most {MAX_UNROLLED} can be",
+        )
+    return None
+
+
+def _issues(axis: TileAxis) -> str:
+    elements = f"{axis.extent} element" + ("s" if axis.extent > 1 else "")
+    return f"{axis.name} has {elements}, and one issue covers {axis.tile}"
+
+
+def _registers(space: Space) -> Cause | None:
+    block = {axis.name: space.fixed.get(space.unroll(axis), 1) for axis in space.register_axes}
+    for memory, parts in _demand(space, block).items():
+        needed, there = sum(tiles * o.registers for o, tiles in parts), space.registers.get(memory)
+        if there is not None and needed > there:
+            return Cause(
+                "fix-registers",
+                f"{_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
+                (", ".join(_shown(o, tiles, block) for o, tiles in parts),),
+            )
+    return None
+
+
+def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int]]]:
+    """Per register memory the operands with how many of their tiles wait in it."""
+    order = space.unroll_order(block)
+    found: dict[str, list[tuple[TileOperand, int]]] = {}
+    for operand in space.option.operands:
+        found.setdefault(operand.memory, []).append((operand, live_tiles(operand, block, order)))
+    return found
+
+
+def _shown(operand: TileOperand, tiles: int, block: RegisterBlock) -> str:
+    """`c: 8 × 4 accumulators of 2 registers = 64`."""
+    factors = [str(block[axis]) for axis in operand.axes if block.get(axis, 1) > 1]
+    product = " × ".join(factors) if operand.is_accumulator and len(factors) > 1 else str(tiles)
+    noun = ("accumulator" if operand.is_accumulator else "tile") + ("s" if tiles > 1 else "")
+    each = f" of {operand.registers} registers" if operand.registers > 1 else ""
+    total = f" = {tiles * operand.registers}" if len(factors) > 1 or each else ""
+    return f"`{operand.name}`: {product} {noun}{each}{total if operand.is_accumulator or each else ''}"
+
+
+def _block(space: Space) -> Cause | None:
+    for axis in space.axes:
+        value = space.fixed.get(space.block(axis))
+        if value is None or value >= axis.extent:
+            continue
+        if value < 1 or value % axis.tile:
+            return Cause(
+                "fix-block",
+                f"{space.block(axis)} = {value} is no multiple of {axis.tile}, which one issue covers",
+                (_issues(axis),),
+            )
+        factor = space.fixed.get(space.unroll(axis), 1)
+        if value < factor * axis.tile:
+            return Cause(
+                "fix-block",
+                f"{space.block(axis)} = {value} is less than a register block along {axis.name}: "
+                f"{factor} × {axis.tile} = {factor * axis.tile}",
+                (f"{space.unroll(axis)} = {factor}, and one issue covers {axis.tile}",),
+            )
+    return None
+
+
+def _sums(space: Space) -> Cause | None:
+    cut = [x for x in space.axes if x.is_reduction and space.fixed.get(space.block(x), x.extent) < x.extent]
+    for operand in space.option.operands:
+        if cut and operand.is_accumulator and operand.stage_whole and 1 not in space.stage_values(operand):
+            axis = cut[0]
+            size = space.fixed[space.block(axis)]
+            return Cause(
+                "fix-sums",
+                f"{space.block(axis)} = {size} cuts the sum over {axis.name} into {-(-axis.extent // size)} "
+                f"parts, which {operand.tensor} cannot hold",
+                (f"{_widths(operand)}: it has to rest in a buffer, {space.stage(operand)} = 1",),
+            )
+    return None
+
+
+def _widths(operand: TileOperand) -> str:
+    size = f"an element of {operand.tensor} has {operand.tensor_bytes} bytes"
+    return f"{size}, a partial sum {operand.staged_bytes}"
+
+
+CAUSES: Sequence[Callable[[Space], Cause | None]] = (
+    _elsewhere,
+    _value,
+    _stage,
+    _circle,
+    _unroll,
+    _registers,
+    _block,
+    _sums,
+)
+
+
+# --- where nothing is fixed -------------------------------------------------------------------------------
+
+
+def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
+    """What to say where not even one issue has its registers, of the mapping that lacks fewest."""
+    lacks: list[tuple[int, str, Space]] = []
+    for space in spaces:
+        demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
+        short = {m: _count(parts) - space.registers.get(m, _count(parts)) for m, parts in demand.items()}
+        memory = max(short, key=lambda m: short[m])
+        lacks.append((short[memory], memory, space))
+    _, memory, space = min(lacks, key=lambda lack: lack[0])
+    block = {axis.name: 1 for axis in space.register_axes}
+    parts = _demand(space, block)[memory]
+    return Diagnostic(
+        "too-few-registers",
+        f"statement {space.statement} has no schedule: one issue needs {_count(parts)} registers of "
+        f"`{memory}`, and there are {space.registers[memory]}",
+        notes=(
+            ", ".join(_shown(o, tiles, block) for o, tiles in parts),
+            f"with mapping `{space.option.mapping}`"
+            + other_mappings(len(spaces) - 1, "cannot be had either"),
+        ),
+        help=f"relieved by {_count(parts)} registers of `{memory}` in the machine's description",
+    )
+
+
+def other_mappings(count: int, cannot: str) -> str:
+    """The end of a note that says it of the others, too."""
+    if count < 1:
+        return ""
+    return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
+
+
+def _count(parts: Sequence[tuple[TileOperand, int]]) -> int:
+    return sum(tiles * operand.registers for operand, tiles in parts)
+
+
+def unsupplied(space: Space) -> Diagnostic:
+    """What to say where an operand of every mapping is out of reach."""
+    operand = next(o for o in space.option.operands if not space.stage_values(o))
+    return Diagnostic(
+        "no-supply",
+        f"statement {space.statement} has no schedule: "
+        f"no move brings `{operand.name}` into `{operand.memory}`",
+        notes=(
+            f"neither from where {operand.tensor} lies, nor from a buffer",
+            f"with mapping `{space.option.mapping}`",
+        ),
+        help=f"describe an instruction that loads or stores `{operand.memory}`",
+    )
