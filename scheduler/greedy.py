@@ -45,7 +45,7 @@ class Greedy:
 
 def first_candidate(nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int]) -> Candidate:
     """What greedy finds. Raises: Infeasible when nothing agrees with what is fixed."""
-    found = greedy_candidate(options) or next(any_candidate(options), None)
+    found = greedy_candidate(options)
     if found is None:
         raise Infeasible(impossible(nest, fixed))
     return found
@@ -79,6 +79,7 @@ def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
             found = descend(decided(option, start), moves) if start is not None else None
             if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
                 best = found
+    best = best or next(any_candidate(options), None)
     return descend(best, _double_moves) if best is not None else None
 
 

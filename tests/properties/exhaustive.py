@@ -1,0 +1,144 @@
+"""Every schedule of a small problem, tried one after the other: nothing here is the scheduler's.
+
+What may be decided is stated anew, as docs/command-schedule.md says it, and costs are computed by a function
+of its own. Deliberately plain: nested loops over all values of all decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, permutations, product
+from math import prod
+
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
+from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+
+CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
+"""Into how many cache blocks an axis may be cut."""
+
+
+def every_decision(statement: int, option: NestOption, problem: Problem) -> Iterator[dict[str, int]]:
+    """All ways to decide an option."""
+    files = dict(problem.registers)
+    nest = f"nest{statement}"
+    running = [axis for axis in option.axes if -(-axis.extent // axis.tile) > 1]
+    outputs = [axis for axis in running if not axis.is_reduction]
+    orders = [_pairs(f"{nest}.order", running, order) for order in permutations(running)]
+    sweeps = [_pairs(f"{nest}.sweep", outputs, order) for order in permutations(outputs)]
+    placements = [_placements(operand) for operand in option.operands]
+    for factors in product(*(range(1, -(-axis.extent // axis.tile) + 1) for axis in outputs)):
+        unrolled = {axis.name: factor for axis, factor in zip(outputs, factors, strict=True)}
+        if not _is_register_block(option, unrolled, files):
+            continue
+        sizes = [_cache_blocks(axis, unrolled.get(axis.name, 1)) for axis in running]
+        for blocks, stages in product(product(*sizes), product(*placements)):
+            if _loses_sums(option, running, blocks, stages):
+                continue
+            made = {f"{nest}.unroll.{name}": factor for name, factor in unrolled.items()}
+            made |= {f"{nest}.block.{a.name}": size for a, size in zip(running, blocks, strict=True)}
+            made |= {f"{nest}.stage.{o.name}": at for o, at in zip(option.operands, stages, strict=True)}
+            for order, sweep in product(orders, sweeps):
+                yield {**made, **order, **sweep}
+
+
+def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> dict[str, int]:
+    """1 where the first of two axes, as the problem lists them, stands around the second."""
+    return {
+        f"{prefix}.{a.name}.{b.name}": int(order.index(a) < order.index(b)) for a, b in combinations(axes, 2)
+    }
+
+
+def _placements(operand: TileOperand) -> list[int]:
+    found = [] if operand.direct_ns is None else [0]
+    if operand.staged_ns is not None:
+        found += [1] if operand.is_accumulator else [1, 2]
+    return found
+
+
+def _is_register_block(option: NestOption, unrolled: dict[str, int], files: dict[str, int]) -> bool:
+    """At most two axes, 64 issues, and the registers of some order of the unrolled loops."""
+    several = [name for name, factor in unrolled.items() if factor > 1]
+    if len(several) > 2 or prod(unrolled.values()) > 64:
+        return False
+    return any(_fits(option, unrolled, order, files) for order in permutations(several))
+
+
+def _fits(
+    option: NestOption, unrolled: dict[str, int], order: tuple[str, ...], files: dict[str, int]
+) -> bool:
+    needed: dict[str, int] = dict.fromkeys(files, 0)
+    for operand in option.operands:
+        followed = [name for name in order if name in operand.axes]
+        if not operand.is_accumulator:  # what an outer turn that changes nothing of it uses again
+            others = [place for place, name in enumerate(order) if name not in operand.axes]
+            followed = [name for name in order[others[0] :] if name in operand.axes] if others else []
+        tiles = prod(unrolled[name] for name in followed)
+        needed[operand.memory] += tiles * operand.registers
+    return all(needed[memory] <= count for memory, count in files.items())
+
+
+def _cache_blocks(axis: TileAxis, factor: int) -> list[int]:
+    """The axis whole, and in blocks of whole register blocks; short sums are not cut."""
+    step = factor * axis.tile
+    turns = -(-axis.extent // step)
+    found = {axis.extent}
+    for count in CUTS:
+        inside = -(-turns // count)
+        if inside * step < axis.extent and inside >= (8 if axis.is_reduction else 1):
+            found.add(inside * step)
+    return sorted(found)
+
+
+def _loses_sums(
+    option: NestOption, running: list[TileAxis], blocks: tuple[int, ...], stages: tuple[int, ...]
+) -> bool:
+    """Whether partial sums would rest in a tensor that is narrower than they are."""
+    cut = any(axis.is_reduction and size < axis.extent for axis, size in zip(running, blocks, strict=True))
+    wide = [at for o, at in zip(option.operands, stages, strict=True) if o.is_accumulator and o.stage_whole]
+    return cut and 0 in wide
+
+
+# --- costs ------------------------------------------------------------------------------------------------
+
+
+def value(cost: Cost, made: dict[str, int]) -> float:
+    """What an expression comes to: no memo, no shortcuts."""
+    match cost:
+        case Const(number):
+            return number
+        case Decision(name):
+            return made[name]
+        case Add(parts):
+            return sum(value(part, made) for part in parts)
+        case Mul(parts):
+            return prod(value(part, made) for part in parts)
+        case Max(parts):
+            return max(value(part, made) for part in parts)
+        case CeilDiv(dividend, divisor):
+            return -(-value(dividend, made) // value(divisor, made))
+        case Cases(decision, branches):
+            return next(value(branch, made) for at, branch in branches if at == made[decision])
+        case Threshold(load, limit, below, above):
+            return value(above if value(load, made) > limit else below, made)
+
+
+def program(cost: Cost) -> str:
+    """The same as a line of Python over `made`, for expressions that are asked for often."""
+    match cost:
+        case Const(number):
+            return repr(number)
+        case Decision(name):
+            return f"made[{name!r}]"
+        case Add(parts):
+            return f"({' + '.join(map(program, parts))})"
+        case Mul(parts):
+            return f"({' * '.join(map(program, parts))})"
+        case Max(parts):
+            return f"max(({', '.join(map(program, parts))},))"
+        case CeilDiv(dividend, divisor):
+            return f"-(-{program(dividend)} // {program(divisor)})"
+        case Cases(decision, branches):
+            chosen = " else ".join(f"({program(b)}) if made[{decision!r}] == {at}" for at, b in branches)
+            return f"({chosen} else wrong())"
+        case Threshold(load, limit, below, above):
+            return f"(({program(above)}) if {program(load)} > {limit} else ({program(below)}))"

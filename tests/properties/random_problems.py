@@ -1,0 +1,144 @@
+"""Random scheduling problems: statements with several mappings, and costs that nobody would think of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
+from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+
+ISSUES = {2: 6, 3: 4}
+"""How many issues the longest axis takes, after the number of axes: all schedules are to be tried."""
+
+
+def random_problem(random: Random, statements: int = 2, options: int = 3) -> Problem:
+    """Up to so many statements of up to so many mappings each."""
+    nests = tuple(
+        NestProblem(number, tuple(random_option(random, f"f{i}") for i in range(random.randint(1, options))))
+        for number in range(random.randint(1, statements))
+    )
+    caches = (Cache("l1", random.choice([64, 256, 4096]), 8.0), Cache("l2", 8192, 4.0))
+    registers = (("reg", random.choice([3, 4, 6, 16])), ("wide", random.choice([2, 4])))
+    return Problem("kernel", "machine", (), nests, registers, caches, 1.0)
+
+
+def random_option(random: Random, mapping: str) -> NestOption:
+    """A product of two inputs over two or three axes of any roles."""
+    count = random.choice([2, 2, 3])
+    axes: list[TileAxis] = []
+    for name in "mnk"[:count]:
+        tile = random.choice([1, 1, 2, 4])
+        extent = random.randint(1, ISSUES[count] * tile)
+        if name == "k" and random.random() < 0.3:  # sums long enough to be cut
+            extent = random.randint(16, 20) * tile
+        axes.append(TileAxis(name, extent, tile, name == "k"))
+    shared = ("m",) if random.random() < 0.5 else ()
+    followed = {"a": ("m", "k"), "b": (*shared, "k", "n"), "c": ("m", "n")}
+    present = [axis.name for axis in axes]
+    operands = [
+        _operand(random, name, tuple(axis for axis in own if axis in present))
+        for name, own in followed.items()
+    ]
+    times_ns = [0.0, 0.5, 1.0, 3.0]
+    return NestOption(
+        mapping, (), tuple(axes), tuple(operands), random.choice(times_ns), random.choice(times_ns)
+    )
+
+
+def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
+    times_ns = [0.0, 0.5, 1.0, 3.0]
+    direct = random.choice([*times_ns, None])
+    staged = random.choice(times_ns if direct is None else [*times_ns, None])
+    wide = name == "c" and staged is not None and random.random() < 0.5
+    pack = random.choice([0.0, 0.2, 1.0])
+    memory = random.choice(["reg", "reg", "wide"]) if name == "b" else "reg"
+    operand = TileOperand(
+        name,
+        name.upper(),
+        axes,
+        name == "c",
+        memory,
+        1,
+        4,
+        random.choice([2, 4]),
+        4,
+        direct,
+        staged,
+        pack,
+        wide,
+    )
+    if axes and random.random() < 0.5:
+        return replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
+    return operand
+
+
+@dataclass(frozen=True, slots=True)
+class RandomModel:
+    """A cost that is any expression over the decisions: a cost model as a stranger may write one."""
+
+    seed: int
+    name: str = "random"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """Nothing that means anything, always the same for one option."""
+        del problem
+        random = Random(f"{self.seed} {nest.statement} {option.mapping}")
+        return _Grown(random, nest.statement, option).cost(4)
+
+
+@dataclass(slots=True)
+class _Grown:
+    random: Random
+    statement: int
+    option: NestOption
+
+    def cost(self, depth: int) -> Cost:
+        """An expression at most so deep."""
+        if depth == 0:
+            return self.leaf()
+        match self.random.randrange(7):
+            case 0 | 1:
+                return Add(tuple(self.cost(depth - 1) for _ in range(self.random.randint(2, 3))))
+            case 2:
+                return Mul((self.cost(depth - 1), self.cost(depth - 2 if depth > 1 else 0)))
+            case 3:
+                return Max(tuple(self.cost(depth - 1) for _ in range(self.random.randint(2, 3))))
+            case 4:
+                below = self.cost(depth - 1)
+                above = Add((below, self.cost(depth - 1)))
+                return Threshold(self.whole(), self.random.choice([1, 4, 16, 64]), below, above)
+            case 5:
+                return self.cases(depth)
+            case _:
+                return self.whole()
+
+    def leaf(self) -> Cost:
+        return Const(self.random.choice([0, 1, 2, 7, 0.25, 1.5, 10.75]))
+
+    def whole(self) -> Cost:
+        """A whole number that the sizes of blocks decide."""
+        axis = self.random.choice(self.option.axes)
+        issues = -(-axis.extent // axis.tile)
+        if issues < 2:
+            return Const(issues)
+        block = Decision(f"nest{self.statement}.block.{axis.name}")
+        if axis.is_reduction or self.random.random() < 0.5:
+            return self.random.choice([block, CeilDiv(Const(axis.extent), block)])
+        unroll = Decision(f"nest{self.statement}.unroll.{axis.name}")
+        step = Mul((Const(axis.tile), unroll))
+        return self.random.choice([unroll, CeilDiv(Const(axis.extent), step), CeilDiv(block, step)])
+
+    def cases(self, depth: int) -> Cost:
+        """One value per placement of an operand, or per order of two loops."""
+        operand = self.random.choice(self.option.operands)
+        values = [] if operand.direct_ns is None else [0]
+        if operand.staged_ns is not None:
+            values += [1] if operand.is_accumulator else [1, 2]
+        name = f"nest{self.statement}.stage.{operand.name}"
+        running = [axis for axis in self.option.axes if -(-axis.extent // axis.tile) > 1]
+        if len(running) > 1 and self.random.random() < 0.5:
+            first, second = sorted(self.random.sample(range(len(running)), 2))
+            name = f"nest{self.statement}.order.{running[first].name}.{running[second].name}"
+            values = [0, 1]
+        return Cases(name, tuple((at, self.cost(depth - 1)) for at in values))
