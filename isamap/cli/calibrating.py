@@ -80,21 +80,20 @@ def profile_json(profile: Profile) -> dict[str, object]:
 
 
 def _text(machine: Machine, profile: Profile) -> Iterator[str]:
-    from isamap.tune.overlay import compare
+    from isamap.tune.compare import compare
 
     yield f"{profile.machine} on {profile.cpu.describe()}, {profile.compiler}"
     stated = {(a.subject, a.what): a.stated for a in compare(machine, profile)}
     rows = [("instruction", "interval ns", "stated", "latency ns", "stated", "")]
     for f in profile.instructions:
-        params = " ".join(f"{n}={v}" for n, v in f.params)
-        name = f"{f.instruction} {params}" if params else f.instruction
+        name = " ".join((f.instruction, *(f"{n}={v}" for n, v in f.params)))
         rows.append(
             (
                 name,
                 _least(f.interval),
-                _number(stated.get((f.instruction, "interval"))),
+                _number(stated.get((name, "interval"))),
                 _least(f.latency),
-                _number(stated.get((f.instruction, "latency"))) if f.latency else "",
+                _number(stated.get((name, "latency"))) if f.latency else "",
                 f.said if f.interval is None else "",
             )
         )

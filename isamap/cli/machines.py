@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer
+from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, MachineArgument
 from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
+    from isamap.tune.profile import Profile
 
 
 def list_command(as_json: AsJson = False) -> Answer:
@@ -45,14 +48,18 @@ def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
 def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
     """Show a machine's memories, links, units and instructions."""
     from isamap.machine import load_machine, missing_features
+    from isamap.tune.store import newest_profile
 
     machine = load_machine(machine_of(name))
+    profile = newest_profile(machine.digest)
+    measured = _measured(profile)
     payload = {
         "name": machine.name,
         "summary": machine.summary,
         "chain": list(machine.chain),
         "digest": machine.digest,
         "missing": list(missing_features(machine)),
+        "profile": profile.digest if profile is not None else None,
         "memories": [
             {
                 "name": m.name,
@@ -73,9 +80,22 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
             for link in machine.links
         ],
         "units": {u.name: u.count for u in machine.units.values()},
-        "instructions": [_instruction_json(i) for i in machine.instructions.values()],
+        "instructions": [
+            _instruction_json(i) | measured.get(i.name, {}) for i in machine.instructions.values()
+        ],
     }
-    return Answer(payload, _machine_text(machine))
+    return Answer(payload, _machine_text(machine, measured))
+
+
+def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
+    """Per instruction what was measured on this processor, where its parameters are largest."""
+    found: dict[str, dict[str, object]] = {}
+    for f in profile.instructions if profile is not None else ():
+        pairs = (("interval", f.interval), ("latency", f.latency))
+        found[f.instruction] = {
+            f"measured_{what}_ns": m.least if m is not None else None for what, m in pairs
+        }
+    return found
 
 
 def check_command(
@@ -91,6 +111,7 @@ def check_command(
 
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
+    findings = _far_from_measured(word, summary.digest)
     payload: dict[str, object] = {
         "name": summary.name,
         "summary": summary.summary,
@@ -103,10 +124,24 @@ def check_command(
     counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
     text = f"{summary.name}: fine; {counts}"
     if not run:
-        return Answer(payload, text)
+        return Answer(payload, text, findings)
     from isamap.cli.silicon import check_silicon
 
-    return check_silicon(word, payload, text)
+    answer = check_silicon(word, payload, text)
+    return replace(answer, findings=(*findings, *answer.findings))
+
+
+def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
+    """A warning where a figure is far from the measured one, if anything was measured here."""
+    from isamap.tune.store import newest_profile
+
+    profile = newest_profile(digest)
+    if profile is None:
+        return ()
+    from isamap.machine import load_machine
+    from isamap.tune.compare import warnings
+
+    return tuple(Finding.of(w) for w in warnings(load_machine(name), profile))
 
 
 def detect_command(as_json: AsJson = False) -> Answer:
@@ -117,7 +152,13 @@ def detect_command(as_json: AsJson = False) -> Answer:
     return Answer({"machine": name, "features": features}, f"{name}\n{' '.join(features)}")
 
 
-def _machine_text(machine: Machine) -> str:
+def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]) -> str:
+
+    def shown(name: str) -> tuple[str, ...]:
+        values = measured.get(name, {}).values()
+        said = ", ".join("–" if v is None else f"{v:.3g}" for v in values)
+        return (said,) if measured else ()
+
     memories = [
         (m.name, m.kind, _size(m.count, m.capacity_bytes), f"view of {m.base}" if m.base else "")
         for m in machine.memories.values()
@@ -130,13 +171,19 @@ def _machine_text(machine: Machine) -> str:
         )
         for link in machine.links
     ]
-    rows = [(i.name, i.cost.unit, _cost(i), i.source, str(i.emit)) for i in machine.instructions.values()]
+    rows = [
+        (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit))
+        for i in machine.instructions.values()
+    ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
     parts += ["", table(links)] if links else []
-    return "\n".join(
-        [*parts, "", table([("instruction", "unit", "interval, latency in ns", "source", "emit"), *rows])]
-    )
+    return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
+
+
+def _heading(measured: bool) -> tuple[str, ...]:
+    here = ("measured of all units",) if measured else ()
+    return ("instruction", "unit", "interval, latency in ns", *here, "source", "emit")
 
 
 def _size(count: int | None, capacity: int | None) -> str:

@@ -17,6 +17,11 @@ COMMAND_CODES: dict[str, Explanation] = {
         "a contender of a benchmark ended",
         "Each contender runs in a process of its own; this one crashed or hung, and the row says so.",
     ),
+    "cost-differs": Explanation(
+        "a description that says something else than was measured",
+        "`isamap hw calibrate` measured a figure on this processor that is at least twice, or at most half, "
+        "what the description states. Schedules here use the measured one; elsewhere the stated one counts.",
+    ),
     "file-not-text": Explanation("a file that is no text", "Inputs are UTF-8 text."),
     "file-too-large": Explanation("a file that is too large", "Inputs have at most 1 MB."),
     "fix-syntax": Explanation(

@@ -7,9 +7,8 @@ one after the other, has an interval of 0.24 ns afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from isamap.codegen.spread import Spread
 from isamap.ir import F64, Call, Const, Expr
 from isamap.machine import Cost, Link, Machine, MachineInstruction, cost_value
 from isamap.tune.profile import InstructionFigure, Params, Profile
@@ -23,7 +22,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
     instructions = {
         name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
     }
-    links = tuple(_link(machine, link, profile) for link in machine.links)
+    links = tuple(measured_link(machine, link, profile) for link in machine.links)
     return replace(machine, instructions=instructions, links=links)
 
 
@@ -57,7 +56,7 @@ def _through(stated: Expr, points: list[tuple[Params, float]]) -> Expr:
     return Call("add", (Const(last[1] - slope * high, F64), scaled), F64)
 
 
-def _link(machine: Machine, link: Link, profile: Profile) -> Link:
+def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
     """A link at the speed at which its farther memory was read.
 
     What the widest load of registers reached is no news about narrower registers.
@@ -71,40 +70,3 @@ def _link(machine: Machine, link: Link, profile: Profile) -> Link:
         if link.target_memory not in filled:
             found = min(found, link.bandwidth_bytes_per_ns)
     return replace(link, bandwidth_bytes_per_ns=found)
-
-
-# --- how far the two are apart ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """A stated figure and the measured one. Units: `unit`; of instructions ns, on all units together."""
-
-    subject: str
-    what: str
-    stated: float
-    measured: Spread
-    unit: str = "ns"
-
-    @property
-    def factor(self) -> float:
-        """How many times larger the larger one is."""
-        least, most = sorted((self.stated, self.measured.least))
-        return most / least if least > 0 else float("inf")
-
-
-def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
-    """Every measured figure of instructions and links beside the stated one."""
-    found: list[Apart] = []
-    for figure in profile.instructions:
-        entry = machine.instructions.get(figure.instruction)
-        if entry is None:
-            continue
-        units, params = max(1, machine.units[entry.cost.unit].count), dict(figure.params)
-        if figure.interval is not None:
-            stated = cost_value(entry.cost.interval_ns, params) / units
-            found.append(Apart(entry.name, "interval", stated, figure.interval))
-        if figure.latency is not None:
-            stated = cost_value(entry.cost.latency_ns, params)
-            found.append(Apart(entry.name, "latency", stated, figure.latency))
-    return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from isamap.cli import main
 from isamap.codegen.spread import Spread
 from isamap.driver.profiles import find_profile, with_profile
 from isamap.machine import cost_value, load_machine
 from isamap.machine.cpu import Cpu, this_cpu
 from isamap.plan.build import build_problem
 from isamap.source import Source, UsageProblem
+from isamap.tune.compare import warnings
 from isamap.tune.profile import BandwidthFigure, InstructionFigure, Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile, newest_profile, read_profile
 
@@ -203,3 +206,45 @@ def test_a_cost_that_depends_on_parameters_passes_through_both_measured_points()
         assert cost_value(entry.cost.interval_ns, dict(params)) == pytest.approx(units * value)
     middle = cost_value(entry.cost.interval_ns, {"R": 8, "N": 16})
     assert units * 1.0 < middle < units * 2.5
+
+
+def test_a_check_warns_where_stated_and_measured_figures_are_far_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    slow = (InstructionFigure(FMA, (), spread(0.4), spread(1.0)),)
+    keep_profile(profile(instructions=slow, bandwidths=()))
+    assert main(["hw", "check", MACHINE.name, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert (found["code"], found["severity"]) == ("cost-differs", "warning")
+    said = "fma_zmm_f32 interval: 0.14 ns stated, 0.4 ns measured, 2.9 times apart on this processor"
+    assert found["message"] == said
+    assert found["line"] == MACHINE.instructions[FMA].span.line  # pyright: ignore[reportOptionalMemberAccess] - it has one
+
+
+def test_a_check_is_silent_where_figures_agree_or_nothing_was_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["hw", "check", MACHINE.name]) == 0
+    assert capsys.readouterr().err == ""
+    near = (InstructionFigure(FMA, (), spread(0.12), spread(0.96)),)
+    keep_profile(profile(instructions=near, bandwidths=()))
+    assert main(["hw", "check", MACHINE.name]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_bandwidths_are_compared_as_well() -> None:
+    fast = BandwidthFigure("l2", "read", "load_zmm_f32", 524288, spread(0.002))
+    found = warnings(MACHINE, profile(instructions=(), bandwidths=(fast,)))
+    stated = next(link.bandwidth_bytes_per_ns for link in MACHINE.links if link.source_memory == "l2")
+    numbers = f"{stated:.3g} bytes/ns stated, 500 bytes/ns measured, {500 / stated:.1f} times apart"
+    assert [d.message for d in found] == [f"l2 → l1 bandwidth: {numbers} on this processor"]
+
+
+def test_what_is_shown_has_the_measured_figures_beside_the_stated_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keep_profile(profile())
+    assert main(["hw", "show", MACHINE.name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith(FMA))
+    assert row.split()[:6] == [FMA, "fma", "0.28,", "1.1", "0.1,", "0.5"]
