@@ -17,6 +17,8 @@ from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names
 from isamap.ir import DType, Index
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
+from isamap.lower.workspace import ALIGNMENT_BYTES as ALIGNMENT
+from isamap.lower.workspace import fixed_bytes, shared_names
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),
@@ -30,8 +32,6 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
 )
 """What the function returns, by number, and what it means."""
-
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,9 @@ class _Entry:
             lines += [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sizes]
         else:
             lines += ["  (void)args;"]
-        total = " + ".join(_aligned(b, self.index(_bytes(b))) for b in buffers)
+        parts = [str(fixed)] if (fixed := fixed_bytes(self.program)) else []
+        parts += [_aligned(b, self.index(_bytes(b))) for b in buffers if b.offset is None]
+        total = " + ".join(parts)
         lines += [f"  return {total} + {ALIGNMENT - 1};" if buffers else "  return 0;", "}"]
         return lines
 
@@ -225,13 +227,25 @@ class _Entry:
             return []
         mask = ALIGNMENT - 1
         lines = [f"  char *space = (char *)(((uintptr_t)workspace + {mask}) & ~(uintptr_t){mask});"]
-        for n, b in enumerate(self.program.buffers):
-            comment = f" /* {clean(b.why)} */" if b.why else ""
-            c_type = storage_type(b.dtype)
-            lines.append(f"  {c_type} *{self.names.of(b.name)} = ({c_type} *)(void *)space;{comment}")
-            if n + 1 < len(self.program.buffers):
+        lines += [
+            self._pointer(b, f"space + {b.offset}" if b.offset else "space")
+            for b in self.program.buffers
+            if b.offset is not None
+        ]
+        free = [b for b in self.program.buffers if b.offset is None]
+        if free and (fixed := fixed_bytes(self.program)):
+            lines.append(f"  space += {fixed};")
+        for n, b in enumerate(free):
+            lines.append(self._pointer(b, "space"))
+            if n + 1 < len(free):
                 lines.append(f"  space += {_aligned(b, self.index(_bytes(b)))};")
         return lines
+
+    def _pointer(self, b: Buffer, place: str) -> str:
+        comment = f" /* {clean(b.why)} */" if b.why else ""
+        c_type = storage_type(b.dtype)
+        inside = place if place == "space" else f"({place})"
+        return f"  {c_type} *{self.names.of(b.name)} = ({c_type} *)(void *){inside};{comment}"
 
     def arguments(self) -> list[str]:
         pointers = [self.member["pointer", t.name, 0] for t in self.program.tensors]
@@ -249,7 +263,11 @@ def body_parameters(program: LoweredProgram, interface: Interface, names: Names)
     for t in program.tensors:
         const = "const " if t.role == "in" else ""
         found.append(f"{const}{storage_type(t.dtype)} *restrict {names.take(t.name)}")
-    found += [f"{storage_type(b.dtype)} *restrict {names.take(b.name)}" for b in program.buffers]
+    shared = shared_names(program)  # what shares bytes may not be said to be apart
+    found += [
+        f"{storage_type(b.dtype)} *{'' if b.name in shared else 'restrict '}{names.take(b.name)}"
+        for b in program.buffers
+    ]
     found += [f"int64_t {names.take(s)}" for s in body_symbols(program)]
     found += [f"{compute_type(d)} {names.take(s)}" for s, d in interface.scalars]
     return found

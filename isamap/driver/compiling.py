@@ -52,6 +52,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
     from isamap.plan.text import print_schedule
     from isamap.report.compilation import compilation_report
+    from isamap.report.workspace import workspace_json
 
     assert (  # noqa: PT018 - they are all there, or none is
         made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted
@@ -84,6 +85,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
             "profile": made.schedule.profile or None,
         },
     }
+    summary["workspace"] = workspace_json(made.program)
     depends: dict[str, Any] = {
         "kernel_sha256": sha256(request.kernel.text),
         "machine_sha256": made.machine.digest,

@@ -14,6 +14,7 @@ from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.profiles import with_profile
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
+from isamap.driver.workspace import pack_workspace
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
@@ -96,7 +97,7 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         made = (kernel, machine, canonical, problem, schedule, None, None)
         return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
     with clock("lower"):
-        program = lower(canonical, machine, schedule, sizes)
+        program = pack_workspace(lower(canonical, machine, schedule, sizes), machine)
     if stop_after == "lower":
         made = (kernel, machine, canonical, problem, schedule, program, None)
         return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)

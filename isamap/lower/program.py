@@ -37,12 +37,18 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, contents undefined at first."""
+    """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, contents undefined at first.
+
+    `offset` is where it begins, None while that is not decided or known only at run time; then it lies behind
+    all that have one. `life` is from when to when it is needed, in leaves of the program. Units: bytes.
+    """
 
     name: str
     dtype: DType
     elements: Index
     why: str = ""
+    offset: int | None = None
+    life: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from isamap.match import statement_text
 from isamap.plan.check import live_registers
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.report.workspace import workspace_lines
 from isamap.transform import statements
 
 
@@ -36,7 +37,7 @@ def compilation_report(
         option = next(o for o in question.options if o.mapping == nest.mapping)
         lines += ["", f"statement {nest.statement}: {statement_text(statement)}"]
         lines += _nest_lines(nest, option, dict(problem.registers))
-    lines += ["", *_buffer_lines(program), "instructions: " + ", ".join(program.instructions())]
+    lines += ["", *workspace_lines(program), "instructions: " + ", ".join(program.instructions())]
     return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
 
 
@@ -72,15 +73,6 @@ def _innermost(nest: NestSchedule) -> list[tuple[str, int]]:
 
 def _steps(steps: list[LoopStep]) -> str:
     return ", ".join(f"{step.axis} by {step.step}" for step in steps)
-
-
-def _buffer_lines(program: LoweredProgram) -> Iterator[str]:
-    for buffer in program.buffers:
-        size = buffer.elements.value
-        shown = (
-            f"{size * buffer.dtype.size_bytes} bytes" if size is not None else f"{buffer.elements} elements"
-        )
-        yield f"workspace {buffer.name}: {buffer.dtype}, {shown}" + (f", {buffer.why}" if buffer.why else "")
 
 
 def _cost_lines(schedule: Schedule) -> Iterator[str]:

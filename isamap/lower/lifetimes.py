@@ -1,0 +1,170 @@
+"""From when to when each workspace buffer of a lowered program is needed.
+
+    stage a { a_tiles0 = … }          time 0
+    for m { … a_tiles0 …              times 1 to 3
+            store c_tiles1, copy it } times 4 to 6
+    stage b { b_tiles2 = … }          time 7
+
+Times number the leaves of the program. A buffer lives in the innermost body that holds all of its uses,
+from the first node there that uses it to the last, loops among them as a whole: a_tiles0 from 0 to 3, c_tiles1 from
+4 to 6, in every turn of the loop anew. Where what comes first is a read, the contents come from the turn
+before, and the buffer lives as long as that loop. So does an array of the kernel, any element of which may
+wait there for a later turn, unless its first statement in the loop writes all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from isamap.ir import Index, Kernel
+from isamap.lower.program import (
+    Block,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+)
+from isamap.machine import Machine
+from isamap.transform import Statement, reads, statements
+
+Life = tuple[int, int]
+"""The first time at which a buffer is needed, and the first at which it no longer is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A leaf that touches a buffer: its time, and whether it only writes."""
+
+    time: int
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A node with what it spans and the uses inside; leaves have no children."""
+
+    start: int
+    end: int
+    children: tuple[_Body, ...]
+    uses: dict[str, _Use]
+    is_loop: bool = False
+
+
+def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
+    """The life of each buffer that the program uses, by name."""
+    arrays = {o.name for o in program.kernel.operands if o.role == "temp"} - _written_anew(program.kernel)
+    names = {b.name for b in program.buffers}
+    clock = _Clock()
+    root = _number(program.body, machine, names, clock, is_loop=False)
+    return {name: _life(root, name, name in arrays) for name in sorted(root.uses)}
+
+
+def _written_anew(kernel: Kernel) -> set[str]:
+    """Arrays whose first statement assigns all elements, within the ordered loops that hold all others."""
+    anew: set[str] = set()
+    around: dict[str, tuple[int, ...]] = {}
+    for statement in statements(kernel):
+        target = statement.assign.target.buffer
+        mentioned = {target, *(read.buffer for read in reads(statement.assign.value))}
+        if statement.assign.guard is not None:
+            mentioned |= {read.buffer for read in reads(statement.assign.guard)}
+        for name in mentioned:
+            if name not in around:
+                around[name] = statement.ordered_loops
+                if name == target and _assigns_all(kernel, statement):
+                    anew.add(name)
+            elif around[name] != statement.ordered_loops:
+                anew.discard(name)
+    return anew
+
+
+def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
+    """Whether a statement writes every element of its target, whatever stands there."""
+    target, extents = statement.assign.target, {a.name: a.extent for a in statement.axes}
+    shape = next(o.shape for o in kernel.operands if o.name == target.buffer)
+    plain = [i for i in target.index if len(i.symbols) == 1 and i == Index.of(next(iter(i.symbols)))]
+    names = [next(iter(i.symbols)) for i in plain]
+    own = any(read.buffer == target.buffer for read in reads(statement.assign.value))
+    return (
+        statement.assign.op is None
+        and statement.assign.guard is None
+        and not own
+        and len(set(names)) == len(target.index)
+        and all(extents.get(n) == size for n, size in zip(names, shape, strict=True))
+    )
+
+
+def _life(body: _Body, name: str, carried: bool) -> Life:
+    """Within this body or, where one child holds all uses and starts anew in each turn, within that."""
+    using = [child for child in body.children if name in child.uses]
+    if not using:
+        return body.start, body.end
+    if len(using) > 1 or carried:
+        return using[0].start, using[-1].end
+    (child,) = using
+    if child.is_loop and not _starts_anew(child, name):
+        return child.start, child.end
+    return _life(child, name, carried) if child.children else (child.start, child.end)
+
+
+def _starts_anew(loop: _Body, name: str) -> bool:
+    """Whether each turn writes the buffer before it reads it."""
+    return loop.uses[name].writes
+
+
+@dataclass(slots=True)
+class _Clock:
+    now: int = 0
+
+    def tick(self) -> int:
+        self.now += 1
+        return self.now - 1
+
+
+def _number(
+    nodes: tuple[Node, ...], machine: Machine, names: set[str], clock: _Clock, *, is_loop: bool
+) -> _Body:
+    start = clock.now
+    children = tuple(_child(node, machine, names, clock) for node in nodes)
+    uses: dict[str, _Use] = {}
+    for child in children:
+        for name, use in child.uses.items():
+            uses.setdefault(name, use)
+    return _Body(start, clock.now, children, uses, is_loop)
+
+
+def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
+    match node:
+        case For(_, _, body):
+            return _number(body, machine, names, clock, is_loop=True)
+        case If(_, body) | Block(_, body):
+            return _number(body, machine, names, clock, is_loop=False)
+        case Issue() | Fill():
+            time = clock.tick()
+            uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
+            return _Body(time, time + 1, (), uses)
+        case Configure() | Declare():
+            return _Body(clock.now, clock.now, (), {})
+        case _:
+            assert_never(node)
+
+
+def _touched(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:
+    """Buffers that a leaf touches, reads behind writes, so that a buffer both read and written is read."""
+    if isinstance(node, Fill):
+        yield node.buffer, True
+        return
+    instruction = machine.instructions[node.instruction].instruction
+    refs = [
+        (ref.buffer, instruction.operand(name).role == "out")
+        for name, ref in node.operands
+        if isinstance(ref, MemoryRef)
+    ]
+    yield from sorted(refs, key=lambda ref: not ref[1])

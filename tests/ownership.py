@@ -1,0 +1,117 @@
+"""A lowered program walked turn by turn, byte by byte: does what is read from a buffer still stand there?
+
+Knows nothing of lives and packers. Each byte of the workspace remembers which buffer wrote it last; a byte
+that is read through another buffer, or was never written, is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from isamap.ir import Index
+from isamap.lower.program import (
+    Block,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+)
+from isamap.machine import Machine
+
+MOST = 20
+
+
+def lost_bytes(program: LoweredProgram, machine: Machine, sizes: dict[str, int] | None = None) -> list[str]:
+    """What is read through a buffer and was not written through it; at most 20 findings."""
+    return list(_Walk(program, machine).run(sizes or {}))[:MOST]
+
+
+class _Walk:
+    def __init__(self, program: LoweredProgram, machine: Machine) -> None:
+        self.program, self.machine = program, machine
+        self.buffers = {b.name: b for b in program.buffers}
+        self.wrote: dict[int, str] = {}
+
+    def run(self, sizes: dict[str, int]) -> Iterator[str]:
+        yield from self.nodes(self.program.body, {**dict(self.program.sizes), **sizes})
+
+    def nodes(self, nodes: tuple[Node, ...], at: dict[str, int]) -> Iterator[str]:
+        for node in nodes:
+            match node:
+                case For(variable, trips, body):
+                    for turn in range(number(trips, at)):
+                        yield from self.nodes(body, at | {variable: turn})
+                case If(conditions, body):
+                    if all(holds(number(a, at), how, number(b, at)) for a, how, b in conditions):
+                        yield from self.nodes(body, at)
+                case Block(_, body):
+                    yield from self.nodes(body, at)
+                case Fill(buffer, offset, elements):
+                    first = number(offset, at)
+                    self.write(buffer, range(first, first + number(elements, at)))
+                case Issue():
+                    yield from self.issue(node, at)
+                case Configure() | Declare():
+                    pass
+
+    def issue(self, node: Issue, at: dict[str, int]) -> Iterator[str]:
+        instruction = self.machine.instructions[node.instruction].instruction
+        params = {n: number(v, at) if isinstance(v, Index) else v for n, v in node.params}
+        numbers = {n: v for n, v in params.items() if isinstance(v, int)}
+        refs = [
+            (instruction.operand(name), ref)
+            for name, ref in node.operands
+            if isinstance(ref, MemoryRef) and ref.buffer in self.buffers
+        ]
+        touched = [
+            (operand, ref, self.elements(ref, [s.substitute(numbers).value or 0 for s in operand.shape], at))
+            for operand, ref in refs
+        ]
+        for operand, ref, elements in touched:
+            if operand.role != "out":
+                yield from self.read(node.instruction, ref.buffer, elements)
+        for operand, ref, elements in touched:
+            if operand.role != "in":
+                self.write(ref.buffer, elements)
+
+    def elements(self, ref: MemoryRef, shape: list[int], at: dict[str, int]) -> list[int]:
+        start = number(ref.offset, at)
+        strides = [number(s, at) for s in ref.strides] or [0] * len(shape)
+        return [
+            start + sum(i * s for i, s in zip(point, strides, strict=True))
+            for point in product(*(range(n) for n in shape))
+        ]
+
+    def write(self, name: str, elements: list[int] | range) -> None:
+        for byte in self.bytes(name, elements):
+            self.wrote[byte] = name
+
+    def read(self, instruction: str, name: str, elements: list[int]) -> Iterator[str]:
+        for byte in self.bytes(name, elements):
+            if self.wrote.get(byte) != name:
+                writer = self.wrote.get(byte, "nobody")
+                yield f"{instruction} reads byte {byte} of {name}: {writer} wrote it"
+
+    def bytes(self, name: str, elements: list[int] | range) -> Iterator[int]:
+        buffer = self.buffers[name]
+        assert buffer.offset is not None, "programs of known sizes have offsets"
+        size = buffer.dtype.size_bytes
+        for element in elements:
+            start = buffer.offset + element * size
+            yield from range(start, start + size)
+
+
+def number(index: Index | int, at: dict[str, int]) -> int:
+    value = index if isinstance(index, int) else index.substitute(at).value
+    assert value is not None, f"{index} at {at}"
+    return value
+
+
+def holds(left: int, how: str, right: int) -> bool:
+    return {"<": left < right, "<=": left <= right, "==": left == right}[how]
