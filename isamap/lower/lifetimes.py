@@ -6,10 +6,10 @@
     stage b { b_tiles2 = … }          time 7
 
 Times number the leaves of the program. A buffer lives in the innermost body that holds all of its uses,
-from the first node there that uses it to the last, loops among them as a whole: a_tiles0 from 0 to 3, c_tiles1 from
-4 to 6, in every turn of the loop anew. Where what comes first is a read, the contents come from the turn
-before, and the buffer lives as long as that loop. So does an array of the kernel, any element of which may
-wait there for a later turn, unless its first statement in the loop writes all of it.
+from the first node there that uses it to the last, loops among them as a whole: a_tiles0 from 0 to 3,
+c_tiles1 from 4 to 6, in every turn of the loop anew. Where what comes first is a read, the contents come from
+the turn before, and the buffer lives as long as that loop. So does an array of the kernel, any element of
+which may wait there for a later turn, unless its first statement in the loop writes all of it.
 """
 
 from __future__ import annotations

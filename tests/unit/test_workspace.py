@@ -167,3 +167,45 @@ def test_packing_keeps_what_lives_together_apart_and_wastes_little(seed: int) ->
 
 def test_packing_nothing_takes_nothing() -> None:
     assert pack([]) == {}
+
+
+AHEAD = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes K = 13, M = 10, N = 37
+status MANUAL
+
+nest 0 {
+  map fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n]);
+  for k by 6 {
+    stage b ahead 2;
+    for m by 4 {
+      stage a ahead 1;
+      for n by 16 {
+        stage c;
+        spread write c into k;
+        hold;
+        for k by 1 {
+          unroll m by 1 {
+            unroll n by 8 {
+              issue;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_buffers_that_cross_turns_keep_their_bytes() -> None:
+    source = Source("gemm_f32.ir", (ROOT / "kernels" / "gemm_f32.ir").read_text(encoding="utf-8"))
+    sizes = {"M": 10, "N": 37, "K": 13}
+    made = compile_kernel(
+        Request(source, "x86-avx2", sizes, schedule=Source("ahead.schedule", AHEAD)), "lower"
+    )
+    assert made.program is not None
+    assert made.machine is not None
+    assert fixed_bytes(made.program) < sum(padded_bytes(b) or 0 for b in made.program.buffers)
+    assert lost_bytes(made.program, made.machine) == []
