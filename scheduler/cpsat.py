@@ -77,7 +77,8 @@ def solve_nest(
         return Solved(first, floor, "FEASIBLE", reproducible=False)
     known = {id(contender.start.option) for contender in contenders}
     others = tuple(candidate for candidate in without if id(candidate.option) in known)
-    answer = ask(Search(tuple(contenders), first.cost_ns, floor, limits, others))
+    holds_best = any(contender.start is first for contender in contenders)
+    answer = ask(Search(tuple(contenders), first.cost_ns, floor, limits, holds_best, others))
     return _best_of(first, floor, contenders, answer)
 
 

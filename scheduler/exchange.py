@@ -23,14 +23,16 @@ class Limits:
 class Search:
     """The schedules among which to look for one that costs less than `best_ns`.
 
-    The first contender starts from the best schedule known; those in `without` are not looked at.
-    Units: nanoseconds; nothing costs less than `floor_ns`.
+    The first contender starts from the best schedule known, unless that is the best of its option already:
+    then `holds_best` is false. Those in `without` are not looked at. Units: nanoseconds; nothing costs less
+    than `floor_ns`.
     """
 
     contenders: tuple[Contender, ...]
     best_ns: float
     floor_ns: float
     limits: Limits
+    holds_best: bool = True
     without: tuple[Candidate, ...] = ()
 
 

@@ -20,6 +20,8 @@ from isamap.source import Diagnostic
 
 MAX_STEP = 1 << 31
 MAX_BUFFER_BYTES = 1 << 63
+# Far beyond what instruction caches hold, and about what C compilers take minutes for.
+MAX_UNROLLED_ISSUES = 4096
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
@@ -117,6 +119,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from _check_stages(nest, option)
         yield from check_overlap(nest, option)
         if not tiling:
+            yield from _check_unrolled(nest, option)
             yield from _check_registers(nest, option, registers)
             yield from _check_buffers(nest, option)
 
@@ -146,9 +149,13 @@ def _find_option(nest: NestSchedule, question: NestProblem) -> tuple[NestOption 
     return None, Diagnostic(
         "schedule-unknown",
         f"nest {nest.statement}: there is no mapping `{nest.mapping}`",
-        notes=(f"there are {len(mappings)} mappings of this statement",),
+        notes=(f"there {_are(len(mappings))} of this statement",),
         help=f"did you mean `{close[0]}`?" if close else "`isamap match` lists them",
     )
+
+
+def _are(count: int) -> str:
+    return "is 1 mapping" if count == 1 else f"are {count} mappings"
 
 
 def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
@@ -276,6 +283,17 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
                 notes=(f"no move of the machine supplies it from where `{operand.tensor}` lies",),
                 help=f"put `stage {operand.name};` before `hold;` or further outside",
             )
+
+
+def _check_unrolled(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    factors = [factor for _, factor in _unrolls(nest, option)]
+    if prod(factors) > MAX_UNROLLED_ISSUES:
+        yield Diagnostic(
+            "schedule-too-large",
+            f"nest {nest.statement}: {prod(factors)} issues are unrolled in one loop body, "
+            f"at most {MAX_UNROLLED_ISSUES} can be",
+            help="write `for` instead of `unroll`, or put a smaller step around it",
+        )
 
 
 def _check_registers(

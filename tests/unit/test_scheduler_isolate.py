@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from plan_problems import PROBLEMS, conv2d, elementwise, gemm
+from plan_problems import PROBLEMS, conv2d, elementwise, gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
-from isamap.plan.cost import Add, Cost, Decision, evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.cost import Add, CeilDiv, Const, Cost, Decision, evaluate
+from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import CpSat, schedule
 from isamap.scheduler.children import borrowed, idle, start_early
@@ -46,17 +46,17 @@ def solving(first: str = "0", told: str = "0") -> str:
     )
 
 
-def answer_of(command: tuple[str, ...], problem: Problem, limit_s: float = 10.0) -> Schedule:
+def answer_of(command: tuple[str, ...], question: Problem, limit_s: float = 10.0) -> Schedule:
     """What the scheduler makes of a solver that is this command."""
-    return schedule(problem, heuristic=CpSat(partial(ask_apart, command=command)), limit_s=limit_s)
+    return schedule(question, heuristic=CpSat(partial(ask_apart, command=command)), limit_s=limit_s)
 
 
 # --- the wire ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_a_problem_survives_the_wire(problem: Problem) -> None:
-    assert read(write(problem)) == problem
+@pytest.mark.parametrize("question", PROBLEMS.values(), ids=PROBLEMS)
+def test_a_problem_survives_the_wire(question: Problem) -> None:
+    assert read(write(question)) == question
 
 
 def test_mappings_numbers_and_nothing_survive_the_wire() -> None:
@@ -255,6 +255,47 @@ def test_a_solver_that_denies_everything_leaves_the_heuristics_schedule() -> Non
     assert found.nests == schedule(question, heuristic="greedy").nests
     assert found.status == "FEASIBLE"
     assert [warning.code for warning in found.findings] == ["solver-denied"]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A model by which mapping `flat` costs 12, and any other the size and the number of its blocks of m."""
+
+    name: str = "blocks"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        """At least 2 as far as bounds can see, and 16 in truth."""
+        block = Decision("nest0.block.m")
+        return Const(12) if option.mapping == "flat" else Add((block, CeilDiv(Const(64), block)))
+
+
+def asked(ask: Ask) -> tuple[Schedule, Search]:
+    """What is found where the best schedule is proven best of its option before, and the solver's job."""
+    jobs: list[Search] = []
+
+    def noted(job: Search) -> Answer:
+        jobs.append(job)
+        return ask(job)
+
+    options = [replace(gemm_option(64, 16, 1), mapping=name) for name in ("flat", "blocks")]
+    found = schedule(problem(*options), heuristic=CpSat(noted), model=Blocks())
+    return found, jobs[0]
+
+
+def test_that_no_other_option_is_better_proves_the_best_one_known() -> None:
+    found, job = asked(ask_here)
+    assert not job.holds_best
+    assert (found.status, found.cost_ns, found.lower_bound_ns) == ("OPTIMAL", 12, 12)
+    assert found.nests[0].mapping == "flat"
+    assert found.findings == ()
+
+
+def test_that_is_not_believed_when_a_second_configuration_finds_something() -> None:
+    _, job = asked(ask_here)
+    found = denying(1)(replace(job, best_ns=20)).found
+    assert found is not None
+    assert (found.status, found.denials, found.contender) == ("OPTIMAL", 1, 0)
+    assert found.bound_ns == pytest.approx(16)
 
 
 def test_the_second_configuration_differs_in_everything() -> None:

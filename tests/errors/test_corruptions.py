@@ -1,0 +1,162 @@
+"""Good schedules, each spoilt in one way by hand: the independent check finds every one, in these words.
+
+The findings stand in `corruptions.txt`, under the name of each corruption. `pytest --snapshot-update` writes
+them anew; review them like code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from plan_problems import answer, elementwise, gemm, tiled_gemm
+
+from isamap.plan.check import check_schedule
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
+
+TEXTS = Path(__file__).with_name("corruptions.txt")
+
+# gemm: 0 n:512  1 k:256  2 m:6  3 n:64  hold  4 k:1  5 unroll m:1  6 unroll n:16; b staged within n and k
+GEMM = gemm(1024, 1024, 1024)
+GOOD = answer(GEMM, "n:512 k:256 m:6 n:64 | k:1 um:1 un:16", (Stage("b", 2),))
+# tiles: 0 k:256  1 n:256  2 m:32  3 n:32  hold  4 k:32  5 unroll m:16  6 unroll n:16; sums cut, so c staged
+TILED = tiled_gemm(1024, 1024, 1024)
+TILES = answer(TILED, "k:256 n:256 m:32 n:32 | k:32 um:16 un:16", (Stage("c", 0), Stage("b", 2)))
+# two statements
+TWO = replace(GEMM, nests=(*GEMM.nests, replace(elementwise(64, 64).nests[0], statement=1)))
+BOTH = replace(
+    GOOD,
+    nests=(
+        *GOOD.nests,
+        replace(answer(elementwise(64, 64), "m:1 n:16 | ").nests[0], statement=1),
+    ),
+)
+
+Change = Callable[[NestSchedule], NestSchedule]
+
+
+def loops(*changes: tuple[int, LoopStep | None]) -> Change:
+    """Loops replaced, or taken out, by number."""
+
+    def change(nest: NestSchedule) -> NestSchedule:
+        changed = dict(changes)
+        made = [changed.get(number, loop) for number, loop in enumerate(nest.loops)]
+        return replace(nest, loops=tuple(loop for loop in made if loop is not None))
+
+    return change
+
+
+def step(number: int, size: int) -> Change:
+    """Another step of a loop."""
+    return lambda nest: loops((number, replace(nest.loops[number], step=size)))(nest)
+
+
+def swapped(one: int, other: int) -> Change:
+    """Two loops exchanged."""
+    return lambda nest: loops((one, nest.loops[other]), (other, nest.loops[one]))(nest)
+
+
+def stages(*found: Stage) -> Change:
+    """Other stages."""
+    return lambda nest: replace(nest, stages=found)
+
+
+def of(nest: Change, base: Schedule = GOOD) -> Schedule:
+    """A schedule whose first nest is spoilt."""
+    return replace(base, nests=(nest(base.nests[0]), *base.nests[1:]))
+
+
+CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
+    # what it is for
+    "another kernel": (GEMM, replace(GOOD, kernel="gemv")),
+    "another machine": (GEMM, replace(GOOD, machine="elsewhere")),
+    "another size": (GEMM, replace(GOOD, sizes=(("K", 1024), ("M", 1024), ("N", 1000)))),
+    "a size left out": (GEMM, replace(GOOD, sizes=GOOD.sizes[1:])),
+    "a nest left out": (TWO, GOOD),
+    "a nest too many": (GEMM, BOTH),
+    "a nest twice": (TWO, replace(GOOD, nests=(GOOD.nests[0], GOOD.nests[0]))),
+    "nests under each other's numbers": (
+        TWO,
+        replace(BOTH, nests=tuple(replace(nest, statement=1 - nest.statement) for nest in BOTH.nests)),
+    ),
+    # names
+    "a mapping of another instruction": (GEMM, of(lambda n: replace(n, mapping="fma8 { i: n } (a = A)"))),
+    "a parameter that is not chosen": (GEMM, of(lambda n: replace(n, choose=(("R", 16),)))),
+    "another value of a parameter": (TILED, of(lambda n: replace(n, choose=(("N", 8), ("R", 16))), TILES)),
+    "a loop over an axis that is none": (GEMM, of(loops((2, LoopStep("x", 6))))),
+    "a stage of an operand that is none": (GEMM, of(stages(Stage("d", 2)))),
+    # loops
+    "an innermost loop left out": (GEMM, of(loops((4, None)))),
+    "all loops of an axis left out": (GEMM, of(loops((2, None), (5, None)))),
+    "an innermost step too large": (GEMM, of(step(4, 2))),
+    "an innermost step too small": (GEMM, of(step(6, 8))),
+    "a step of nothing": (GEMM, of(step(2, 0))),
+    "a step below nothing": (GEMM, of(step(2, -6))),
+    "a step that cuts an issue": (GEMM, of(step(3, 40))),
+    "a step as large as the one around it": (GEMM, of(step(3, 512))),
+    "a step larger than the one around it": (GEMM, of(step(0, 32))),
+    "a step beyond 31 bits": (GEMM, of(step(0, 1 << 32))),
+    "loops of an axis exchanged": (GEMM, of(swapped(0, 3))),
+    "a loop outside unrolled": (GEMM, of(loops((2, LoopStep("m", 6, "unroll"))))),
+    "a loop inside unrolled ones": (GEMM, of(swapped(4, 5))),
+    "an unrolled loop not unrolled": (GEMM, of(loops((5, LoopStep("m", 1))))),
+    # where accumulators are held
+    "hold within unrolled loops": (GEMM, of(lambda n: replace(n, hold=6))),
+    "hold beyond all loops": (GEMM, of(lambda n: replace(n, hold=99))),
+    "hold before all loops": (GEMM, of(lambda n: replace(n, hold=-1))),
+    "hold around loops that move the output": (GEMM, of(lambda n: replace(n, hold=2))),
+    "sums cut without a buffer": (TILED, of(stages(Stage("b", 2)), TILES)),
+    "sums cut around their buffer": (TILED, of(stages(Stage("c", 1), Stage("b", 2)), TILES)),
+    # registers
+    "a register block one row too high": (GEMM, of(step(2, 7))),
+    "a register block twice as wide": (GEMM, of(step(3, 128))),
+    "tiles unrolled three by three": (TILED, of(lambda n: step(2, 48)(step(3, 48)(step(1, 240)(n))), TILES)),
+    "a sum unrolled as a whole": (GEMM, of(loops((4, LoopStep("k", 1, "unroll"))))),
+    # stages
+    "a stage inside hold": (GEMM, of(stages(Stage("b", 5)))),
+    "a stage before all loops": (GEMM, of(stages(Stage("b", -1)))),
+    "a stage twice": (GEMM, of(stages(Stage("b", 0), Stage("b", 2)))),
+    "a stage left out that has to be": (TILED, of(stages(Stage("c", 0)), TILES)),
+    "a stage of what no move brings back": (
+        TWO,
+        replace(BOTH, nests=(BOTH.nests[0], replace(BOTH.nests[1], stages=(Stage("c", 0),)))),
+    ),
+    "a buffer beyond all memory": (
+        gemm(1 << 31, 1 << 31, 1 << 31),
+        answer(gemm(1 << 31, 1 << 31, 1 << 31), "m:1 n:16 | k:1", (Stage("b", 0),)),
+    ),
+    # what crosses turns of a loop
+    "a buffer filled ahead of nothing": (GEMM, of(stages(Stage("b", 0, ahead=1)))),
+    "an accumulator filled ahead": (TILED, of(stages(Stage("c", 0, ahead=1), Stage("b", 2)), TILES)),
+    "a result spread that is not staged": (GEMM, of(lambda n: replace(n, spread=(Spread("c", "k"),)))),
+    "an input spread": (GEMM, of(lambda n: replace(n, spread=(Spread("b", "k"),)))),
+    "a result spread into no loop": (TILED, of(lambda n: replace(n, spread=(Spread("c", "x"),)), TILES)),
+}
+
+
+def findings(problem: Problem, schedule: Schedule) -> str:
+    return "\n".join(finding.render() for finding in check_schedule(schedule, problem))
+
+
+def test_there_are_enough_corruptions() -> None:
+    assert len(CORRUPTIONS) >= 30
+
+
+@pytest.mark.parametrize(("problem", "good"), [(GEMM, GOOD), (TILED, TILES), (TWO, BOTH)])
+def test_the_schedules_that_are_spoilt_are_good(problem: Problem, good: Schedule) -> None:
+    assert check_schedule(good, problem) == ()
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_a_corruption_is_found(name: str) -> None:
+    assert findings(*CORRUPTIONS[name]) != ""
+
+
+def test_each_corruption_is_found_in_these_words(pytestconfig: pytest.Config) -> None:
+    found = "\n\n".join(f"# {name}\n{findings(*spoilt)}" for name, spoilt in CORRUPTIONS.items()) + "\n"
+    if pytestconfig.getoption("update_snapshots"):
+        TEXTS.write_text(found, encoding="utf-8")
+    assert found == TEXTS.read_text(encoding="utf-8")
