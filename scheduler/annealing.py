@@ -16,7 +16,8 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_options
+from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.greedy import SAME, first_assignment, first_candidate, moves
 
 STEPS = 2000
@@ -35,16 +36,19 @@ class Annealing:
     ) -> Schedule:
         """A schedule of every statement. Raises: Infeasible."""
         deadline = time.monotonic() + limit_s
-        solved: list[Solved] = []
-        for position, nest in enumerate(problem.nests):
-            left_s = (deadline - time.monotonic()) / (len(problem.nests) - position)
-            solved.append(self._anneal(problem, nest, model, left_s, fixed))
-        return assemble(problem, model.name, solved)
+
+        def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
+            return self._anneal(nest, options, (deadline - time.monotonic()) / left, fixed)
+
+        return assemble(problem, model.name, solve_all(problem, model, fixed, solve))
 
     def _anneal(
-        self, problem: Problem, nest: NestProblem, model: CostModel, limit_s: float, fixed: Mapping[str, int]
+        self,
+        nest: NestProblem,
+        options: tuple[OpenOption, ...],
+        limit_s: float,
+        fixed: Mapping[str, int],
     ) -> Solved:
-        options = open_options(problem, nest, model, fixed)
         best = current = first_candidate(nest, options, fixed)
         floor = min(best.cost_ns, *(option.floor_ns for option in options))
         stop = time.monotonic() + limit_s

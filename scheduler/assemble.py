@@ -10,6 +10,9 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.candidates import Candidate, fixed_names
 from isamap.source import Diagnostic
 
+# From what claims least.
+STATUSES = ("HEURISTIC", "FEASIBLE", "OPTIMAL")
+
 
 @dataclass(frozen=True, slots=True)
 class Solved:
@@ -30,7 +33,7 @@ class Solved:
 def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:
     """The schedule of all statements, in the order of the problem; its status is the least of theirs."""
     statuses = {part.status for part in solved}
-    status = next(word for word in ("HEURISTIC", "FEASIBLE", "OPTIMAL") if word in statuses)
+    status = next(word for word in STATUSES if word in statuses)
     return Schedule(
         problem.kernel,
         problem.machine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isamap.plan.cost import Cost, bounds, evaluate
 from isamap.plan.decisions import mapping_of
@@ -27,15 +27,19 @@ class OpenOption:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An option decided completely. Units: `cost_ns` in nanoseconds of the model."""
+    """An option decided completely. Units: `cost_ns` in nanoseconds of the model.
+
+    `fused` are the statements that it takes along.
+    """
 
     option: OpenOption
     assignment: Assignment
     cost_ns: float
+    fused: tuple[int, ...] = ()
 
     def nest(self) -> NestSchedule:
         """Its loops."""
-        return build_nest(self.option.space, self.assignment)
+        return replace(build_nest(self.option.space, self.assignment), fused=self.fused)
 
 
 def open_options(

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.plan.check import check_schedule
-from isamap.plan.problem import Problem
+from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
 from isamap.scheduler.exchange import Found, Limits, Search
+from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.greedy import SAME, first_candidate, greedy_candidate
 from isamap.scheduler.isolate import Answer, ask_apart, failed
 from isamap.scheduler.model import Contender
@@ -44,19 +45,23 @@ class CpSat:
         """The best schedule within the limit, with what is proven about it. Raises: Infeasible."""
         deadline = time.monotonic() + limit_s
         effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
-        opened = [open_options(problem, nest, model, fixed) for nest in problem.nests]
-        pairs = zip(problem.nests, opened, strict=True)
-        firsts = [first_candidate(nest, options, fixed) for nest, options in pairs]
-        solved: list[Solved] = []
-        for options, first in zip(opened, firsts, strict=True):
-            left_s = (deadline - time.monotonic()) / (len(opened) - len(solved))
-            solved.append(solve_nest(options, first, Limits(left_s, effort), ask=self.ask))
-        found = assemble(problem, model.name, solved)
-        if wrong := check_schedule(found, problem):
-            note = failed(f"its schedule breaks a rule: {wrong[0].message}")
-            kept = [Solved(first, 0.0, "FEASIBLE", reproducible=False, findings=(note,)) for first in firsts]
-            return assemble(problem, model.name, kept)
-        return found
+        firsts: dict[int, Candidate] = {}
+
+        def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
+            first = firsts[nest.statement] = first_candidate(nest, options, fixed)
+            left_s = (deadline - time.monotonic()) / left
+            return solve_nest(options, first, Limits(left_s, effort), ask=self.ask)
+
+        found = assemble(problem, model.name, solve_all(problem, model, fixed, solve))
+        if not (wrong := check_schedule(found, problem)):
+            return found
+        note = failed(f"its schedule breaks a rule: {wrong[0].message}")
+
+        def keep(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
+            first = first_candidate(nest, options, fixed)
+            return Solved(first, 0.0, "FEASIBLE", reproducible=False, findings=(note,))
+
+        return assemble(problem, model.name, solve_all(problem, model, fixed, keep))
 
 
 def solve_nest(

@@ -12,7 +12,8 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble, impossible
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of, open_options
+from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
+from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.source import Infeasible
@@ -34,13 +35,13 @@ class Greedy:
     ) -> Schedule:
         """A schedule of every statement, well within any limit. Raises: Infeasible."""
         del limit_s
-        solved: list[Solved] = []
-        for nest in problem.nests:
-            options = open_options(problem, nest, model, fixed)
+
+        def solve(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
             found = first_candidate(nest, options, fixed)
             floor = min(found.cost_ns, *(option.floor_ns for option in options))
-            solved.append(Solved(found, floor, "HEURISTIC", reproducible=True))
-        return assemble(problem, model.name, solved)
+            return Solved(found, floor, "HEURISTIC", reproducible=True)
+
+        return assemble(problem, model.name, solve_all(problem, model, fixed, solve))
 
 
 def first_candidate(nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int]) -> Candidate:

@@ -6,6 +6,7 @@ A schedule that the decisions cannot express, one with three loops over an axis,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from isamap.plan.cost import evaluate
@@ -20,15 +21,21 @@ from isamap.scheduler.space import Assignment, Space
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
     """The cost of each statement, in the order of the problem; None where the model cannot say.
 
-    Units: nanoseconds.
+    Units: nanoseconds. A statement that another one takes along costs nothing by itself.
     """
     nests = {nest.statement: nest for nest in schedule.nests}
-    return tuple(_nest_price(problem, nest, nests[nest.statement], model) for nest in problem.nests)
+    return tuple(
+        _nest_price(problem, nest, nests[nest.statement], model) if nest.statement in nests else 0.0
+        for nest in problem.nests
+    )
 
 
 def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model: CostModel) -> float | None:
     read = read_nest(problem, nest, chosen)
-    return None if read is None else float(evaluate(model.expression(problem, nest, read[0]), read[1]))
+    if read is None:
+        return None
+    extra_ns = sum(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
+    return float(evaluate(model.expression(problem, nest, read[0]), read[1])) + extra_ns
 
 
 def read_nest(
@@ -39,7 +46,7 @@ def read_nest(
         if option.mapping == chosen.mapping:
             space = Space(nest.statement, option, dict(problem.registers), {})
             for assignment in _readings(space, chosen):
-                if build_nest(space, assignment) == chosen:
+                if build_nest(space, assignment) == replace(chosen, fused=()):
                     return option, assignment
     return None
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, open_options
+from isamap.scheduler.candidates import Candidate, OpenOption
 from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, ROUNDING, Limits, solve_nest
+from isamap.scheduler.fusing import Group, solve_groups
 from isamap.scheduler.greedy import first_candidate
 from isamap.scheduler.pool import Pool, all_candidates, count_assignments
 
@@ -62,11 +63,15 @@ def k_best(
     assert k >= 1, "a ranking has a first"
     stop = time.monotonic() + limit_s
     effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
-    lists: list[_Found] = []
-    for position, nest in enumerate(problem.nests):
-        left_s = (stop - time.monotonic()) / (len(problem.nests) - position)
-        lists.append(_rank_nest(problem, nest, model, k, Limits(left_s, effort), fixed or {}))
-    return _combined(problem, model.name, lists, k)
+    lists: dict[int, _Found] = {}
+
+    def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
+        limits = Limits((stop - time.monotonic()) / left, effort)
+        found = lists[nest.statement] = _rank_nest(nest, options, k, limits, fixed or {})
+        return found.solved(found.candidates[0])
+
+    groups = solve_groups(problem, model, fixed or {}, solve)
+    return _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,29 @@ class _Found:
     def least_ns(self) -> float:
         return min(self.candidates[0].cost_ns, self.rest_ns)
 
+    def solved(self, candidate: Candidate) -> Solved:
+        """One of them as an answer."""
+        is_best = candidate.cost_ns <= self.least_ns * (1 + ROUNDING)
+        word = "OPTIMAL" if is_best else "FEASIBLE"
+        return Solved(candidate, min(self.least_ns, candidate.cost_ns), word, self.reproducible)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The schedules of a nest; with each go those of the statements that it may take along, or does."""
+
+    group: Group
+    found: _Found
+
 
 def _rank_nest(
-    problem: Problem, nest: NestProblem, model: CostModel, k: int, limits: Limits, fixed: Mapping[str, int]
+    nest: NestProblem,
+    options: tuple[OpenOption, ...],
+    k: int,
+    limits: Limits,
+    fixed: Mapping[str, int],
 ) -> _Found:
     """The cheapest schedules of a statement within the limits."""
-    options = open_options(problem, nest, model, fixed)
     stop = time.monotonic() + limits.wall_s
     pool = Pool()
     pool.add(first_candidate(nest, options, fixed))
@@ -116,8 +138,9 @@ def _next_ns(pool: Pool, k: int) -> float:
     return ranked[k].cost_ns if len(ranked) > k else inf
 
 
-def _combined(problem: Problem, model: str, lists: Sequence[_Found], k: int) -> Ranking:
+def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -> Ranking:
     """The cheapest combinations of one schedule per statement."""
+    lists = [r.found for r in ranked]
     chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)
     bound = sum(found.least_ns for found in lists)
     beyond = [bound - found.least_ns + found.rest_ns for found in lists]
@@ -125,13 +148,14 @@ def _combined(problem: Problem, model: str, lists: Sequence[_Found], k: int) -> 
     reproducible = all(found.reproducible for found in lists)
     schedules: list[Schedule] = []
     for picks in chosen[:k]:
-        parts = [found.candidates[i] for found, i in zip(lists, picks, strict=True)]
         is_best = _sum(lists, picks) <= bound * (1 + ROUNDING)
         word = "OPTIMAL" if is_best else "FEASIBLE"
         solved = [
-            Solved(part, min(found.least_ns, part.cost_ns), word, reproducible)
-            for part, found in zip(parts, lists, strict=True)
+            replace(part, status=word, reproducible=reproducible)
+            for r, i in zip(ranked, picks, strict=True)
+            for part in r.group.parts(r.found.solved(r.found.candidates[i]))
         ]
+        solved.sort(key=lambda part: part.candidate.option.space.statement)
         schedules.append(assemble(problem, model, solved))
     return Ranking(tuple(schedules), min(beyond, default=inf), reproducible)
 

@@ -80,12 +80,19 @@ class NestTime:
 
 
 def where_time_goes(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[NestTime | None, ...]:
-    """Per statement the time in parts; None where the model cannot price it, no parts where it has none."""
+    """Per statement the time in parts; None where the model cannot price it, no parts where it has none.
+
+    A statement that another one takes along has no time of its own.
+    """
     nests = {nest.statement: nest for nest in schedule.nests}
     found: list[NestTime | None] = []
     for nest in problem.nests:
+        if nest.statement not in nests:
+            found.append(NestTime(nest.statement, 0.0, ()))
+            continue
         read = read_nest(problem, nest, nests[nest.statement])
-        found.append(None if read is None else _time(problem, nest, *read, model))
+        made = None if read is None else _time(problem, nest, *read, model)
+        found.append(made)
     return tuple(found)
 
 

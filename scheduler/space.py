@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from math import prod
 
-from isamap.plan.decisions import block_of, order_of, stage_of, sweep_of, unroll_of
+from isamap.plan.decisions import block_of, fuse_of, order_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 
 Assignment = Mapping[str, int]
@@ -96,6 +96,7 @@ class Space:
             *(name for name, _, _ in self.order_pairs()),
             *(name for name, _, _ in self.sweep_pairs()),
             *(self.stage(operand) for operand in self.option.operands),
+            *(fuse_of(self.statement, fusion.statement) for fusion in self.option.fusions),
         )
 
     def register_blocks(self) -> tuple[RegisterBlock, ...]:

@@ -71,7 +71,12 @@ def describe(request: Request, made: Compilation) -> Outcome:
         "machine": made.machine.name,
         "sizes": dict(made.schedule.sizes),
         "mapping": [
-            {"statement": nest.statement, "mapping": nest.mapping, "choose": dict(nest.choose)}
+            {
+                "statement": nest.statement,
+                "mapping": nest.mapping,
+                "choose": dict(nest.choose),
+                "fused": list(nest.fused),
+            }
             for nest in made.schedule.nests
         ],
         "schedule": {

@@ -138,7 +138,8 @@ def scalar_warnings(
     found: list[Diagnostic] = []
     for statement, nest in zip(statements(kernel), problem.nests, strict=True):
         if all(axis.tile == 1 for option in nest.options for axis in option.axes) and statement.axes:
-            chosen = next(n for n in schedule.nests if n.statement == nest.statement)
+            number = nest.statement
+            chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
             found.append(
                 Diagnostic(
                     "scalar-only",

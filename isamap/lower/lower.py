@@ -5,7 +5,7 @@ from __future__ import annotations
 from isamap.ir import Index, Kernel, Operand, Range, product
 from isamap.lower.names import Names
 from isamap.lower.nest import lower_nest
-from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor
+from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor, arrays_in
 from isamap.lower.registers import assign_registers
 from isamap.machine import Machine
 from isamap.match import Suppliers, layouts, statement_text, tensor_strides
@@ -27,15 +27,19 @@ def lower(
     names = Names(set(reserved))
     suppliers = Suppliers(machine, layouts(kernel))
     nests: list[tuple[Statement, Node]] = []
-    for statement, nest in zip(statements(kernel), schedule.nests, strict=True):
+    given = statements(kernel)
+    for nest in sorted(schedule.nests, key=lambda n: n.statement):
+        statement = given[nest.statement]
         tile = chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
-        nests.append((statement, Block(statement_text(statement), lower_nest(tile, nest, suppliers, names))))
+        note = "; ".join(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
+        nests.append((statement, Block(note, lower_nest(kernel, tile, nest, suppliers, names))))
     nodes = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
     body = assign_registers(nodes, machine)
+    touched = arrays_in(body)
     temps = tuple(
         Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
         for o in kernel.operands
-        if o.role == "temp"
+        if o.role == "temp" and o.name in touched
     )
     return LoweredProgram(
         kernel.name,

@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
+from isamap.ir import Index, Kernel, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import copy_loops
+from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_of, in_case, where_first
 from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, OperandRef, RegisterRef, Value
+from isamap.lower.results import Results, bindings_of, symbols_of
 from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
 from isamap.match import (
     OFFSET,
-    Copy,
     Leaf,
     Location,
     OperandTile,
     Suppliers,
     Supply,
     Tile,
-    accumulator_delivery,
+    Written,
     bring,
     dims,
     find_delivery,
@@ -39,9 +39,12 @@ Held = dict[tuple[Index, ...], Value]
 Build = Callable[[Place], tuple[Node, ...]]
 
 
-def lower_nest(tile: Tile, schedule: NestSchedule, suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
-    """The loops, copies and issues of one statement."""
-    return _Nest(tile, schedule, suppliers, names).loops(0, start_of(tile), {})
+def lower_nest(
+    kernel: Kernel, tile: Tile, schedule: NestSchedule, suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """The loops, copies and issues of one statement of a kernel, and of those that it takes along."""
+    finish = finish_of(kernel, tile, schedule.statement, schedule.fused) if tile.accumulator else None
+    return _Nest(tile, schedule, suppliers, names, finish or Finish((), ())).loops(0, start_of(tile), {})
 
 
 @dataclass
@@ -52,10 +55,12 @@ class _Nest:
     schedule: NestSchedule
     suppliers: Suppliers
     names: Names
+    finish: Finish
     staged: dict[str, Staged] = field(default_factory=dict[str, Staged])
 
     def __post_init__(self) -> None:
-        self.overlap = Overlap(self.tile, self.schedule, self.suppliers, self.names)
+        self.results = Results(self.tile, self.suppliers, self.names)
+        self.overlap = Overlap(self.tile, self.schedule, self.finish, self.suppliers, self.names)
 
     # --- loops --------------------------------------------------------------------------------------------
 
@@ -168,14 +173,18 @@ class _Nest:
         staged = shared or stage_at(operand, depth, self.tile, loops, *known)
         is_result = operand is self.tile.accumulator
         nodes: list[Node] = []
-        if shared is None or not stage.ahead:
+        if is_result:
+            nodes.append(
+                Block(f"stage {name}", copied_in(self.finish, staged, self.tile, loops, place, *known))
+            )
+        elif shared is None or not stage.ahead:
             nodes.append(Block(f"stage {name}", copy_tiles(staged, self.tile, loops, place, *known)))
         self.staged[name] = staged
         with self.overlap.during(stage, place) as at_once:
             nodes += [*at_once, *self.loops(depth, place, held)]
         del self.staged[name]
         if is_result and shared is None:
-            back = copy_tiles(staged, self.tile, loops, place, *known, back=True)
+            back = copied_back(self.finish, staged, self.tile, loops, place, *known)
             nodes.append(Block(f"write {name} back", back))
         return tuple(nodes)
 
@@ -194,14 +203,46 @@ class _Nest:
         acc = self.tile.accumulator
         assert acc is not None
         held: Held = {}
-        before, after = Emitter(self.names), Emitter(self.names)
+        before = Emitter(self.names)
         mine = tuple(u for u in self._unrolled(depth) if u[1] in acc.axes)
-        for _, here in unrolled_places(place, mine):
-            value, back = self._bring(acc, here, before)
-            held[self._key(acc, here)] = value
-            self._take_back(acc, here, value, back, after)
+        here = [leaf for _, leaf in unrolled_places(place, mine)]
+        begun = self._begin(acc, here, before)
+        buffers: list[str | None] = []
+        for leaf in here:
+            held[self._key(acc, leaf)], buffer = self._bring(begun, leaf, before)
+            buffers.append(buffer)
         inner = self.loops(depth, place, held)
-        return (Block(f"hold {acc.name}", (*before.nodes, *inner, *after.nodes)),)
+
+        def write(written: tuple[Written, ...]) -> tuple[Node, ...]:
+            after = Emitter(self.names)
+            for leaf, buffer in zip(here, buffers, strict=True):
+                self._take_back(acc, leaf, held[self._key(acc, leaf)], buffer, written, after)
+            return tuple(after.nodes)
+
+        back = (
+            write(self.finish.partial)
+            if acc.name in self.staged
+            else at_end(self.finish, self.tile, place, write)
+        )
+        return (Block(f"hold {acc.name}", (*before.nodes, *inner, *back)),)
+
+    def _begin(self, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
+        """What accumulators are brought in from; where that is their array, it begins as a companion says."""
+        first = self.finish.first
+        if first is None or acc.name in self.staged:
+            return acc
+        measure = where_first(self.tile, places[0])
+        if measure.value == 0:
+            return first[0]
+
+        def begin() -> tuple[Node, ...]:
+            inner = Emitter(self.names)
+            for place in places:
+                self.results.write(acc, first[1], place, inner)
+            return tuple(inner.nodes)
+
+        emitter.nodes += in_case(measure, begin, tuple)
+        return acc
 
     def _key(self, operand: OperandTile, place: Place) -> tuple[Index, ...]:
         return tuple(place.position[a] for a in operand.axes)
@@ -215,27 +256,28 @@ class _Nest:
         return value, buffer
 
     def _take_back(
-        self, acc: OperandTile, place: Place, value: Value, buffer: str | None, emitter: Emitter
+        self,
+        acc: OperandTile,
+        place: Place,
+        value: Value,
+        buffer: str | None,
+        written: tuple[Written, ...],
+        emitter: Emitter,
     ) -> None:
+        """An accumulator into its staging buffer, or what is to be written of it to where that belongs."""
         staged = self.staged.get(acc.name)
-        if staged is None and buffer is None:
-            target, expr = accumulator_delivery(self.tile)
-            partial = partial_axes(self.tile.axes, place)
-            if not partial.keys() & acc.scattered:
-                want = acc.want(_symbols(partial))
-                found = find_delivery(self.suppliers, target, expr, acc.memory, acc.dtype, want)
-                found = found or find_delivery(self.suppliers, target, expr, "", None, want)
-                if found is not None:
-                    emitter.deliver(found, _bindings(place, partial), value)
-                    return
-            buffer = self._own_buffer(acc)
-        source = staged or Staged(buffer or "", acc, ())
-        offset = staged.offset(place.trips) if staged else ZERO
-        self._store_tile(acc, source, offset, value, emitter)
-        if staged is None:
-            emitter.nodes += copy_tile(
-                acc, source.buffer, ZERO, self.tile, place, self.suppliers, self.names, back=True
-            )
+        if staged is not None:
+            self._store_tile(acc, staged, staged.offset(place.trips), value, emitter)
+            return
+        left = list(written)
+        while left and buffer is None and self.results.deliver(acc, left[0], place, value, emitter):
+            left.pop(0)
+        if left:
+            source = Staged(buffer or self._own_buffer(acc), acc, ())
+            self._store_tile(acc, source, ZERO, value, emitter)
+            args = (self.tile, place, self.suppliers, self.names)
+            for what in left:
+                emitter.nodes += copy_tile(acc, source.buffer, ZERO, *args, back=what)
 
     def _own_buffer(self, operand: OperandTile) -> str:
         size = ONE
@@ -269,12 +311,12 @@ class _Nest:
         mine = {a: n for a, n in partial.items() if a in operand.parts or a in operand.scattered}
         if not mine.keys() & operand.scattered:
             zero = sums and any(self.tile.axis(a).is_reduction for a in mine)
-            found = bring(self.suppliers, self.tile, operand, operand.want(_symbols(mine), zero=zero))
+            found = bring(self.suppliers, self.tile, operand, operand.want(symbols_of(mine), zero=zero))
             if found is not None:
-                return found, _bindings(place, mine), None
+                return found, bindings_of(place, mine), None
         buffer = self._own_buffer(operand)
         emitter.nodes += copy_tile(
-            operand, buffer, ZERO, self.tile, place, self.suppliers, self.names, back=False
+            operand, buffer, ZERO, self.tile, place, self.suppliers, self.names, back=None
         )
         single = Staged(buffer, operand, ())
         found = bring(self.suppliers, self.tile, operand, operand.want({}, expr=single.elements()))
@@ -316,31 +358,8 @@ class _Nest:
         )
 
     def _assign(self, result: OperandTile, place: Place, emitter: Emitter) -> None:
-        """A statement without accumulation: its value goes to its target, element by element at edges."""
-        partial = partial_axes(self.tile.axes, place)
-        target = self.tile.target_elements
+        """A statement without accumulation: its value goes to its target."""
+        target, where = self.tile.target_elements, self.tile.target_positions
         assert target is not None, "a statement that only assigns has a target"
-        if not partial.keys() & result.scattered:
-            want = result.want(_symbols(partial))
-            value = result.elements
-            found = find_delivery(self.suppliers, target, value, result.memory, result.dtype, want)
-            if found is not None:
-                emitter.deliver(found, _bindings(place, partial))
-                return
-        axes = [a for a in self.tile.axes if a.tile > 1]
-        moved = {f"@{n}": p for n, p in place.position.items()}
-        moved |= {f"@{a.name}": place.position[a.name] + Index.of(f"~{a.name}") for a in axes}
-        counts = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in axes}
-        assert self.tile.target_positions is not None, "a statement that only assigns has a target"
-        written = substitute_read(self.tile.target_positions, moved)
-        copy = Copy(written, substitute_expr(result.subject, moved), tuple(counts))
-        emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
-
-
-def _symbols(partial: dict[str, Index]) -> dict[str, Index]:
-    """Valid parts by name, so that one supply serves all places with the same parts; numbers stay numbers."""
-    return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
-
-
-def _bindings(place: Place, partial: dict[str, Index]) -> dict[str, Index]:
-    return {f"@{a}": p for a, p in place.position.items()} | {f"#{a}": n for a, n in partial.items()}
+        assert where is not None, "a statement that only assigns has a target"
+        self.results.write(result, Written(target, result.elements, where, result.subject), place, emitter)

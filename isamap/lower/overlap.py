@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.deal import Dealt, share_of
+from isamap.lower.finish import Finish, copied_back
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside
 from isamap.lower.program import Block, Condition, If, Node
@@ -38,6 +39,7 @@ class Overlap:
 
     tile: Tile
     schedule: NestSchedule
+    finish: Finish
     suppliers: Suppliers
     names: Names
     around: dict[int, Place] = field(default_factory=dict[int, Place])
@@ -145,7 +147,8 @@ class Overlap:
     def _copy(self, stage: Stage, place: Place, turn: Index, *, back: bool) -> tuple[Node, ...]:
         source = self._slot(stage, turn)
         loops = self.schedule.loops
-        return copy_tiles(source, self.tile, loops, place, self.suppliers, self.names, back=back)
+        args = (source, self.tile, loops, place, self.suppliers, self.names)
+        return copied_back(self.finish, *args) if back else copy_tiles(*args)
 
     def _slot(self, stage: Stage, turn: Index) -> Staged:
         made, slots = self.buffers[stage.operand], slots_of(self.schedule, stage)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel
+from isamap.transform import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,25 @@ class LoweredProgram:
         names: set[str] = set()
         _collect(self.body, names)
         return tuple(sorted(names))
+
+
+def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
+    """Names of all arrays and buffers that some issue touches."""
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case Issue(_, operands):
+                found |= {ref.buffer for _, ref in operands if isinstance(ref, MemoryRef)}
+                found |= {
+                    r.buffer for _, v in node.params if not isinstance(v, int | Index) for r in reads(v)
+                }
+            case Fill(buffer):
+                found.add(buffer)
+            case For(_, _, body) | If(_, body) | Block(_, body):
+                found |= arrays_in(body)
+            case Declare() | Configure():
+                pass
+    return frozenset(found)
 
 
 def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:

@@ -22,6 +22,7 @@ from isamap.match import (
     OperandTile,
     Suppliers,
     Tile,
+    Written,
     copy_by_axes,
     copy_by_cells,
     fills_all,
@@ -108,9 +109,9 @@ def copy_tiles(
     suppliers: Suppliers,
     names: Names,
     *,
-    back: bool = False,
+    back: Written | None = None,
 ) -> tuple[Node, ...]:
-    """Loops that copy every tile of a staged operand into its buffer, or back to where it belongs."""
+    """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
     numbers = [n for n, _ in staged.loops]
 
     def nest(remaining: list[int], here: Place) -> tuple[Node, ...]:
@@ -142,12 +143,14 @@ def copy_tile(
     suppliers: Suppliers,
     names: Names,
     *,
-    back: bool,
+    back: Written | None,
 ) -> tuple[Node, ...]:
     """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
-    clear: tuple[Node, ...] = () if back else (Fill(buffer, offset, Index.of(prod(operand.cell_shape))),)
+    clear: tuple[Node, ...] = (
+        () if back is not None else (Fill(buffer, offset, Index.of(prod(operand.cell_shape))),)
+    )
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
 
@@ -155,7 +158,7 @@ def copy_tile(
         counts = {
             f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
         }
-        if not partly and not back and fills_all(operand, tile):
+        if not partly and back is None and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
             if packed is not None:
                 return packed

@@ -27,14 +27,15 @@ class Emitter:
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
         placed = bind_supply(supply, bindings)
-        if placed in self.known and leaf is None:
+        shared = leaf is None or not _has_leaf(placed)
+        if placed in self.known and shared:
             return self.known[placed]
         operands = self._operands(placed, bindings, leaf)
         value = Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape)
         self.nodes.append(Declare((value,)))
         ordered = (*operands, (placed.output, RegisterRef(value.name)))
         self.nodes.append(Issue(placed.instruction, ordered, arguments(placed)))
-        if leaf is None:
+        if shared:
             self.known[placed] = value
         return value
 
@@ -63,6 +64,13 @@ class Emitter:
             else:
                 found.append((name, RegisterRef(self.value(source, bindings, leaf).name)))
         return tuple(found)
+
+
+def _has_leaf(supply: Supply | Location | Leaf) -> bool:
+    """Whether a chain starts from a register that the caller holds, which differs from place to place."""
+    if isinstance(supply, Supply):
+        return any(_has_leaf(source) for _, source in supply.inputs)
+    return isinstance(supply, Leaf)
 
 
 def bind_supply(supply: Supply, bindings: Bindings) -> Supply:

@@ -41,6 +41,7 @@ from isamap.match.unify import places
 from isamap.match.validity import Violation, first_violation
 from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
 from isamap.match.want import Leaf, Suppliers, Supply, Want
+from isamap.match.written import Written, in_register, own_sum, start_of_sum, written_by
 
 __all__ = [
     "OFFSET",
@@ -70,6 +71,7 @@ __all__ = [
     "Variant",
     "Violation",
     "Want",
+    "Written",
     "accumulator_delivery",
     "address_of",
     "apply_mapping",
@@ -92,11 +94,13 @@ __all__ = [
     "first_violation",
     "fixes",
     "improving_rewrites",
+    "in_register",
     "in_tiles",
     "is_read_of",
     "is_simple",
     "layouts",
     "movements",
+    "own_sum",
     "pattern_of",
     "places",
     "profile_sizes",
@@ -105,9 +109,11 @@ __all__ = [
     "shown_axes",
     "simplify",
     "simplify_expr",
+    "start_of_sum",
     "statement_mappings",
     "statement_text",
     "tensor_strides",
     "variants",
     "widths",
+    "written_by",
 ]

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Cast, Expr, Index, Read, substitute_expr
+from isamap.ir import Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
 from isamap.match.bounds import simplify_expr
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
 from isamap.match.tiles import LoopAxis, OperandTile, Tile
 from isamap.match.want import Suppliers, Supply, Want
+from isamap.match.written import Written, with_held
 
 LANE = Index.of("%0")
 
@@ -107,9 +108,12 @@ def copy_by_axes(
     tile: Tile,
     position: Mapping[str, Index],
     *,
-    back: bool,
+    back: Written | None,
 ) -> Copy:
-    """One element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile."""
+    """One element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile.
+
+    Into the buffer, or where `back` says what is written from it.
+    """
     digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
     moved: dict[str, Index] = {f"@{n}": p for n, p in position.items()}
     used = shown_axes(operand, tile)
@@ -121,13 +125,11 @@ def copy_by_axes(
             digits[digit] = value if place == 0 else value.mod(length)
             inner *= length
     cell = Read(buffer, (offset, *(i.substitute(digits) for i in operand.cell_pattern)), operand.dtype)
-    outer: Expr = substitute_expr(operand.subject, moved)
     counters = tuple(f"~{a.name}" for a in used)
-    if not back:
-        return Copy(cell, outer, counters)
-    target = outer.value if isinstance(outer, Cast) else outer
-    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
-    return Copy(target, cell if target.dtype == cell.dtype else Cast(cell, target.dtype), counters)
+    if back is None:
+        return Copy(cell, substitute_expr(operand.subject, moved), counters)
+    value = with_held(back.value_at, cell)
+    return Copy(substitute_read(back.target_at, moved), substitute_expr(value, moved), counters)
 
 
 def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | None:

@@ -59,6 +59,7 @@ from isamap.match.tiles import (
 )
 from isamap.match.unify import read_twice
 from isamap.match.want import Leaf, Suppliers, Supply
+from isamap.match.written import own_sum
 from isamap.transform import Statement, reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
@@ -220,7 +221,7 @@ def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: boo
     """How a whole tile is copied into its buffer, or back."""
     buffer, offset = in_tiles(operand, suppliers).buffer, Index.of(OFFSET)
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    copy = copy_by_axes(operand, buffer, offset, tile, position, back=back)
+    copy = copy_by_axes(operand, buffer, offset, tile, position, back=own_sum(tile) if back else None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     found = find_transfer(copy, counts, suppliers)
     cells = copy_by_cells(operand, buffer, offset) if fills_all(operand, tile) and not back else None

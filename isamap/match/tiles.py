@@ -357,6 +357,14 @@ def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> 
     return None
 
 
+def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
+    """An expression over the statement's axes as the accumulator's tile holds it; None when it cannot."""
+    target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
+    positions = _positions(tile.statement, tile.mapping, tile.axes)
+    args = (dict(tile.params), tile.axes, lengths, positions)
+    return _operand(tile.pattern, target.buffer, expr, target.index, *args)
+
+
 def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
     """Target and value, over the accumulator's coordinates, of writing it back.
 

@@ -34,6 +34,7 @@ from isamap.match import (
     statement_text,
 )
 from isamap.plan.access import lay_out
+from isamap.plan.fusing import Memories, fusions, offered_once
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
@@ -79,17 +80,18 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
     """Everything a scheduler needs to know. Raises: NoMapping when a statement cannot be performed."""
     profile = {n: _profile(v) for n, v in sizes.items()}
     suppliers = Suppliers(machine, layouts(kernel))
+    memories = Memories(*_caches(machine))
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
-        options = tuple(
-            option
-            for tile in find_tiles(statement, number, suppliers)
-            if not (kernel.strict and reorders(tile))
-            and (option := _option(tile, suppliers, kernel, profile)) is not None
-        )
+        options: list[NestOption] = []
+        for tile in find_tiles(statement, number, suppliers):
+            option = _option(tile, suppliers, kernel, profile)
+            if option is not None and not (kernel.strict and reorders(tile)):
+                taken = fusions(kernel, number, tile, suppliers, profile, memories)
+                options.append(replace(option, fusions=taken))
         if not options:
             raise _no_mapping(statement, machine, kernel.strict)
-        nests.append(NestProblem(number, options))
+        nests.append(NestProblem(number, tuple(options)))
     return Problem(
         kernel.name,
         machine.name,
@@ -97,9 +99,10 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
             (n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}")
             for n, v in sorted(sizes.items())
         ),
-        tuple(nests),
+        offered_once(nests),
         tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
-        *_caches(machine),
+        memories.caches,
+        memories.beyond_bytes_per_ns,
     )
 
 

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
+from isamap.plan.check_fused import check_fused
 from isamap.plan.check_overlap import check_overlap
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
@@ -95,12 +96,15 @@ def _sizes(sizes: tuple[tuple[str, int | str], ...]) -> str:
 
 def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
     given = sorted(nest.statement for nest in schedule.nests)
+    fused = sorted(number for nest in schedule.nests for number in nest.fused)
     wanted = sorted(nest.statement for nest in problem.nests)
-    if given != wanted:
+    if sorted((*given, *fused)) != wanted:
+        along = f" and fuses {_numbers(fused)}" if fused else ""
         yield Diagnostic(
             "schedule-mismatch",
-            f"the schedule has nests {_numbers(given)}; the kernel's statements are {_numbers(wanted)}",
-            help="each statement has one nest",
+            f"the schedule has nests {_numbers(given)}{along}; "
+            f"the kernel's statements are {_numbers(wanted)}",
+            help="each statement has one nest, or is fused into one",
         )
         return
     registers = dict(problem.registers)
@@ -118,6 +122,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from tiling
         yield from _check_stages(nest, option)
         yield from check_overlap(nest, option)
+        yield from check_fused(nest, option)
         if not tiling:
             yield from _check_unrolled(nest, option)
             yield from _check_registers(nest, option, registers)

@@ -31,6 +31,11 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
     return f"nest{statement}.sweep.{outer}.{inner}"
 
 
+def fuse_of(statement: int, other: int) -> str:
+    """1 when a statement takes another, elementwise one along, which then has no nest of its own."""
+    return f"nest{statement}.fuse.{other}"
+
+
 def stage_of(statement: int, operand: str) -> str:
     """0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
     return f"nest{statement}.stage.{operand}"

@@ -233,6 +233,7 @@ class _Body:
     stages: list[Stage] = field(default_factory=list[Stage])
     hold: int | None = None
     spread: list[Spread] = field(default_factory=list[Spread])
+    fused: list[int] = field(default_factory=list[int])
 
 
 def _parse_nest(reader: _Reader) -> NestSchedule:
@@ -254,7 +255,14 @@ def _parse_nest(reader: _Reader) -> NestSchedule:
         reader.take_one_of(("}",))
     hold = body.hold if body.hold is not None else 0
     return NestSchedule(
-        statement, mapping, tuple(choose), tuple(body.loops), tuple(body.stages), hold, tuple(body.spread)
+        statement,
+        mapping,
+        tuple(choose),
+        tuple(body.loops),
+        tuple(body.stages),
+        hold,
+        tuple(body.spread),
+        tuple(sorted(body.fused)),
     )
 
 
@@ -262,7 +270,7 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        match reader.take_one_of(("for", "hold", "issue", "spread", "stage", "unroll")):
+        match reader.take_one_of(("for", "fuse", "hold", "issue", "spread", "stage", "unroll")):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:
@@ -275,6 +283,11 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
                 if body.hold is not None:
                     raise reader.problem("a nest has one `hold`", span)
                 body.hold = len(body.loops)
+            case "fuse":
+                if body.fused:
+                    raise reader.problem("a nest has one `fuse`", span)
+                while not body.fused or reader.take_one_of((",", ";")) == ",":
+                    body.fused.append(reader.take_number())
             case "stage":
                 body.stages.append(_parse_stage(reader, len(body.loops)))
             case "spread":

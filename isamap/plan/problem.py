@@ -59,6 +59,19 @@ class TileOperand:
 
 
 @dataclass(frozen=True, slots=True)
+class Fusion:
+    """An elementwise statement that an option can take along: performed on each tile while it is held.
+
+    `needs` are the statements that have to be taken along with it. Units: `extra_ns` is what it adds for all
+    tiles together, in nanoseconds; it saves the time of the statement's own nest.
+    """
+
+    statement: int
+    needs: tuple[int, ...]
+    extra_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class NestOption:
     """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue."""
 
@@ -68,6 +81,7 @@ class NestOption:
     operands: tuple[TileOperand, ...]
     interval_ns: float
     latency_ns: float
+    fusions: tuple[Fusion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

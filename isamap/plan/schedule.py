@@ -59,7 +59,9 @@ class NestSchedule:
     """How one statement is performed.
 
     `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose`
-    parameters; `hold` is the depth at which the accumulator enters and leaves registers.
+    parameters; `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
+    numbers of elementwise statements that are performed on each tile while it is held, and that have no nest
+    of their own therefore.
     """
 
     statement: int
@@ -69,6 +71,7 @@ class NestSchedule:
     stages: tuple[Stage, ...]
     hold: int
     spread: tuple[Spread, ...] = ()
+    fused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

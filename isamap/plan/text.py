@@ -63,6 +63,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
         ]
         if nest.hold == depth:
             lines.append(f"{indent}hold;")
+            lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []
         if depth < len(nest.loops):
             loop = nest.loops[depth]
             lines.append(f"{indent}{loop.kind} {loop.axis} by {loop.step} {{")

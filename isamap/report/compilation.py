@@ -32,10 +32,11 @@ def compilation_report(
     """The report as text, with a newline at its end."""
     sizes = ", ".join(f"{name} = {value}" for name, value in schedule.sizes)
     lines = [f"{kernel.name} on {machine.name}{': ' if sizes else ''}{sizes}"]
-    nests = zip(statements(kernel), schedule.nests, problem.nests, strict=True)
-    for statement, nest, question in nests:
-        option = next(o for o in question.options if o.mapping == nest.mapping)
-        lines += ["", f"statement {nest.statement}: {statement_text(statement)}"]
+    given, questions = statements(kernel), {nest.statement: nest for nest in problem.nests}
+    for nest in schedule.nests:
+        option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
+        lines += ["", f"statement {nest.statement}: {statement_text(given[nest.statement])}"]
+        lines += [f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused]
         lines += _nest_lines(nest, option, dict(problem.registers))
     lines += ["", *workspace_lines(program), "instructions: " + ", ".join(program.instructions())]
     return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"

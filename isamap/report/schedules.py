@@ -79,16 +79,17 @@ def changes(
 ) -> tuple[NestChange, ...]:
     """The statements whose nests differ, with what it costs."""
     found: list[NestChange] = []
-    pairs = zip(before.nests, after.nests, before_ns, after_ns, strict=True)
-    for old, new, old_ns, new_ns in pairs:
+    nests = [{nest.statement: nest for nest in schedule.nests} for schedule in (before, after)]
+    for statement, (old_ns, new_ns) in enumerate(zip(before_ns, after_ns, strict=True)):
+        old, new = (given.get(statement) for given in nests)
         if old != new:
-            found.append(NestChange(old.statement, _lines(old, new), old_ns, new_ns))
+            found.append(NestChange(statement, _lines(old, new), old_ns, new_ns))
     return tuple(found)
 
 
-def _lines(old: NestSchedule, new: NestSchedule) -> tuple[str, ...]:
-    texts = (print_nest(old).splitlines(), print_nest(new).splitlines())
-    return tuple(unified_diff(*texts, n=1, lineterm=""))[2:]
+def _lines(old: NestSchedule | None, new: NestSchedule | None) -> tuple[str, ...]:
+    before, after = ([] if nest is None else print_nest(nest).splitlines() for nest in (old, new))
+    return tuple(unified_diff(before, after, n=1, lineterm=""))[2:]
 
 
 def change_text(change: NestChange) -> str:

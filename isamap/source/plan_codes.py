@@ -110,6 +110,13 @@ PLAN_CODES: dict[str, Explanation] = {
         "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "
         "again in a later turn of an unrolled loop. Unroll less.",
     ),
+    "schedule-fuse": Explanation(
+        "a nest fuses a statement that it cannot take along",
+        "A fused statement is elementwise over the elements of the nest's sum: it gives their first value, "
+        "or works on finished ones. No other statement in between may depend on its place, the machine must "
+        "have instructions that perform it on a tile, and what it needs of other fused statements is fused "
+        "as well. Give it a nest of its own otherwise.",
+    ),
     "schedule-hold": Explanation(
         "the accumulator cannot be held here",
         "Inside `hold` only summing axes are looped over, then the unrolled loops follow. Where the tensor "

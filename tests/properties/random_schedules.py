@@ -20,6 +20,7 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
     """
     for size in range(wildest, 0, -1):  # ever tamer: registers are few
         nests = tuple(_nest(nest, random, size / TRIES) for nest in problem.nests)
+        nests = _fused(nests, problem, random)
         schedule = Schedule(problem.kernel, problem.machine, problem.sizes, nests)
         if not check_schedule(schedule, problem):
             return schedule
@@ -65,6 +66,21 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
             if around.axis in operand.axes and last:
                 spread.append(Spread(operand.name, random.choice(inside[:last])))
     return replace(nest, stages=tuple(stages), spread=tuple(spread))
+
+
+def _fused(nests: tuple[NestSchedule, ...], problem: Problem, random: Random) -> tuple[NestSchedule, ...]:
+    """The nests, some of which take along what they can; asks for nothing where they cannot."""
+    gone: set[int] = set()
+    found: list[NestSchedule] = []
+    for nest, question in zip(nests, problem.nests, strict=True):
+        option = next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
+        taken: list[int] = []
+        for fusion in option.fusions:
+            if set(fusion.needs) <= set(taken) and random.random() < 0.7:
+                taken.append(fusion.statement)
+        gone.update(taken)
+        found.append(replace(nest, fused=tuple(taken)))
+    return tuple(nest for nest in found if nest.statement not in gone)
 
 
 def _option(nest: NestProblem, random: Random) -> NestOption:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isamap.plan.parse import parse_schedule
@@ -109,3 +111,12 @@ def test_a_wrong_text_is_refused(wrong: str, said: str) -> None:
     with pytest.raises(SyntaxProblem) as refused:
         parse_schedule(Source("s", wrong))
     assert said in refused.value.render()
+
+
+def test_statements_that_are_taken_along_stand_beside_hold() -> None:
+    schedule = replace(SCHEDULE, nests=(replace(NEST, fused=(1, 3)),))
+    text = TEXT.replace("      hold;\n", "      hold;\n      fuse 1, 3;\n")
+    assert print_schedule(schedule) == text
+    assert parse_schedule(Source("s", text)) == schedule
+    with pytest.raises(SyntaxProblem, match="a nest has one `fuse`"):
+        parse_schedule(Source("s", text.replace("fuse 1, 3;", "fuse 1; fuse 3;")))

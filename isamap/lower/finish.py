@@ -1,0 +1,125 @@
+"""When a sum begins and when it is finished, and what is performed then: the statements that it takes along.
+
+With `for k by 256 { ...; hold; ... }` around it, a tile is brought in and written back four times for
+K = 1024. Its first contents are a companion's only where k has come to 0, and only where all of k has been
+summed is what companions make of it written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from isamap.ir import Index, Kernel
+from isamap.ir.index import ZERO
+from isamap.lower.names import Names
+from isamap.lower.place import Place
+from isamap.lower.program import If, Node
+from isamap.lower.staging import Staged, copy_tiles
+from isamap.match import OperandTile, Suppliers, Tile, Written, own_sum, start_of_sum, written_by
+from isamap.plan.schedule import LoopStep
+from isamap.transform.companions import outcome
+
+Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What a nest writes of its tiles: `partial` sums, and `whole` ones.
+
+    `first` is the accumulator with what a companion lets it start from, and that written to the sum's array.
+    """
+
+    partial: tuple[Written, ...]
+    whole: tuple[Written, ...]
+    first: tuple[OperandTile, Written] | None = None
+
+
+def finish_of(kernel: Kernel, tile: Tile, statement: int, fused: Sequence[int]) -> Finish:
+    """The finish of a statement that sums."""
+    own = (own_sum(tile),)
+    if not fused:
+        return Finish(own, own)
+    found = outcome(kernel, statement, fused)
+    whole = written_by(tile, found)
+    assert whole is not None, "planning has checked that every value has a place in the tile"
+    return Finish(own, whole, start_of_sum(tile, found))
+
+
+def where_first(tile: Tile, place: Place) -> Index:
+    """An expression that is 0 where nothing has been summed yet, and more elsewhere."""
+    return _sum(place.position[a.name] for a in tile.axes if a.is_reduction)
+
+
+def where_last(tile: Tile, place: Place) -> Index:
+    """An expression that is 0 where all will have been summed behind this place, and more elsewhere."""
+    return _sum(a.extent - place.position[a.name] - place.left[a.name] for a in tile.axes if a.is_reduction)
+
+
+def _sum(parts: Iterable[Index]) -> Index:
+    total = ZERO
+    for part in parts:
+        total = total + part
+    return total
+
+
+def at_end(finish: Finish, tile: Tile, place: Place, write: Write) -> tuple[Node, ...]:
+    """What is written behind a place: finished sums, or partial ones."""
+    if finish.whole == finish.partial:
+        return write(finish.whole)
+    return in_case(where_last(tile, place), lambda: write(finish.whole), lambda: write(finish.partial))
+
+
+def copied_in(
+    finish: Finish,
+    staged: Staged,
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Node, ...]:
+    """The buffer of a staged accumulator filled: from its array, or as a companion says."""
+    args = (tile, loops, place, suppliers, names)
+    if finish.first is None:
+        return copy_tiles(staged, *args)
+    begun = replace(staged, operand=finish.first[0])
+    return in_case(
+        where_first(tile, place), lambda: copy_tiles(begun, *args), lambda: copy_tiles(staged, *args)
+    )
+
+
+def copied_back(
+    finish: Finish,
+    staged: Staged,
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Node, ...]:
+    """What is written from the buffer of a staged accumulator."""
+
+    def write(every: tuple[Written, ...]) -> tuple[Node, ...]:
+        copies = (copy_tiles(staged, tile, loops, place, suppliers, names, back=w) for w in every)
+        return tuple(node for nodes in copies for node in nodes)
+
+    return at_end(finish, tile, place, write)
+
+
+def in_case(
+    measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """What happens where a measure is 0, and where it is more: only one of them where it is known."""
+    if measure.value == 0:
+        return zero()
+    if _is_never_zero(measure):
+        return more()
+    return (If(((measure, "<=", ZERO),), zero()), If(((ZERO, "<", measure),), more()))
+
+
+def _is_never_zero(measure: Index) -> bool:
+    """Whether no values of its symbols make a measure 0: 172 - 128*k is none."""
+    steps = gcd(*(c for monomial, c in measure.terms if monomial))
+    return measure.value is not None or (measure.constant % steps != 0)

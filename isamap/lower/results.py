@@ -1,0 +1,64 @@
+"""What leaves the registers of a tile: by a chain of instructions, or one element after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.ir import Index, index_min, substitute_expr, substitute_read
+from isamap.lower.copies import copy_loops
+from isamap.lower.names import Names
+from isamap.lower.place import Place, partial_axes
+from isamap.lower.program import Value
+from isamap.lower.values import Emitter
+from isamap.match import Copy, OperandTile, Suppliers, Tile, Written, find_delivery, in_register
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Writes what one nest computes."""
+
+    tile: Tile
+    suppliers: Suppliers
+    names: Names
+
+    def deliver(
+        self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
+    ) -> bool:
+        """Whether what is written of an accumulator goes there from its register."""
+        partial = partial_axes(self.tile.axes, place)
+        if partial.keys() & acc.scattered:
+            return False
+        want, expr = acc.want(symbols_of(partial)), in_register(written, acc)
+        found = find_delivery(self.suppliers, written.target, expr, acc.memory, acc.dtype, want)
+        found = found or find_delivery(self.suppliers, written.target, expr, "", None, want)
+        if found is not None:
+            emitter.deliver(found, bindings_of(place, partial), value)
+        return found is not None
+
+    def write(self, result: OperandTile, written: Written, place: Place, emitter: Emitter) -> None:
+        """A value that depends on no accumulator to its target, element by element at edges."""
+        partial = partial_axes(self.tile.axes, place)
+        if not partial.keys() & result.scattered:
+            want = result.want(symbols_of(partial))
+            args = (written.target, written.value, result.memory, result.dtype, want)
+            found = find_delivery(self.suppliers, *args)
+            if found is not None:
+                emitter.deliver(found, bindings_of(place, partial))
+                return
+        axes = [a for a in self.tile.axes if a.tile > 1 and not a.is_reduction]
+        moved = {f"@{n}": p for n, p in place.position.items()}
+        moved |= {f"@{a.name}": place.position[a.name] + Index.of(f"~{a.name}") for a in axes}
+        counts = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in axes}
+        target = substitute_read(written.target_at, moved)
+        copy = Copy(target, substitute_expr(written.value_at, moved), tuple(counts))
+        emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
+
+
+def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
+    """Valid parts by name, so that one supply serves all places with the same parts; numbers stay numbers."""
+    return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
+
+
+def bindings_of(place: Place, partial: dict[str, Index]) -> dict[str, Index]:
+    """What positions and valid parts are at a place."""
+    return {f"@{a}": p for a, p in place.position.items()} | {f"#{a}": n for a, n in partial.items()}

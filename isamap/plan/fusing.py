@@ -1,0 +1,180 @@
+"""What a mapping of a sum can take along, and what that costs: from tiles to `Fusion`s.
+
+On a vector unit `C[m, n] = max(C[m, n], 0)` adds one instruction between a sum and its store. Where no chain
+of instructions leads from the accumulator to what is to be written, as on a unit that only multiplies tiles,
+the tile goes through a buffer near the processor, and is computed on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from isamap.ir import Index, Kernel, Read
+from isamap.ir.index import ONE
+from isamap.match import (
+    OFFSET,
+    OperandTile,
+    Suppliers,
+    Supply,
+    Tile,
+    Written,
+    copy_by_axes,
+    dims,
+    find_delivery,
+    find_supply,
+    find_transfer,
+    in_register,
+    in_tiles,
+    shown_axes,
+    start_of_sum,
+    written_by,
+)
+from isamap.plan.problem import Cache, Fusion, NestProblem
+from isamap.transform import reads, symbols
+from isamap.transform.companions import HELD, Companion, companions, outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Where arrays may come from: caches from the nearest, and the bandwidth of what lies beyond them."""
+
+    caches: tuple[Cache, ...]
+    beyond_bytes_per_ns: float
+
+    def moved_ns(self, size_bytes: int) -> float:
+        """The time to move an array from the nearest memory that holds it."""
+        for cache in self.caches:
+            if size_bytes <= cache.capacity_bytes:
+                return size_bytes / cache.bandwidth_bytes_per_ns
+        return size_bytes / self.beyond_bytes_per_ns
+
+
+def fusions(
+    kernel: Kernel,
+    number: int,
+    tile: Tile,
+    suppliers: Suppliers,
+    profile: Mapping[str, int],
+    memories: Memories,
+) -> tuple[Fusion, ...]:
+    """What a tile of statement `number` can take along."""
+    acc = tile.accumulator
+    if acc is None:
+        return ()
+    found: list[Fusion] = []
+    tiles = prod(_extent(a.extent, profile, a.tile) for a in tile.axes if a.name in acc.axes)
+    for companion in companions(kernel, number):
+        if not set(companion.needs) <= {f.statement for f in found}:
+            continue
+        tile_ns = _start_ns if companion.starts else _follow_ns
+        extra_ns = tile_ns(kernel, number, companion, tile, acc, suppliers)
+        if extra_ns is not None:
+            sizes = _bytes_of(companion, tile, profile)
+            total_ns = tiles * max(0.0, extra_ns) + sum(memories.moved_ns(size) for size in sizes)
+            found.append(Fusion(companion.number, companion.needs, total_ns))
+    return tuple(found)
+
+
+def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
+    """The nests with each statement offered to the first that may take it along only: it can go but once."""
+    taken: set[int] = set()
+    found: list[NestProblem] = []
+    for nest in nests:
+        mine = {f.statement for o in nest.options for f in o.fusions} - taken
+        options = tuple(replace(o, fusions=_among(o.fusions, mine)) for o in nest.options)
+        found.append(replace(nest, options=options))
+        taken |= mine
+    return tuple(found)
+
+
+def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
+    """Those whose statement is allowed, and all that they need."""
+    kept: list[Fusion] = []
+    for fusion in offered:
+        if fusion.statement in allowed and set(fusion.needs) <= {f.statement for f in kept}:
+            kept.append(fusion)
+    return tuple(kept)
+
+
+def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
+    """How many steps an axis takes at the profile's sizes."""
+    return -(-(extent.substitute(profile).value or 1) // step)
+
+
+def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> Iterator[int]:
+    """Bytes of each array, besides the sum's, that a companion reads or writes."""
+    own = tile.statement.assign.target.buffer
+    for access in (companion.target, *reads(companion.value)):
+        if access.buffer not in (own, HELD):
+            axes = [a for a in tile.statement.axes if a.name in symbols(access)]
+            yield prod(_extent(a.extent, profile) for a in axes) * access.dtype.size_bytes
+
+
+# --- one tile: nanoseconds more than without the companion; None where nothing performs it ----------------
+
+
+def _start_ns(
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+) -> float | None:
+    """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
+    first = start_of_sum(tile, outcome(kernel, number, (companion.number,)))
+    if first is None or _through_buffer(acc, first[1], tile, suppliers) is None:
+        return None
+    made, plain = (_brought_ns(operand, tile, suppliers) for operand in (first[0], acc))
+    return None if made is None else made - (plain or 0.0)
+
+
+def _follow_ns(
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+) -> float | None:
+    """Writing what the companion makes of the sum."""
+    before = companion.needs
+    written = written_by(tile, outcome(kernel, number, (*before, companion.number)))
+    plain = written_by(tile, outcome(kernel, number, before))
+    if written is None or plain is None:
+        return None
+    costs = [[_written_ns(acc, w, tile, suppliers) for w in every] for every in (written, plain)]
+    known = [[ns for ns in every if ns is not None] for every in costs]
+    return None if len(known[0]) < len(written) else sum(known[0]) - sum(known[1])
+
+
+def _brought_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:
+    found = find_supply(suppliers, operand.want({}))
+    if isinstance(found, Supply):
+        return found.cost_ns
+    loaded = find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers)))
+    copied = _copied_ns(operand, None, tile, suppliers)
+    return loaded.cost_ns + copied if isinstance(loaded, Supply) and copied is not None else None
+
+
+def _written_ns(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
+    """From the register, or through a buffer; both must be possible, as tails may take the other way."""
+    through = _through_buffer(acc, written, tile, suppliers)
+    found = find_delivery(suppliers, written.target, in_register(written, acc), "", None, acc.want({}))
+    return through if through is None or found is None else found.cost_ns
+
+
+def _through_buffer(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    value = Read(f"$value:{acc.memory}", here, acc.dtype)
+    cell = in_tiles(acc, suppliers)
+    stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
+    copied = _copied_ns(acc, written, tile, suppliers)
+    return stored.cost_ns + copied if stored is not None and copied is not None else None
+
+
+def _copied_ns(
+    operand: OperandTile, written: Written | None, tile: Tile, suppliers: Suppliers
+) -> float | None:
+    """Copying a tile into its buffer, or computing what is written from there; single elements at edges."""
+    buffer, position = (
+        in_tiles(operand, suppliers).buffer,
+        {a.name: Index.of(f"@{a.name}") for a in tile.axes},
+    )
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
+    sizes = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
+    found = find_transfer(copy, {n: Index.of(size) for n, size in sizes.items()}, suppliers)
+    single = find_transfer(copy, dict.fromkeys(sizes, ONE), suppliers)
+    return None if found is None or single is None else found.cost_ns * prod(sizes.values())

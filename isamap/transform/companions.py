@@ -1,0 +1,196 @@
+"""Elementwise statements around a sum that can be performed tile by tile, while its result is held.
+
+    for m in M, n in N { C[m, n] = bias[n]; }                               0: what the sum starts from
+    for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }            1: the sum
+    for m in M, n in N { C[m, n] = max(C[m, n], 0); }                       2: needs finished elements only
+
+An element of the sum is touched by its own iteration of each companion and by no other one, so that the order
+"all of 0, all of 1, all of 2" may become "0, 1, 2 for one tile, then for the next".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isamap.ir import OPS, Call, Expr, Index, Kernel, Read, substitute_expr, substitute_read
+from isamap.transform.conflicts import Conflicts, is_wide, never_meet
+from isamap.transform.rewrite import accesses, map_reads
+from isamap.transform.statements import Statement, reads, statements
+
+HELD = "$held"
+"""The pseudo-buffer whose one element stands for the finished sum in what companions compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A statement that a sum can take along, written over the sum's axes.
+
+    `needs` are the numbers of companions that have to come along as well; what it reads of theirs is put into
+    `value`. `starts` says that it gives the sum's first value; the others read the finished one as HELD.
+    """
+
+    number: int
+    target: Read
+    value: Expr
+    needs: tuple[int, ...] = ()
+    starts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What holds after a sum and the companions that it takes along.
+
+    `writes` are targets and values over the sum's axes, in an order in which none reads what an earlier one
+    has written; arrays that nobody looks at later are left out. `first` is what the sum starts from, where a
+    companion says it.
+    """
+
+    writes: tuple[tuple[Read, Expr], ...]
+    first: Expr | None
+
+
+def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
+    """The companions of statement `number` of a canonical kernel, in the order of the text."""
+    given, of = statements(kernel), Conflicts.of(kernel)
+    s = given[number]
+    if not _is_plain_sum(s, of):
+        return ()
+    start = _start(given, number, of)
+    found: list[Companion] = [start] if start is not None else []
+    for later in range(number + 1, len(given)):
+        if given[later].ordered_loops != s.ordered_loops:
+            break
+        made = _follower(given, number, later, tuple(found), of)
+        if made is not None:
+            found.append(made)
+    return tuple(found)
+
+
+def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
+    """What the sum `number` writes with the companions chosen, which have all that they need."""
+    given = statements(kernel)
+    target = given[number].assign.target
+    taken = [c for c in companions(kernel, number) if c.number in chosen]
+    values: dict[str, tuple[Read, Expr]] = {target.buffer: (target, _held(target))}
+    for c in taken:
+        if not c.starts:
+            values[c.target.buffer] = (c.target, c.value)
+    inside = {number, *chosen}
+    used = {r.buffer for n, s in enumerate(given) if n not in inside for r in _needed_by(s)}
+    lasting = {o.name for o in kernel.operands if o.role != "temp"} | used
+    writes = tuple(pair for buffer, pair in values.items() if buffer in lasting)
+    return Outcome(writes, next((c.value for c in taken if c.starts), None))
+
+
+def _needed_by(s: Statement) -> tuple[Read, ...]:
+    """Elements whose values a statement depends on."""
+    return accesses(s) if s.assign.op is not None else accesses(s)[1:]
+
+
+def _held(target: Read) -> Read:
+    return Read(HELD, (), target.dtype)
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
+    """Whether every element of the target is summed up by iterations of its own, of which there are some."""
+    if s.assign.op is None or s.assign.guard is not None or not s.reduction_axes:
+        return False
+    if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
+        return False
+    names = [a.name for a in s.axes if a not in s.reduction_axes]
+    plain = sorted(str(i) for i in s.assign.target.index if i.symbols & set(names)) == sorted(names)
+    return plain and all(of.positive(a.extent) for a in s.reduction_axes)
+
+
+def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) -> dict[str, Index] | None:
+    """Axes of c as axes of the sum s, when c's access and `own`, over the axes of s, are the same element.
+
+    None where the iterations of c are not one for each element.
+    """
+    theirs, mine = {a.name: a.extent for a in c.axes}, {a.name: a.extent for a in s.axes}
+    names: dict[str, Index] = {}
+    for i, j in zip(read.index, own.index, strict=True):
+        a, b = str(i), str(j)
+        if a in theirs and b in mine and a not in names and of.same(theirs[a], mine[b]):
+            names[a] = j
+        elif i != j or i.symbols & theirs.keys() or j.symbols & mine.keys():
+            return None
+    return names if names.keys() == theirs.keys() else None
+
+
+def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion | None:
+    """The statement that gives every element of the sum its first value, if nothing lies between."""
+    s = given[number]
+    own = s.assign.target
+    before = [n for n in range(number) if any(r.buffer == own.buffer for r in accesses(given[n]))]
+    if not before:
+        return None
+    c = given[before[-1]]
+    plain = c.assign.op is None and c.assign.guard is None and c.ordered_loops == s.ordered_loops
+    if not plain or any(r.buffer == own.buffer for r in accesses(c)[1:]):
+        return None
+    between = given[before[-1] + 1 : number]
+    if not all(q.ordered_loops == s.ordered_loops and never_meet(c, q, of) for q in between):
+        return None
+    names = _renaming(c.assign.target, c, own, s, of)
+    if names is None:
+        return None
+    return Companion(before[-1], own, substitute_expr(c.assign.value, names), starts=True)
+
+
+def _follower(
+    given: Sequence[Statement], number: int, later: int, taken: tuple[Companion, ...], of: Conflicts
+) -> Companion | None:
+    """A later statement as a companion, given those before it; None where its order matters."""
+    s, c = given[number], given[later]
+    value = _value_of(c, of)
+    if value is None or c.assign.guard is not None or c.reduction_axes:
+        return None
+    followers = [t for t in taken if not t.starts]
+    known = {s.assign.target.buffer: s.assign.target} | {t.target.buffer: t.target for t in followers}
+    seen = [r for r in reads(value) if r.buffer in known]
+    names = _renaming(seen[0], c, known[seen[0].buffer], s, of) if seen else None
+    if names is None or c.assign.target.buffer in {r.buffer for r in accesses(s)[1:]}:
+        return None
+    target, value = substitute_read(c.assign.target, names), substitute_expr(value, names)
+    touched = (target, *reads(value))
+    if any(r.buffer in known and r.index != known[r.buffer].index for r in touched):
+        return None
+    skipped = [given[n] for n in range(number + 1, later) if n not in [t.number for t in taken]]
+    if not all(never_meet(c, q, of) for q in skipped):
+        return None
+    return _composed(Companion(later, target, value), s, taken)
+
+
+def _value_of(c: Statement, of: Conflicts) -> Expr | None:
+    """What an elementwise statement assigns: `C += b` assigns C + b; None where it rounds in between."""
+    a = c.assign
+    if a.op is None:
+        return a.value
+    wide = is_wide(of.kernel.operand(a.target.buffer))
+    return None if wide or OPS[a.op].arity != 2 else Call(a.op, (a.target, a.value), a.target.dtype)
+
+
+def _composed(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
+    """The companion with what it needs put into its value; None where arrays are written in turns."""
+    values: dict[str, Expr] = {s.assign.target.buffer: _held(s.assign.target)}
+    needs: set[int] = set()
+    mine = {r.buffer for r in reads(c.value)}
+    for t in taken:
+        its = {r.buffer for r in reads(t.value)}
+        if t.starts:
+            if c.target.buffer in its:
+                return None
+            continue
+        values[t.target.buffer] = t.value
+        if t.target.buffer in mine | {c.target.buffer} or c.target.buffer in its:
+            needs |= {t.number, *t.needs}
+    value = map_reads(c.value, lambda r: values.get(r.buffer, r))
+    written = {t.target.buffer for t in taken if not t.starts}
+    if written & {r.buffer for r in reads(value)}:
+        return None
+    return Companion(c.number, c.target, value, tuple(sorted(needs)))

@@ -1,0 +1,163 @@
+"""Which statements a sum takes along: decided together with its mapping, exactly.
+
+A statement costs what its own nest costs, or what it adds to the tiles of the sum that takes it along. Both
+are numbers once its own nest is solved, so that each option of the sum has a cheapest choice, whose cost is
+added to that of the option before the options are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from isamap.plan.cost import Const, evaluate, total
+from isamap.plan.decisions import fuse_of
+from isamap.plan.problem import Fusion, NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.scheduler.assemble import STATUSES, Solved
+from isamap.scheduler.candidates import Candidate, OpenOption, fixed_names, open_options
+from isamap.scheduler.space import Assignment
+
+# With more statements to take along than this, choices are the first one, the first two, ...
+MAX_CHOSEN_FREELY = 8
+
+Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
+"""Answers for one nest, given its options and how many nests are still to be answered, this one included."""
+
+
+def solve_all(problem: Problem, model: CostModel, fixed: Assignment, solve: Solve) -> tuple[Solved, ...]:
+    """The answer for every nest that is not taken along, in the order of the problem.
+
+    Raises: Infeasible as `solve` does.
+    """
+    groups = solve_groups(problem, model, fixed, solve)
+    parts = [part for group in groups for part in group.parts(group.answer)]
+    return tuple(sorted(parts, key=lambda part: part.candidate.option.space.statement))
+
+
+def solve_groups(problem: Problem, model: CostModel, fixed: Assignment, solve: Solve) -> tuple[Group, ...]:
+    """Each nest that no other may take along, with those that it may. Raises: Infeasible as `solve` does."""
+    offered = {s for nest in problem.nests for s in _offered(nest)}
+    found: dict[int, Solved] = {}
+    groups: list[Group] = []
+    for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
+        options = open_options(problem, nest, model, fixed)
+        alone = {s: found[s] for s in _offered(nest)}
+        choices = [c for o in options if (c := _cheapest(o, alone, fixed)) is not None] if alone else []
+        if alone:
+            widened = (c.widened() for c in choices)
+            options = tuple(sorted(widened, key=lambda o: (o.floor_ns, o.number)))
+        found[nest.statement] = solve(nest, options, len(problem.nests) - position)
+        if nest.statement not in offered:
+            groups.append(Group(found[nest.statement], tuple(choices), alone))
+    return tuple(groups)
+
+
+def _offered(nest: NestProblem) -> list[int]:
+    """Statements that some option of a nest can take along."""
+    return sorted({f.statement for o in nest.options for f in o.fusions})
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The answer for a nest and for those that it may take along, each in a nest of its own.
+
+    The answer's costs hold all of them, as its options do; `choices` say how.
+    """
+
+    answer: Solved
+    choices: tuple[_Choice, ...]
+    alone: Mapping[int, Solved]
+
+    @property
+    def statement(self) -> int:
+        return self.answer.candidate.option.space.statement
+
+    def parts(self, answer: Solved) -> tuple[Solved, ...]:
+        """An answer for the nest as the nests that are left, each with its own cost."""
+        if not self.choices:
+            return (answer,)
+        chosen = next(c for c in self.choices if c.option.number == answer.candidate.option.number)
+        others = (part for s, part in self.alone.items() if s not in chosen.fused)
+        return (_settled(answer, chosen, self.alone), *others)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """An option with what it takes along.
+
+    Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is spent in those of the others.
+    """
+
+    option: OpenOption
+    fused: tuple[int, ...]
+    extra_ns: float
+    other_ns: float
+
+    @property
+    def added_ns(self) -> float:
+        return self.extra_ns + self.other_ns
+
+    def widened(self) -> OpenOption:
+        """The option with all of this in its cost."""
+        cost = total([self.option.cost, Const(self.added_ns)])
+        return replace(self.option, cost=cost, floor_ns=self.option.floor_ns + self.added_ns)
+
+
+def _cheapest(option: OpenOption, alone: Mapping[int, Solved], fixed: Assignment) -> _Choice | None:
+    """The best choice for an option; None where what is fixed leaves none."""
+    offered = {f.statement: f for f in option.space.option.fusions}
+    costs = {s: part.candidate.cost_ns for s, part in alone.items()}
+    choices = [
+        _Choice(
+            option,
+            fused,
+            sum(offered[s].extra_ns for s in fused),
+            sum(ns for s, ns in costs.items() if s not in fused),
+        )
+        for fused in _closed(tuple(offered.values()))
+        if _agrees(option.space.statement, fused, alone, fixed)
+    ]
+    return min(choices, key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None)
+
+
+def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
+    """Statements that may be taken along together: none without what it needs."""
+    numbers = [f.statement for f in offered]
+    free = len(offered) <= MAX_CHOSEN_FREELY
+    for count in range(len(offered) + 1):
+        for chosen in combinations(numbers, count) if free else (tuple(numbers[:count]),):
+            if all(set(f.needs) <= set(chosen) for f in offered if f.statement in chosen):
+                yield chosen
+
+
+def _agrees(statement: int, fused: tuple[int, ...], alone: Mapping[int, Solved], fixed: Assignment) -> bool:
+    """Whether a choice is what a person has decided; whose nest is decided about has a nest."""
+    for other in alone:
+        wanted = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
+        if wanted not in (None, int(other in fused)):
+            return False
+    return True
+
+
+def _settled(answer: Solved, chosen: _Choice, alone: Mapping[int, Solved]) -> Solved:
+    """The answer with the cost of its own nest only, and what it takes along.
+
+    The bound holds whatever is taken along: a nest left alone may cost as little as its own bound.
+    """
+    option, assignment = chosen.option, answer.candidate.assignment
+    own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns
+    loose_ns = sum(part.candidate.cost_ns - part.bound_ns for part in alone.values())
+    left_ns = sum(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
+    bound_ns = min(own_ns, max(0.0, answer.bound_ns - loose_ns - left_ns))
+    if loose_ns == 0 and answer.bound_ns == answer.candidate.cost_ns:
+        bound_ns = own_ns  # the same numbers, without the rounding of going there and back
+    statuses = {answer.status, *(part.status for part in alone.values())}
+    return replace(
+        answer,
+        candidate=Candidate(option, assignment, own_ns, chosen.fused),
+        bound_ns=bound_ns,
+        status=next(word for word in STATUSES if word in statuses),
+        reproducible=answer.reproducible and all(part.reproducible for part in alone.values()),
+    )

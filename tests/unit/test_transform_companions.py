@@ -1,0 +1,133 @@
+"""Which elementwise statements a sum can take along, and what it then writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.ir import Kernel, print_expr
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit
+from isamap.transform.companions import companions, outcome
+
+INPUTS = "in A: f32[M, K]; in B: f32[K, N]; in R: f32[M, N]; in S: f32[M, M]; in b: f32[N];"
+ARRAYS = {"C": "C: f32[M, N];", "D": "D: f32[M, N];", "E": "E: f32[N, M];"}
+SUM = "for m in M, n in N, k in K { T[m, n] += A[m, k] * B[k, n]; }"
+START = "for m in M, n in N { T[m, n] = b[n]; }"
+
+
+def kernel(*body: str) -> Kernel:
+    """A kernel of these statements; T is a temporary, what else is written an output."""
+    lines = "\n  ".join(body)
+    written = [f"inout {shape}" for name, shape in ARRAYS.items() if f"{{ {name}[" in lines]
+    temp = ["temp T: f32[M, N];"] if "T[" in lines else []
+    head = "\n  ".join(["kernel k(M, N, K) {", INPUTS, *written, *temp])
+    return make_guards_explicit(parse_kernel(Source("k.ir", f"{head}\n  {lines}\n}}")))
+
+
+def taken(number: int, *body: str) -> list[tuple[int, ...]]:
+    """Numbers of the companions, each with what it needs."""
+    return [(c.number, *c.needs) for c in companions(kernel(*body), number)]
+
+
+def test_a_start_and_a_chain_of_followers_come_along() -> None:
+    body = (
+        START,
+        SUM,
+        "for i in M, j in N { T[i, j] += R[i, j]; }",
+        "for m in M, n in N { C[m, n] = max(T[m, n], 0); }",
+    )
+    assert taken(1, *body) == [(0,), (2,), (3, 2)]
+    made = outcome(kernel(*body), 1, (0, 2, 3))
+    assert made.first is not None
+    assert print_expr(made.first) == "b[n]"
+    # T is read by nobody else: only C is written, from the sum itself.
+    assert [t.buffer for t, _ in made.writes] == ["C"]
+    assert print_expr(made.writes[0][1]) == "max($ held + R[m, n], 0)"
+
+
+def test_an_array_that_others_read_is_written_all_the_same() -> None:
+    body = (
+        START,
+        SUM,
+        "for m in M, n in N { C[m, n] = max(T[m, n], 0); }",
+        "for m in M, n in N { E[n, m] = T[m, n]; }",
+    )
+    assert taken(1, *body) == [(0,), (2,), (3,)]
+    assert [t.buffer for t, _ in outcome(kernel(*body), 1, (2,)).writes] == ["T", "C"]
+    assert [t.buffer for t, _ in outcome(kernel(*body), 1, (2, 3)).writes] == ["C", "E"]
+
+
+def test_transposed_and_renamed_axes_are_followed() -> None:
+    body = (
+        START,
+        SUM,
+        "for x in N, y in M { E[x, y] = T[y, x]; }",
+        "for m in M, n in N { D[m, n] = E[n, m] + 1; }",
+    )
+    assert taken(1, *body) == [(0,), (2,), (3, 2)]
+    assert print_expr(outcome(kernel(*body), 1, (2, 3)).writes[1][1]) == "$ held + 1"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        # other elements of the sum are needed
+        "for m in M, n in N { C[m, n] = T[m, n] + T[m, 0]; }",
+        # a sum itself
+        "for m in M, n in N, i in M { C[m, n] += T[m, n] * S[m, i]; }",
+        # nothing of the sum
+        "for m in M, n in N { C[m, n] = R[m, n]; }",
+    ],
+)
+def test_what_is_not_elementwise_stays(later: str) -> None:
+    zero = "for m in M, n in N { C[m, n] = 0; }"
+    assert all(number != 3 for number, *_ in taken(2, zero, START, SUM, later))
+
+
+def test_what_the_sum_itself_reads_is_not_overwritten_early() -> None:
+    body = (
+        "for m in M, n in N { D[m, n] = R[m, n]; }",
+        "for m in M, n in N { C[m, n] = 0; }",
+        "for m in M, n in N, i in M { C[m, n] += S[m, i] * D[i, n]; }",
+        "for m in M, n in N { D[m, n] = C[m, n]; }",
+    )
+    assert taken(2, *body) == [(1,)]
+
+
+def test_a_statement_in_between_that_depends_on_the_order_keeps_it() -> None:
+    body = (
+        START,
+        SUM,
+        "for m in M, n in N { D[m, n] = R[m, n]; }",
+        "for m in M, n in N { D[m, n] = D[m, n] + T[m, n]; }",
+    )
+    assert taken(1, *body) == [(0,)]
+
+
+def test_what_reads_an_array_that_was_rewritten_in_turns_stays() -> None:
+    body = (
+        START,
+        SUM,
+        "for m in M, n in N { C[m, n] = T[m, n] + D[m, n]; }",
+        "for m in M, n in N { D[m, n] = T[m, n]; }",
+        "for m in M, n in N { C[m, n] = C[m, n] * 2; }",
+    )
+    zero = "for m in M, n in N { D[m, n] = 1; }"
+    # Doubled, C would read D a second time, when D is new already.
+    assert taken(2, zero, *body) == [(1,), (3,), (4, 3)]
+
+
+def test_nothing_lies_between_a_start_and_its_sum_that_reads_it() -> None:
+    use = "for m in M, n in N { C[m, n] = T[m, n]; }"
+    assert taken(2, START, use, SUM) == []
+
+
+def test_a_sum_over_nothing_takes_nothing_along() -> None:
+    text = """kernel k(M, N, H, R) where R <= H + 1 {
+      in A: f32[H, N];  out C: f32[N];
+      for n in N { C[n] = 1; }
+      for n in N, i in H - R + 1 { C[n] += A[i, n]; }
+      for n in N { C[n] = max(C[n], 0); }
+    }"""
+    assert companions(make_guards_explicit(parse_kernel(Source("k.ir", text))), 1) == ()
