@@ -19,7 +19,7 @@ from isamap.bench.statistics import Ratio, ratio
 from isamap.bench.task import Task
 from isamap.codegen.arguments import make_call
 from isamap.driver.prepare import Prepared, prepare
-from isamap.driver.request import Request
+from isamap.driver.request import BEST_FORM, Request
 from isamap.source import Source
 
 TURN_NS = 10_000_000
@@ -99,7 +99,7 @@ def _ring(needed: int, rules: Rules) -> int:
 def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
     source = Source("deepbench_gemm.ir", kernel_text(form, case, rules.beta))
     sizes = {"M": case.n, "N": case.m, "K": case.k}
-    return prepare(Request(source, rules.machine, sizes, limit_s=rules.limit_s))
+    return prepare(Request(source, rules.machine, sizes, limit_s=rules.limit_s, transform=BEST_FORM))
 
 
 def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Prepared) -> Task:

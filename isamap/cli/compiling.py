@@ -13,6 +13,7 @@ from isamap.cli.options import (
     AsModel,
     CostModelName,
     FixWords,
+    FormNumber,
     HeuristicName,
     KernelName,
     LimitSeconds,
@@ -52,11 +53,12 @@ def compile_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    transform: FormNumber = None,
     profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

@@ -14,6 +14,7 @@ from isamap.cli.options import (
     AsModel,
     CostModelName,
     FixWords,
+    FormNumber,
     HeuristicName,
     KernelName,
     LimitSeconds,
@@ -45,6 +46,7 @@ def run_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    transform: FormNumber = None,
     profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
@@ -52,7 +54,7 @@ def run_command(
     from isamap.driver.prepare import prepare
     from isamap.driver.timing import profile_sizes, time_program
 
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)
@@ -91,6 +93,7 @@ def verify_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     model: AsModel = False,
+    transform: FormNumber = None,
     profile: ProfileName = "default",
     as_json: AsJson = False,
 ) -> Answer:
@@ -99,7 +102,7 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())

@@ -76,6 +76,15 @@ ProfileName = Annotated[
         help="Measured figures: a file of `isamap hw calibrate`, none, or default, the newest that fits.",
     ),
 ]
+FormNumber = Annotated[
+    str | None,
+    typer.Option(
+        "--transform",
+        metavar="[N]",
+        help="Rewrite the kernel where that is faster, or as in form N of `match --transform`.",
+        show_default=False,
+    ),
+]
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]

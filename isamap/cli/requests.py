@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.inputs import machine_of, read_file, read_kernel
-from isamap.cli.words import read_fixes, read_number
+from isamap.cli.words import read_fixes, read_form, read_number
 from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
 
@@ -23,6 +23,7 @@ class Choices:
     fix: list[str] | None
     model: bool
     profile: str = "default"
+    transform: str | None = None
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -43,4 +44,5 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         fixed=read_fixes(choices.fix or ()),
         model=choices.model,
         profile=find_profile(choices.profile, name),
+        transform=read_form(choices.transform),
     )

@@ -67,6 +67,19 @@ def fill_values(words: Sequence[str]) -> list[str]:
     return filled
 
 
+def read_form(word: str | None) -> str | None:
+    """What `--transform` names: `best`, or a number. Raises: UsageProblem."""
+    if word is None or word == BEST or (word.isdecimal() and 1 <= int(word) <= 999):
+        return word
+    raise UsageProblem(
+        Diagnostic(
+            "option-value",
+            f"--transform takes the number of a rewrite, not `{word[:40]}`",
+            help="`isamap match --transform --all` lists them",
+        )
+    )
+
+
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
     """The sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
     sizes: dict[str, Size] = {}

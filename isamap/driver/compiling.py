@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.driver.kept import Outcome, Warned, recall, remember
 from isamap.driver.request import Request, ortools_version, sha256
+from isamap.ir import print_routine
 from isamap.source import Source
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ def describe(request: Request, made: Compilation) -> Outcome:
             made.canonical, made.machine, made.problem, made.schedule, made.program
         ),
     }
+    steps = made.rewrite.steps if made.rewrite else ()
+    if made.rewrite and steps:
+        files[f"{name}.ir"] = print_routine(made.rewrite.kernel)
+        files["report.txt"] += "".join(f"rewritten: {step}\n" for step in steps)
     summary: dict[str, Any] = {
         "kernel": made.kernel.name,
         "machine": made.machine.name,
@@ -89,6 +94,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
             "reproducible": made.schedule.reproducible,
             "profile": made.schedule.profile or None,
         },
+        "rewrite": list(steps),
     }
     summary["workspace"] = workspace_json(made.program)
     depends: dict[str, Any] = {

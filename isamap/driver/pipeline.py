@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
+from isamap.driver.choosing import choose_form
 from isamap.driver.profiles import with_profile
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
@@ -29,7 +30,7 @@ from isamap.scheduler import schedule as solve
 from isamap.scheduler import start_early
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit, statements
+from isamap.transform import Rewrite, make_guards_explicit, statements
 
 STAGES = ("parse", "match", "schedule", "lower", "emit")
 
@@ -60,6 +61,7 @@ class Compilation:
     """What the stages made; those behind the last stage that ran are None.
 
     `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
+    `rewrite` is the form that was compiled, with its steps; none for the kernel as written.
     """
 
     kernel: Kernel
@@ -71,6 +73,7 @@ class Compilation:
     emitted: EmittedC | None = None
     warnings: tuple[Diagnostic, ...] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    rewrite: Rewrite | None = None
 
 
 def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
@@ -86,25 +89,26 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         if stop_after != "match" and request.schedule is None and request.heuristic == "cpsat":
             start_early()
         machine = with_profile(load_machine(request.machine), request.profile)
-        canonical = make_guards_explicit(kernel)
+        form = choose_form(request, parsed, machine, sizes)
+        canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
         problem = build_problem(canonical, machine, sizes)
     if stop_after == "match":
-        return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds)
+        return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
         schedule = find_schedule(request, problem)
         warnings = (*schedule.findings, *scalar_warnings(canonical, machine, problem, schedule))
     if stop_after == "schedule":
         made = (kernel, machine, canonical, problem, schedule, None, None)
-        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
+        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds, rewrite=form)
     with clock("lower"):
         program = pack_workspace(lower(canonical, machine, schedule, sizes), machine)
     if stop_after == "lower":
         made = (kernel, machine, canonical, problem, schedule, program, None)
-        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds)
+        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds, rewrite=form)
     with clock("emit"):
         emitted = emit_c(program, machine, model=request.model or machine.target.run == "model")
     return Compilation(
-        kernel, machine, canonical, problem, schedule, program, emitted, warnings, clock.seconds
+        kernel, machine, canonical, problem, schedule, program, emitted, warnings, clock.seconds, form
     )
 
 

@@ -18,6 +18,7 @@ from isamap.version import __version__
 if TYPE_CHECKING:
     from isamap.tune.profile import Profile
 
+BEST_FORM = "best"
 Size = int | str
 """A number, or the range `1..8192@512`."""
 
@@ -27,7 +28,8 @@ class Request:
     """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
 
     `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take, `profile` are
-    measured figures that replace the machine's stated ones.
+    measured figures that replace the machine's stated ones, `transform` names
+    a rewrite of the kernel by number, or asks for the best.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -41,6 +43,7 @@ class Request:
     fixed: Mapping[str, int] = field(default_factory=dict[str, int])
     model: bool = False
     profile: Profile | None = None
+    transform: str | None = None
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -52,6 +55,7 @@ class Request:
             "schedule_sha256": sha256(self.schedule.text) if self.schedule else None,
             "model": self.model,
             "profile": self.profile.digest if self.profile else None,
+            "transform": self.transform,
         }
 
 

@@ -16,6 +16,7 @@ from isamap.transform.fusion import fission, fusions, reorderings
 from isamap.transform.hoisting import hoistings
 from isamap.transform.retention import retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
+from isamap.transform.shifting import shifts
 from isamap.transform.starting import merges, splits
 
 _MOST_STEPS = 40
@@ -26,8 +27,8 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
     """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
-    merged and split initialisations, flattened arrays, fusion, reordering. Then batching, hoisting and
-    retention together, as far as they go. No two results are equal, and none is the kernel as written.
+    merged and split initialisations, flattened arrays, shifted factors, fusion, reordering. Then batching,
+    hoisting and retention together, as far as they go. No two are equal, and none is the kernel as written.
     Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
     order of sums.
     """
@@ -59,6 +60,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
         merges,
         splits,
         flattenings,
+        shifts,
         fusions,
         reorderings,
     ):

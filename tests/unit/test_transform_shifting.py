@@ -1,0 +1,93 @@
+"""Factors of integer sums as the other signedness: equal bit by bit, also where sums wrap around."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from unit.rewriting import kernel, shipped, steps
+
+from isamap.driver.choosing import choose_form
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.ir import Kernel, bind
+from isamap.ir.interpret import interpret
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine
+from isamap.source import Source, UsageProblem
+from isamap.transform import rewrites
+
+SIZES = {"M": 3, "N": 5, "K": 300}
+WIDE = "in A: {a}[M, K]; in B: {b}[K, N]; inout C: i32[M, N];"
+SUM = "for m in M, n in N, k in K { C[m, n] += i32(A[m, k]) * i32(B[k, n]); }"
+
+SQUARES = "for m in M, k in K { C[m, k] += i32(A[m, k]) * i32(A[m, k]); }"
+
+
+def shifted(routine: Kernel) -> list[Kernel]:
+    return [r.kernel for r in rewrites(routine) if any(s.startswith("shifting") for s in r.steps)]
+
+
+@pytest.mark.parametrize(("a", "b"), [("i8", "i8"), ("u8", "i8"), ("i16", "i16"), ("u16", "u8")])
+def test_a_shifted_sum_is_equal_bit_by_bit_over_the_whole_range(a: str, b: str) -> None:
+    routine = kernel(WIDE.format(a=a, b=b), SUM, "M, N, K")
+    rng = np.random.default_rng(3)
+    arrays: dict[str, np.ndarray] = {}
+    for operand in bind(routine, SIZES).operands:
+        shape = [int(e.evaluate({})) for e in operand.shape]
+        low, high = operand.dtype.low, operand.dtype.high
+        values = rng.integers(low, high, shape, endpoint=True, dtype=np.int64)
+        values.flat[:2] = low, high
+        arrays[operand.name] = values.astype(operand.dtype.numpy())
+    expected = interpret(routine, arrays, SIZES)["C"]
+    found = shifted(routine)
+    assert len(found) == 2
+    for form in found:
+        np.testing.assert_array_equal(interpret(form, arrays, SIZES)["C"], expected)
+
+
+@pytest.mark.parametrize(
+    ("operands", "loops"),
+    [
+        ("in A: f32[M, K]; in B: f32[K, N]; inout C: f32[M, N];", SUM.replace("i32", "f32")),
+        ("in A: i32[M, K]; in B: i32[K, N]; inout C: i32[M, N];", SUM.replace("i32(", "(")),
+        (
+            "in A: i8[M, K]; inout C: i32[M, K];",
+            SQUARES,
+        ),
+    ],
+    ids=["floats", "as wide as the sum", "no sum"],
+)
+def test_what_is_no_sum_of_narrow_integers_is_left_alone(operands: str, loops: str) -> None:
+    assert steps(kernel(operands, loops, "M, N, K"), "shifting") == []
+
+
+def test_a_product_of_signed_bytes_is_performed_by_an_instruction_for_unsigned_ones() -> None:
+    path = kernel_path("gemm_s8s8")
+    request = Request(Source(path.name, path.read_text()), "x86-avx512-vnni", {"M": 64, "N": 256, "K": 256})
+    made = compile_kernel(
+        Request(request.kernel, request.machine, request.sizes, transform="best"), "schedule"
+    )
+    assert made.rewrite is not None
+    assert made.rewrite.steps[0].startswith("shifting")
+    assert made.schedule is not None
+    as_written = compile_kernel(request, "schedule").schedule
+    assert as_written is not None
+    assert made.schedule.cost_ns is not None
+    assert as_written.cost_ns is not None
+    assert made.schedule.cost_ns < as_written.cost_ns
+
+
+def test_a_kernel_that_no_rewrite_makes_faster_stays_as_written() -> None:
+    path = kernel_path("gemm_f32")
+    request = Request(
+        Source(path.name, path.read_text()), "x86-avx512", {"M": 64, "N": 64, "K": 64}, transform="best"
+    )
+    machine = load_machine(request.machine)
+    assert choose_form(request, shipped("gemm_f32"), machine, {"M": 64, "N": 64, "K": 64}).steps == ()
+
+
+def test_a_form_that_there_is_not_is_refused() -> None:
+    path = kernel_path("gemm_f32")
+    request = Request(Source(path.name, path.read_text()), "x86-avx512", {}, transform="77")
+    with pytest.raises(UsageProblem, match="number of a rewrite below"):
+        choose_form(request, shipped("gemm_f32"), load_machine("x86-avx512"), {})
