@@ -81,7 +81,7 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
         ],
         "units": {u.name: u.count for u in machine.units.values()},
         "instructions": [
-            _instruction_json(i) | measured.get(i.name, {}) for i in machine.instructions.values()
+            _instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)
         ],
     }
     return Answer(payload, _machine_text(machine, measured))
@@ -152,6 +152,11 @@ def detect_command(as_json: AsJson = False) -> Answer:
     return Answer({"machine": name, "features": features}, f"{name}\n{' '.join(features)}")
 
 
+def _described(machine: Machine) -> list[MachineInstruction]:
+    """Instructions, then hints."""
+    return [*machine.instructions.values(), *machine.hints.values()]
+
+
 def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]) -> str:
 
     def shown(name: str) -> tuple[str, ...]:
@@ -173,7 +178,7 @@ def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]
     ]
     rows = [
         (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit))
-        for i in machine.instructions.values()
+        for i in _described(machine)
     ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]

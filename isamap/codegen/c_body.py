@@ -17,6 +17,7 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     LoweredProgram,
@@ -63,6 +64,8 @@ class BodyWriter:
                 self.configure(node, depth)
             case Fill():
                 self.fill(node, depth)
+            case Hint():
+                self.hint(node, depth)
             case Declare(values):
                 self.declare(values, depth)
             case For():
@@ -116,6 +119,10 @@ class BodyWriter:
             self.add(depth, f"/* {what} */")
             return
         self.fenced([f"{self.issuer.configuration(node)} /* {what} */"], node.instruction, depth)
+
+    def hint(self, node: Hint, depth: int) -> None:
+        here = Here(self.names, self.values, self.elements)
+        self.add(depth, self.issuer.hint(node, here))
 
     def fill(self, node: Fill, depth: int) -> None:
         self.issuer.used.add("string.h")

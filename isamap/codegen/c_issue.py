@@ -18,7 +18,7 @@ from isamap.codegen.cmodel import Model, ModelOperand, build_model
 from isamap.codegen.names import Names
 from isamap.codegen.state_image import state_image
 from isamap.ir import Const, DType, Index, Operand, Read, product
-from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
+from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitArg, EmitCall, Machine, MachineInstruction
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
@@ -73,6 +73,16 @@ class Issuer:
         if own != held and _width(own) == _width(held):
             return [f"{place} = {cast(str(held), found)};"]
         return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
+
+    def hint(self, node: Hint, here: Here) -> str:
+        """The statement of a hint; a model, whose memory has no caches, only names the place."""
+        entry = self.machine.hints[node.instruction]
+        if self.model or not isinstance(entry.emit, EmitCall):
+            operand = entry.instruction.operand(node.operand)
+            return f"(void)({self._pointer(node.place, operand, here)}); /* {entry.name} */"
+        operands = {node.operand: node.place}
+        args = [self._argument(a, entry, operands, {}, here) for a in entry.emit.args]
+        return f"{call(entry.emit.function, *args)};"
 
     def configuration(self, node: Configure) -> str:
         """The statement that loads or releases a state; its image becomes a constant of the file."""

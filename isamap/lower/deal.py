@@ -24,6 +24,7 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     MemoryRef,
@@ -46,6 +47,13 @@ class Dealt:
     def innermost(self) -> int:
         """The loop whose body performs the shares."""
         return self.hosts[-1][0]
+
+
+def is_even(dealt: Dealt) -> bool:
+    """Whether every trip performs the same number of pieces, known before the run."""
+    pieces = product(count for _, count in _pieces(_guarded(dealt.make())[1])[0])
+    trips = product(count for _, count in dealt.hosts)
+    return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
 
 def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
@@ -134,6 +142,8 @@ def _substitute(node: Node, bindings: dict[str, Index]) -> Node:
             )
         case Fill(buffer, offset, elements):
             return Fill(buffer, offset.substitute(bindings), elements.substitute(bindings))
+        case Hint(_, _, place):
+            return replace(node, place=_reference(place, bindings))
         case For(_, trips, body):
             return replace(node, trips=trips.substitute(bindings), body=substitute_nodes(body, bindings))
         case If(conditions, body):

@@ -60,7 +60,8 @@ class _Nest:
 
     def __post_init__(self) -> None:
         self.results = Results(self.tile, self.suppliers, self.names)
-        self.overlap = Overlap(self.tile, self.schedule, self.finish, self.suppliers, self.names)
+        known = (self.finish, self.suppliers, self.names, self.staged)
+        self.overlap = Overlap(self.tile, self.schedule, *known)
 
     # --- loops --------------------------------------------------------------------------------------------
 
@@ -129,7 +130,9 @@ class _Nest:
 
     def _turn(self, depth: int, inside: Place, held: Held) -> tuple[Node, ...]:
         """The body of a loop."""
-        return (*self.overlap.shares(depth, inside), *self.loops(depth + 1, inside, held))
+        shares = self.overlap.shares(depth, inside)
+        with self.overlap.prefetching(depth + 1, inside) as at_once:
+            return (*shares, *at_once, *self.loops(depth + 1, inside, held))
 
     def _rest(self, axis: str, step: int, left: Index) -> Index | None:
         """Elements after the last whole step; None when there are never any."""

@@ -11,20 +11,22 @@ buffer, and the last one is written behind the loop. A buffer has one copy more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
-from isamap.lower.deal import Dealt, share_of
+from isamap.lower.deal import Dealt, is_even, share_of
 from isamap.lower.finish import Finish, copied_back
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside
+from isamap.lower.prefetch import buffer_lines, tensor_lines
 from isamap.lower.program import Block, Condition, If, Node
 from isamap.lower.staging import Staged, copy_tiles, stage_at
+from isamap.machine import line_hints
 from isamap.match import OperandTile, Suppliers, Tile
-from isamap.plan.schedule import NestSchedule, Stage, hosts_of, slots_of, spread_of
+from isamap.plan.schedule import NestSchedule, Prefetch, Stage, hosts_of, loops_inside, slots_of, spread_of
 
 Make = Callable[[], tuple[Node, ...]]
 
@@ -33,8 +35,9 @@ Make = Callable[[], tuple[Node, ...]]
 class Overlap:
     """What crosses turns of the loops of one nest.
 
-    `around` is the place outside each loop that stands around the builder, `buffers` the buffers that such a
-    loop's turns share, `dealt` the work that loops further inside perform share by share.
+    `staged_now` are the buffers in use where the builder stands, `around` is the place outside each loop that
+    stands around the builder, `buffers` the buffers that such a loop's turns share, `dealt` the work that
+    loops further inside perform share by share.
     """
 
     tile: Tile
@@ -42,6 +45,7 @@ class Overlap:
     finish: Finish
     suppliers: Suppliers
     names: Names
+    staged_now: Mapping[str, Staged]
     around: dict[int, Place] = field(default_factory=dict[int, Place])
     buffers: dict[str, Staged] = field(default_factory=dict[str, Staged])
     dealt: list[Dealt] = field(default_factory=list[Dealt])
@@ -115,6 +119,39 @@ class Overlap:
         yield tuple(node for note, make in works if not hosts for node in _labelled(note, make()))
         self.dealt = [work for work in self.dealt if work not in new]
 
+    @contextmanager
+    def prefetching(self, depth: int, place: Place) -> Generator[tuple[Node, ...]]:
+        """Deals the prefetches that stand at a depth to the loops inside; gives those performed at once.
+
+        Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once.
+        """
+        mine = [prefetch for prefetch in self.schedule.prefetches if prefetch.depth == depth]
+        inside = loops_inside(self.schedule, depth)[:1]
+        hosts = tuple((number, place.left[loop.axis].ceildiv(loop.step)) for number, loop in inside)
+        works = [Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place)) for p in mine]
+        new = [work for work in works if hosts and (hosts[0][0] < self.schedule.hold or is_even(work))]
+        self.dealt += new
+        yield tuple(node for work in works if work not in new for node in _labelled(work.note, work.make()))
+        self.dealt = [work for work in self.dealt if work not in new]
+
+    def _prefetch(self, prefetch: Prefetch, place: Place) -> Make:
+        """Hints about what a later turn reads, if there is such a turn."""
+        number = prefetch.depth - 1
+        loop, turn = self.schedule.loops[number], place.trips[number] + prefetch.ahead
+        here, left = self._turn(number, turn), self.around[number].left[loop.axis]
+        hint = line_hints(self.suppliers.machine)[prefetch.cache]
+        staged = self.staged_now.get(prefetch.operand)
+
+        def make() -> tuple[Node, ...]:
+            if staged is not None:
+                found = buffer_lines(staged, number, here, hint, self.names)
+            else:
+                operand = self._operand(prefetch.operand)
+                found = tensor_lines(operand, here, hint, self.suppliers, self.names)
+            return _when(turn * loop.step, left, found)
+
+        return make
+
     def shares(self, number: int, place: Place) -> tuple[Node, ...]:
         """What the body of a loop performs of work dealt to it."""
         due = [work for work in self.dealt if work.innermost == number]
@@ -169,7 +206,8 @@ class Overlap:
 
     def _operand(self, name: str) -> OperandTile:
         acc = self.tile.accumulator
-        candidates = (*self.tile.inputs, *((acc,) if acc is not None else ()))
+        held = acc if acc is not None else self.tile.result
+        candidates = (*self.tile.inputs, *((held,) if held is not None else ()))
         return next(operand for operand in candidates if operand.name == name)
 
 

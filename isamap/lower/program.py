@@ -127,6 +127,15 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
+class Hint:
+    """A hint of the machine about the line of memory at `place`: no value depends on it."""
+
+    instruction: str
+    operand: str
+    place: MemoryRef
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """Values that live in the rest of the enclosing block."""
 
@@ -162,7 +171,7 @@ class Block:
     body: tuple[Node, ...]
 
 
-Node = Issue | Configure | Fill | Declare | For | If | Block
+Node = Issue | Configure | Fill | Hint | Declare | For | If | Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,5 +225,5 @@ def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
                 names.add(instruction)
             case For(_, _, body) | If(_, body) | Block(_, body):
                 _collect(body, names)
-            case Fill() | Declare():
+            case Fill() | Hint() | Declare():
                 pass

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isamap.machine.costs import cost_value
     from isamap.machine.detect import detect_features, detect_machine, missing_features
     from isamap.machine.graph import caches_from_nearest, memory_graph
+    from isamap.machine.hints import LineHint, line_hints
     from isamap.machine.listing import list_machines, machine_digest
     from isamap.machine.load import load_machine
     from isamap.machine.model import (
@@ -37,6 +38,7 @@ _HOMES = {
     "costs": ("cost_value",),
     "detect": ("detect_features", "detect_machine", "missing_features"),
     "graph": ("caches_from_nearest", "memory_graph"),
+    "hints": ("LineHint", "line_hints"),
     "listing": ("list_machines", "machine_digest"),
     "load": ("load_machine",),
     "model": (
@@ -52,6 +54,7 @@ __all__ = [
     "EmitCall",
     "EmitNothing",
     "EmitSemantics",
+    "LineHint",
     "Link",
     "Machine",
     "MachineInstruction",
@@ -65,6 +68,7 @@ __all__ = [
     "cost_value",
     "detect_features",
     "detect_machine",
+    "line_hints",
     "list_machines",
     "load_machine",
     "machine_digest",

@@ -181,7 +181,10 @@ def _check_complete(call: EmitCall, instruction: Instruction, around: Surroundin
     for operand in instruction.operands:
         if operand.role == "temp":
             continue
-        named = around.memories[operand.memory or ""].named
+        memory = around.memories[operand.memory or ""]
+        if memory.kind == "cache":
+            continue  # a cache holds no buffers: nothing in it has an address to pass
+        named = memory.named
         is_value = named == "compiler"
         attributes = {a.attribute for a in call.args if a.kind == "operand" and a.name == operand.name}
         if is_value and operand.role != "in" and call.result != operand.name:

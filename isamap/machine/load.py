@@ -13,6 +13,7 @@ from isamap.ir import ConstantDecl
 from isamap.machine.chain import File, read_chain
 from isamap.machine.costs import read_cost
 from isamap.machine.findings import Findings
+from isamap.machine.hints import is_hint
 from isamap.machine.instructions import extend_instructions
 from isamap.machine.listing import digest_files
 from isamap.machine.model import Machine, MachineInstruction
@@ -32,6 +33,8 @@ def load_machine(name_or_path: str) -> Machine:
     world = _world(tuple(file.source for file in files))
     for file in files:
         _check_name(file)
+    priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
+    hints = {name: item for name, item in priced.items() if is_hint(item.instruction, world.memories)}
     return Machine(
         name=world.chain[0],
         summary=world.summary,
@@ -41,11 +44,12 @@ def load_machine(name_or_path: str) -> Machine:
         states=world.states,
         units=world.units,
         links=tuple(world.links.values()),
-        instructions={name: _priced(entry, world) for name, entry in world.instructions.items()},
+        instructions={name: item for name, item in priced.items() if name not in hints},
         target=world.target,
         clock_ghz=world.clock_ghz,
         sources=world.sources,
         digest=digest_files(files),
+        hints=hints,
     )
 
 

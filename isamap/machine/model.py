@@ -198,7 +198,8 @@ class Machine:
     """A machine with everything that it inherits.
 
     `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
-    sha256 of all texts that it was read from.
+    sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
+    cache: they change no value, so that no mapping and no move is made of them.
     """
 
     name: str
@@ -214,3 +215,4 @@ class Machine:
     clock_ghz: float | None
     sources: Mapping[str, str]
     digest: str
+    hints: Mapping[str, MachineInstruction] = field(default_factory=dict[str, MachineInstruction])

@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, memory_graph
+from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, line_hints, memory_graph
 from isamap.match import (
     Leaf,
     Location,
@@ -103,6 +103,7 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
         tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
         memories.caches,
         memories.beyond_bytes_per_ns,
+        hinted=tuple(sorted(line_hints(machine))),
     )
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import prod
 
 from isamap.plan.check_fused import check_fused
-from isamap.plan.check_overlap import check_overlap
+from isamap.plan.check_overlap import check_overlap, check_prefetches
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
 from isamap.source import Diagnostic
@@ -123,6 +123,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from _check_stages(nest, option)
         yield from check_overlap(nest, option)
         yield from check_fused(nest, option)
+        yield from check_prefetches(nest, option, problem.hinted)
         if not tiling:
             yield from _check_unrolled(nest, option)
             yield from _check_registers(nest, option, registers)
@@ -169,6 +170,7 @@ def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
     for what, name, known in (
         *(("axis", loop.axis, axes) for loop in nest.loops),
         *(("operand", stage.operand, operands) for stage in nest.stages),
+        *(("operand", prefetch.operand, operands) for prefetch in nest.prefetches),
     ):
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)

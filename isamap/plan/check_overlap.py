@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.plan.schedule import NestSchedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Prefetch, Spread, Stage
 from isamap.source import Diagnostic
 
 
@@ -31,6 +31,43 @@ def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
             )
         else:
             yield from _check_spread(nest, spread, stage, operand, name)
+
+
+def check_prefetches(nest: NestSchedule, option: NestOption, hinted: tuple[str, ...]) -> Iterator[Diagnostic]:
+    """What is wrong with prefetches, into caches that the machine has hints for."""
+    operands = {operand.name: operand for operand in option.operands}
+    for prefetch in nest.prefetches:
+        operand = operands.get(prefetch.operand)
+        if operand is not None:
+            yield from _check_prefetch(nest, prefetch, operand, hinted)
+
+
+def _check_prefetch(
+    nest: NestSchedule,
+    prefetch: Prefetch,
+    operand: TileOperand,
+    hinted: tuple[str, ...],
+) -> Iterator[Diagnostic]:
+    name = (
+        f"nest {nest.statement}: `prefetch {prefetch.operand} ahead {prefetch.ahead} into {prefetch.cache};`"
+    )
+    if prefetch.cache not in hinted:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: the machine has no instruction that brings memory into `{prefetch.cache}`",
+            notes=(f"it has for {', '.join(hinted) or 'none'}",),
+        )
+    around = nest.loops[prefetch.depth - 1] if prefetch.depth else None
+    if around is None or around.kind != "for" or around.axis not in operand.axes:
+        where = f"`for {around.axis} by {around.step}`" if around else "no loop"
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name} stands directly inside {where}, "
+            f"whose next turn does not move on to other elements of `{operand.tensor}`",
+            help=f"put it directly inside a `for` loop over {' or '.join(operand.axes)}",
+        )
+    elif prefetch.depth > nest.hold:
+        yield Diagnostic("schedule-overlap", f"{name} stands inside `hold`", help="move it outside `hold`")
 
 
 def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import FORMAT
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
@@ -234,6 +234,7 @@ class _Body:
     hold: int | None = None
     spread: list[Spread] = field(default_factory=list[Spread])
     fused: list[int] = field(default_factory=list[int])
+    prefetches: list[Prefetch] = field(default_factory=list[Prefetch])
 
 
 def _parse_nest(reader: _Reader) -> NestSchedule:
@@ -263,6 +264,7 @@ def _parse_nest(reader: _Reader) -> NestSchedule:
         hold,
         tuple(body.spread),
         tuple(sorted(body.fused)),
+        tuple(body.prefetches),
     )
 
 
@@ -270,7 +272,9 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        match reader.take_one_of(("for", "fuse", "hold", "issue", "spread", "stage", "unroll")):
+        match reader.take_one_of(
+            ("for", "fuse", "hold", "issue", "prefetch", "spread", "stage", "unroll")
+        ):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:
@@ -290,6 +294,8 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
                     body.fused.append(reader.take_number())
             case "stage":
                 body.stages.append(_parse_stage(reader, len(body.loops)))
+            case "prefetch":
+                body.prefetches.append(_parse_prefetch(reader, len(body.loops)))
             case "spread":
                 body.spread.append(_parse_spread(reader, body))
             case kind:
@@ -302,12 +308,27 @@ def _parse_stage(reader: _Reader, depth: int) -> Stage:
     operand = reader.take_name("an operand")
     ahead = 0
     if reader.take_one_of(("ahead", ";")) == "ahead":
-        span = reader.peek_span()
-        ahead = reader.take_number()
-        if not 1 <= ahead <= MAX_AHEAD:
-            raise reader.problem(f"a buffer is filled 1 to {MAX_AHEAD} turns ahead", span)
+        ahead = _parse_turns(reader)
         reader.take_one_of((";",))
     return Stage(operand, depth, ahead=ahead)
+
+
+def _parse_turns(reader: _Reader) -> int:
+    span = reader.peek_span()
+    turns = reader.take_number()
+    if not 1 <= turns <= MAX_AHEAD:
+        raise reader.problem(f"data is moved 1 to {MAX_AHEAD} turns ahead", span)
+    return turns
+
+
+def _parse_prefetch(reader: _Reader, depth: int) -> Prefetch:
+    operand = reader.take_name("an operand")
+    reader.take_one_of(("ahead",))
+    ahead = _parse_turns(reader)
+    reader.take_one_of(("into",))
+    cache = reader.take_name("a cache")
+    reader.take_one_of((";",))
+    return Prefetch(operand, depth, ahead, cache)
 
 
 def _parse_spread(reader: _Reader, body: _Body) -> Spread:

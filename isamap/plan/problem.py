@@ -110,7 +110,7 @@ class Problem:
     """Everything that a heuristic or a solver may look at.
 
     `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
-    beyond the last cache.
+    beyond the last cache. `hinted` are the caches into which an instruction brings memory ahead of its use.
     """
 
     kernel: str
@@ -120,3 +120,4 @@ class Problem:
     registers: tuple[tuple[str, int], ...]
     caches: tuple[Cache, ...]
     memory_bandwidth_bytes_per_ns: float
+    hinted: tuple[str, ...] = ()

@@ -55,6 +55,20 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefetch:
+    """What an operand's next turns read, brought into a cache while this one runs.
+
+    `depth` is how many loops of the nest stand around it, `ahead` how many turns of the innermost of these
+    the data is early.
+    """
+
+    operand: str
+    depth: int
+    ahead: int
+    cache: str
+
+
+@dataclass(frozen=True, slots=True)
 class NestSchedule:
     """How one statement is performed.
 
@@ -72,6 +86,7 @@ class NestSchedule:
     hold: int
     spread: tuple[Spread, ...] = ()
     fused: tuple[int, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +135,13 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
     A buffer is filled in the loop just inside; results are written back in the loops down to the one named.
     """
     spread = spread_of(nest, stage.operand)
-    inside = [(n, loop) for n, loop in enumerate(nest.loops) if n >= stage.depth and loop.kind == "for"]
+    inside = loops_inside(nest, stage.depth)
     if spread is None:
-        return tuple(inside[:1]) if inside and inside[0][0] < nest.hold else ()
+        return inside[:1] if inside and inside[0][0] < nest.hold else ()
     last = next((n for n, loop in inside if loop.axis == spread.axis), -1)
     return tuple((n, loop) for n, loop in inside if n <= last)
+
+
+def loops_inside(nest: NestSchedule, depth: int) -> tuple[tuple[int, LoopStep], ...]:
+    """The loops that are no unrolled ones from a depth inward, by number."""
+    return tuple((n, loop) for n, loop in enumerate(nest.loops) if n >= depth and loop.kind != "unroll")

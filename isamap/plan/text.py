@@ -61,6 +61,11 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
         lines += [
             indent + text for stage in nest.stages if stage.depth == depth for text in _stage(nest, stage)
         ]
+        lines += [
+            f"{indent}prefetch {p.operand} ahead {p.ahead} into {p.cache};"
+            for p in nest.prefetches
+            if p.depth == depth
+        ]
         if nest.hold == depth:
             lines.append(f"{indent}hold;")
             lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []

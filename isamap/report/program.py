@@ -17,6 +17,7 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     LoweredProgram,
@@ -57,6 +58,8 @@ def _node(node: Node, indent: str) -> Iterator[str]:
             yield f"{indent}{instruction} sets {state}: {', '.join(values)}"
         case Fill(buffer, offset, elements):
             yield f"{indent}zero {buffer} + {offset}, {elements} elements"
+        case Hint(instruction, operand, place):
+            yield f"{indent}{instruction} {operand} = {_operand(place)}"
         case Declare(values):
             names = [
                 f"{v.name}" + ("" if v.register is None else f" in {v.memory}{v.register}") for v in values

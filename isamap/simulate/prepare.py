@@ -17,6 +17,7 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     LoweredProgram,
@@ -119,8 +120,8 @@ class _Builder:
                     found.append(self._configure(name))
                 case Fill():
                     found += self._fill(node, loop)
-                case Declare():
-                    pass
+                case Declare() | Hint():
+                    pass  # what a level holds is told by reuse, which hints do not change
                 case For():
                     found.append(self._loop(node, loop))
                 case If(conditions, body):

@@ -132,7 +132,8 @@ PLAN_CODES: dict[str, Explanation] = {
         "`stage b ahead 1;` fills a buffer one turn of the loop directly around it early, so it needs such a "
         "`for` loop, and an operand that nothing changes meanwhile. `spread write c into k;` stands behind "
         "`stage c;` and writes the result of one turn back during the next, shared out evenly to the loops "
-        "inside, down to the one over k: the loop around it has to move on to other elements of the result.",
+        "inside, down to the one over k: the loop around it has to move on to other elements of the result. "
+        "`prefetch a ahead 1 into l2;` needs such a loop as well, and a machine with a hint into that cache.",
     ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",

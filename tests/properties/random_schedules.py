@@ -8,7 +8,7 @@ from random import Random
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TRIES = 12
 
@@ -19,7 +19,7 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
     `wildest`, up to TRIES, says how much is unrolled, blocked and staged at first.
     """
     for size in range(wildest, 0, -1):  # ever tamer: registers are few
-        nests = tuple(_nest(nest, random, size / TRIES) for nest in problem.nests)
+        nests = tuple(_nest(nest, problem.hinted, random, size / TRIES) for nest in problem.nests)
         nests = _fused(nests, problem, random)
         schedule = Schedule(problem.kernel, problem.machine, problem.sizes, nests)
         if not check_schedule(schedule, problem):
@@ -27,7 +27,7 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
     return None
 
 
-def _nest(nest: NestProblem, random: Random, wildness: float) -> NestSchedule:
+def _nest(nest: NestProblem, hinted: tuple[str, ...], random: Random, wildness: float) -> NestSchedule:
     option = _option(nest, random)
     unroll = {
         a.name: random.choice((2, 2, 3, 4)) if random.random() < 0.4 * wildness else 1 for a in option.axes
@@ -44,7 +44,7 @@ def _nest(nest: NestProblem, random: Random, wildness: float) -> NestSchedule:
     stages = _stages(option, blocks, hold, random, wildness)
     loops = (*blocks, *register_blocks, *inner, *unrolled)
     made = NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
-    return _overlapped(made, option, random)
+    return _prefetches(_overlapped(made, option, random), option, hinted, random)
 
 
 def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestSchedule:
@@ -81,6 +81,19 @@ def _fused(nests: tuple[NestSchedule, ...], problem: Problem, random: Random) ->
         gone.update(taken)
         found.append(replace(nest, fused=tuple(taken)))
     return tuple(nest for nest in found if nest.statement not in gone)
+
+
+def _prefetches(
+    nest: NestSchedule, option: NestOption, hinted: tuple[str, ...], random: Random
+) -> NestSchedule:
+    """Some operands brought nearer a turn ahead, where the machine has hints."""
+    found = [
+        Prefetch(operand.name, depth + 1, random.choice((1, 1, 2)), random.choice(hinted))
+        for depth, loop in enumerate(nest.loops[: nest.hold])
+        for operand in option.operands
+        if hinted and loop.axis in operand.axes and random.random() < 0.1
+    ]
+    return replace(nest, prefetches=tuple(found))
 
 
 def _option(nest: NestProblem, random: Random) -> NestOption:

@@ -16,7 +16,7 @@ from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import bounds, evaluate
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import decision_ranges, open_options
@@ -42,6 +42,9 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     built = st.builds(Stage, st.sampled_from("abc"), depths, ahead=st.sampled_from([0, 0, 1, 16]))
     stages = draw(st.lists(built, max_size=3, unique_by=lambda stage: stage.operand))
     stages.sort(key=lambda stage: stage.depth)
+    hints = st.builds(
+        Prefetch, st.sampled_from("abc"), depths, st.sampled_from([1, 16]), st.sampled_from(["l1", "l2"])
+    )
     late = [stage for stage in stages if draw(st.booleans())]
     return NestSchedule(
         statement,
@@ -51,6 +54,7 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
         tuple(stages),
         draw(depths),
         tuple(Spread(stage.operand, draw(NAMES)) for stage in late),
+        tuple(sorted(draw(st.lists(hints, max_size=2)), key=lambda hint: hint.depth)),
     )
 
 

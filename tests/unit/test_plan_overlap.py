@@ -145,8 +145,8 @@ def test_a_spoilt_overlap_is_found(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("stage b ahead 0;", "a buffer is filled 1 to 16 turns ahead"),
-        ("stage b ahead 17;", "a buffer is filled 1 to 16 turns ahead"),
+        ("stage b ahead 0;", "data is moved 1 to 16 turns ahead"),
+        ("stage b ahead 17;", "data is moved 1 to 16 turns ahead"),
         ("stage b behind 1;", "`behind` cannot stand here: expected `ahead` or `;`"),
         ("spread write c into k;", "`spread write c` does not follow a `stage c;`"),
         ("stage b; spread write c into k;", "`spread write c` does not follow a `stage c;`"),

@@ -1,0 +1,91 @@
+"""Prefetches: the lines that an operand's turn of a loop will read, as loops of hints.
+
+What stands in a buffer is one run of elements; what is read in place is rows of its tensor. No line outside
+is touched: each hint names an element that the turn reads.
+"""
+
+from __future__ import annotations
+
+from isamap.ir import Cast, Expr, Index, Read
+from isamap.ir.index import ONE, ZERO
+from isamap.lower.names import Names
+from isamap.lower.place import Place
+from isamap.lower.program import For, Hint, MemoryRef, Node
+from isamap.lower.staging import Staged
+from isamap.machine import LineHint
+from isamap.match import OperandTile, Suppliers
+from isamap.source import Diagnostic, UsageProblem
+
+
+def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, names: Names) -> tuple[Node, ...]:
+    """Hints about the tiles that a turn of loop `number` reads from a buffer."""
+    trips = {n: place.trips.get(n, ZERO) if n <= number else ZERO for n, _ in staged.loops}
+    elements = dict(staged.loops)[number]
+    return _lines(staged.buffer, staged.offset(trips), elements, staged.operand.dtype.size_bytes, hint, names)
+
+
+def tensor_lines(
+    operand: OperandTile, place: Place, hint: LineHint, suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """Hints about the elements of a tensor that are read at a place.
+
+    Raises: UsageProblem where they are no box.
+    """
+    read = _read_of(operand.subject)
+    box = _box(read, place) if read is not None and read.fill is None else None
+    if read is None or box is None:
+        raise UsageProblem(
+            Diagnostic(
+                "schedule-overlap",
+                f"`{operand.name}` cannot be prefetched: what its turns read is no box of one array",
+                help=f"stage it, and prefetch the buffer; or drop `prefetch {operand.name}`",
+            )
+        )
+    strides = suppliers.strides[read.buffer]
+    start, loops = ZERO, list[tuple[str, Index]]()
+    for (low, count), stride in zip(box[:-1], strides, strict=False):
+        variable = names.fresh("row")
+        start = start + low * stride
+        if count.value != 1:
+            start = start + Index.of(variable) * stride
+            loops.append((variable, count))
+    low, count = box[-1]
+    nodes = _lines(read.buffer, start + low * strides[-1], count, read.dtype.size_bytes, hint, names)
+    for variable, count in reversed(loops):
+        nodes = (For(variable, count, nodes),)
+    return nodes
+
+
+def _lines(
+    buffer: str, start: Index, elements: Index, size_bytes: int, hint: LineHint, names: Names
+) -> tuple[Node, ...]:
+    """One hint per line of a run of elements, each at an element of the run."""
+    each = max(1, hint.line_bytes // size_bytes)
+    count = elements.ceildiv(each)
+    variable = names.fresh("line")
+    counter = ZERO if count.value == 1 else Index.of(variable)
+    here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, start + counter * each, (ONE,)))
+    return (here,) if count.value == 1 else (For(variable, count, (here,)),)
+
+
+def _read_of(expr: Expr) -> Read | None:
+    while isinstance(expr, Cast):
+        expr = expr.value
+    return expr if isinstance(expr, Read) else None
+
+
+def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:
+    """Per subscript of a read its least value at a place and how many values it takes; None if not affine."""
+    positions = {f"@{axis}": position for axis, position in place.position.items()}
+    found: list[tuple[Index, Index]] = []
+    for subscript in read.index:
+        low, count = subscript, ONE
+        for axis, left in place.left.items():
+            factor = subscript.coefficient(f"@{axis}")
+            if factor is None or factor.value is None:
+                return None
+            count = count + (left - 1) * abs(factor.value)
+            if factor.value < 0:
+                low = low + (left - 1) * factor.value
+        found.append((low.substitute(positions), count))
+    return found or None

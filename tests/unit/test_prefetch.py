@@ -1,0 +1,174 @@
+"""Prefetches: what the judge refuses, and that every hint names an element that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+from plan_problems import answer, gemm
+
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.request import Request, Size
+from isamap.kernels import kernel_path
+from isamap.lower.program import Block, For, Hint, If, Node
+from isamap.machine import line_hints, load_machine
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.schedule import Prefetch
+from isamap.plan.text import print_schedule
+from isamap.source import Source
+
+GEMM = replace(gemm(1024, 1024, 1024), hinted=("l1", "l2"))
+WORDS = "n:512 k:256 m:6 n:64 | k:1 um:1 un:16"
+SCHEDULE = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
+  for n by 48 {{
+    prefetch b ahead 1 into l2;
+    stage b;
+    for m by 4 {{
+      prefetch a ahead 2 into l1;
+      prefetch c ahead 1 into l2;
+      for n by 16 {{
+        prefetch b ahead 1 into l1;
+        prefetch c ahead 1 into l1;
+        hold;
+        for k by 1 {{
+          unroll m by 1 {{
+            unroll n by 8 {{
+              issue;
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
+
+
+def compiled(sizes: dict[str, Size]) -> Compilation:
+    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
+    schedule = Source("s.schedule", SCHEDULE.format(**sizes))
+    return compile_kernel(Request(source, "x86-avx2", sizes, schedule=schedule))
+
+
+def hints(nodes: tuple[Node, ...], env: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """The array and element that each hint names when the program runs."""
+    for node in nodes:
+        match node:
+            case Hint(_, _, place):
+                yield place.buffer, place.offset.evaluate(env)
+            case For(variable, trips, body):
+                for turn in range(trips.evaluate(env)):
+                    yield from hints(body, {**env, variable: turn})
+            case If(conditions, body):
+                if all(Comparison[c](a.evaluate(env), b.evaluate(env)) for a, c, b in conditions):
+                    yield from hints(body, env)
+            case Block(_, body):
+                yield from hints(body, env)
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("run_time", [False, True])
+@pytest.mark.parametrize(
+    "actual", [{"M": 24, "N": 96, "K": 32}, {"M": 23, "N": 101, "K": 17}, {"M": 3, "N": 5, "K": 1}]
+)
+def test_every_hint_names_an_element_that_exists(actual: dict[str, int], run_time: bool) -> None:
+    sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100") if run_time else {**actual}
+    made = compiled(sizes)
+    assert made.program
+    env = {**actual, "A.s0": actual["K"], "B.s0": actual["N"], "C.s0": actual["N"]}
+    lengths = {t.name: t.shape[0].evaluate(env) * t.shape[1].evaluate(env) for t in made.program.tensors}
+    lengths |= {b.name: b.elements.evaluate(env) for b in made.program.buffers}
+    found = list(hints(made.program.body, env))
+    assert all(0 <= element < lengths[name] for name, element in found)
+    if actual["N"] > 48:
+        assert {"A", "B", "C"} < {name for name, _ in found}
+
+
+def test_all_lines_of_the_next_rows_are_named_once_per_turn() -> None:
+    """Rows 4 .. 7 of A hold 32 f32 each: two lines a row, named two turns ahead of their use."""
+    made = compiled({"M": 24, "N": 48, "K": 32})
+    assert made.program
+    env = {"A.s0": 32, "B.s0": 48, "C.s0": 48}
+    named = sorted(element for name, element in hints(made.program.body, env) if name == "A")
+    assert named == [32 * row + 16 * line for row in range(8, 24) for line in range(2)]
+
+
+def test_a_machine_says_what_its_hints_bring_where() -> None:
+    found = line_hints(load_machine("x86-avx512"))
+    assert {cache: (hint.item.name, hint.line_bytes) for cache, hint in found.items()} == {
+        "l1": ("prefetch_l1", 64),
+        "l2": ("prefetch_l2", 64),
+    }
+    assert not line_hints(load_machine("generic-c"))
+    assert "prefetch_l1" not in load_machine("x86-avx512").instructions
+
+
+def test_a_model_names_the_place_only() -> None:
+    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
+    sizes: dict[str, Size] = {"M": 24, "N": 96, "K": 32}
+    schedule = Source("s.schedule", SCHEDULE.format(**sizes))
+    made = compile_kernel(Request(source, "x86-avx2", sizes, schedule=schedule, model=True))
+    assert made.emitted
+    assert "_mm_prefetch" not in made.emitted.source
+    assert "/* prefetch_l2 */" in made.emitted.source
+    native = compiled(sizes)
+    assert native.emitted
+    assert "_mm_prefetch((char const *)" in native.emitted.source
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "said"),
+    [
+        (Prefetch("a", 3, 1, "l2"), ""),
+        (
+            Prefetch("a", 3, 1, "l3"),
+            (
+                "`prefetch a ahead 1 into l3;`: the machine has no instruction that brings memory into `l3`\n"
+                "  note: it has for l1, l2"
+            ),
+        ),
+        (
+            Prefetch("a", 1, 2, "l2"),
+            (
+                "`prefetch a ahead 2 into l2;` stands directly inside `for n by 512`, "
+                "whose next turn does not move on to other elements of `A`\n"
+                "  help: put it directly inside a `for` loop over m or k"
+            ),
+        ),
+        (
+            Prefetch("b", 0, 1, "l2"),
+            (
+                "`prefetch b ahead 1 into l2;` stands directly inside no loop, "
+                "whose next turn does not move on to other elements of `B`\n"
+                "  help: put it directly inside a `for` loop over k or n"
+            ),
+        ),
+        (
+            Prefetch("a", 5, 1, "l1"),
+            "`prefetch a ahead 1 into l1;` stands inside `hold`\n  help: move it outside `hold`",
+        ),
+    ],
+)
+def test_a_prefetch_without_a_next_turn_is_refused(prefetch: Prefetch, said: str) -> None:
+    made = answer(GEMM, WORDS)
+    made = replace(made, nests=(replace(made.nests[0], prefetches=(prefetch,)),))
+    prefix = "error[schedule-overlap]: nest 0: " if said else ""
+    assert "\n".join(finding.render() for finding in check_schedule(made, GEMM)) == prefix + said
+    assert parse_schedule(Source("s", print_schedule(made))) == made
+
+
+def test_an_operand_that_does_not_exist_is_named() -> None:
+    made = answer(GEMM, WORDS)
+    made = replace(made, nests=(replace(made.nests[0], prefetches=(Prefetch("d", 3, 1, "l1"),)),))
+    assert [finding.message for finding in check_schedule(made, GEMM)] == ["nest 0: there is no operand `d`"]
