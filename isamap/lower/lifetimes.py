@@ -25,6 +25,7 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     LoweredProgram,
@@ -150,7 +151,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
             time = clock.tick()
             uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
             return _Body(time, time + 1, (), uses)
-        case Configure() | Declare():
+        case Configure() | Declare() | Hint():
             return _Body(clock.now, clock.now, (), {})
         case _:
             assert_never(node)
