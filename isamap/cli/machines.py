@@ -80,9 +80,7 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
             for link in machine.links
         ],
         "units": {u.name: u.count for u in machine.units.values()},
-        "instructions": [
-            _instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)
-        ],
+        "instructions": [_instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)],
     }
     return Answer(payload, _machine_text(machine, measured))
 
@@ -177,8 +175,7 @@ def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]
         for link in machine.links
     ]
     rows = [
-        (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit))
-        for i in _described(machine)
+        (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit)) for i in _described(machine)
     ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]

@@ -272,9 +272,7 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        match reader.take_one_of(
-            ("for", "fuse", "hold", "issue", "prefetch", "spread", "stage", "unroll")
-        ):
+        match reader.take_one_of(("for", "fuse", "hold", "issue", "prefetch", "spread", "stage", "unroll")):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:

@@ -54,7 +54,7 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
         tuple(stages),
         draw(depths),
         tuple(Spread(stage.operand, draw(NAMES)) for stage in late),
-        tuple(sorted(draw(st.lists(hints, max_size=2)), key=lambda hint: hint.depth)),
+        prefetches=tuple(sorted(draw(st.lists(hints, max_size=2)), key=lambda hint: hint.depth)),
     )
 
 
