@@ -9,6 +9,7 @@ from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_opt
 from isamap.scheduler.children import start_early
 from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.greedy import Greedy, greedy_candidate
+from isamap.scheduler.pinning import complete
 from isamap.scheduler.ranking import Ranking, k_best
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Solved",
     "assemble",
     "check_name",
+    "complete",
     "decided",
     "greedy_candidate",
     "k_best",

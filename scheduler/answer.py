@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 
 from isamap.plan.check import check_schedule
-from isamap.plan.decisions import mapping_of
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
-from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.conflicts import explain
-from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.fixing import resolve
 from isamap.source import Diagnostic, Infeasible, UsageProblem
 
 
@@ -37,8 +35,7 @@ def schedule(
     """
     finder = load_heuristic(heuristic) if isinstance(heuristic, str) else heuristic
     priced = load_cost_model(model) if isinstance(model, str) else model
-    decided = dict(sorted((fixed or {}).items()))
-    _check_fixed(problem, decided)
+    decided = resolve(problem, fixed or {})
     try:
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
     except Infeasible as error:
@@ -66,28 +63,4 @@ def _stopped(name: str, limit_s: float) -> Diagnostic:
         f"{name} was stopped after {limit_s:g} s; this is the best schedule so far",
         severity="warning",
         help="give it more time with --limit",
-    )
-
-
-def _check_fixed(problem: Problem, fixed: Assignment) -> None:
-    known = [name for nest in problem.nests for name in _decisions(problem, nest)]
-    for name in fixed:
-        if name not in known:
-            raise UsageProblem(_unknown(name, sorted(set(known))))
-
-
-def _decisions(problem: Problem, nest: NestProblem) -> list[str]:
-    names = [mapping_of(nest.statement)]
-    for option in nest.options:
-        names += Space(nest.statement, option, dict(problem.registers), {}).names()
-    return names
-
-
-def _unknown(name: str, known: list[str]) -> Diagnostic:
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    return Diagnostic(
-        "fix-unknown",
-        f"there is no decision `{name}`",
-        notes=(f"known: {', '.join(known[:12])}{' and others' if len(known) > 12 else ''}",),
-        help=f"did you mean `{near[0]}`?" if near else None,
     )

@@ -19,6 +19,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption
 from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, ROUNDING, Limits, solve_nest
+from isamap.scheduler.fixing import resolve
 from isamap.scheduler.fusing import Group, solve_groups
 from isamap.scheduler.greedy import first_candidate
 from isamap.scheduler.pool import Pool, all_candidates, count_assignments
@@ -63,14 +64,15 @@ def k_best(
     assert k >= 1, "a ranking has a first"
     stop = time.monotonic() + limit_s
     effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
+    decided = resolve(problem, fixed or {})
     lists: dict[int, _Found] = {}
 
     def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
         limits = Limits((stop - time.monotonic()) / left, effort)
-        found = lists[nest.statement] = _rank_nest(nest, options, k, limits, fixed or {})
+        found = lists[nest.statement] = _rank_nest(nest, options, k, limits, decided)
         return found.solved(found.candidates[0])
 
-    groups = solve_groups(problem, model, fixed or {}, solve)
+    groups = solve_groups(problem, model, decided, solve)
     return _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
 
 

@@ -64,7 +64,7 @@ FixWords = Annotated[
     typer.Option(
         "--fix",
         metavar="DECISION=NUMBER",
-        help="Decide for the solver: --fix nest0.block.k=256.",
+        help="Decide for the solver: --fix block.k=256; with --schedule, --fix unroll keeps what it has.",
         show_default=False,
     ),
 ]

@@ -41,7 +41,7 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         heuristic=choices.heuristic,
         cost_model=choices.cost_model,
         limit_s=read_number(choices.limit, "--limit", 0.1, 3600),
-        fixed=read_fixes(choices.fix or ()),
+        fixed=read_fixes(choices.fix or (), has_schedule=schedule is not None),
         model=choices.model,
         profile=find_profile(choices.profile, name),
         transform=read_form(choices.transform),

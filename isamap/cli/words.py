@@ -145,17 +145,23 @@ def read_sizes_file(source: Source) -> list[dict[str, Size]]:
     return sets
 
 
-def read_fixes(words: Iterable[str]) -> dict[str, int]:
-    """Decisions that are fixed, from NAME=NUMBER words. Raises: UsageProblem."""
-    fixed: dict[str, int] = {}
+def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str, int | None]:
+    """Decisions that are fixed, from NAME=NUMBER words; beside a schedule NAME alone keeps what that has.
+
+    Raises: UsageProblem.
+    """
+    fixed: dict[str, int | None] = {}
     for word in words:
-        name, _, value = word.partition("=")
+        name, equals, value = word.partition("=")
+        if has_schedule and name and not equals:
+            fixed[name] = None
+            continue
         if not name or not _NUMBER.fullmatch(value):
             raise UsageProblem(
                 Diagnostic(
                     "fix-syntax",
                     f"`{word[:80]}` is not DECISION=NUMBER",
-                    help="write `--fix nest0.block.k=256`",
+                    help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
                 )
             )
         fixed[name] = int(value)

@@ -26,8 +26,8 @@ from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.scheduler import complete, start_early
 from isamap.scheduler import schedule as solve
-from isamap.scheduler import start_early
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, make_guards_explicit, statements
@@ -114,18 +114,24 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
 
 def find_schedule(request: Request, problem: Problem) -> Schedule:
     """The schedule that is replayed or found, checked. Raises: UsageProblem, Infeasible."""
-    if request.schedule is not None:
-        schedule = parse_schedule(request.schedule)
-    else:
-        schedule = solve(
-            problem,
+
+    def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
+        made = solve(
+            question,
             heuristic=request.heuristic,
             model=request.cost_model,
             limit_s=request.limit_s,
-            fixed=dict(request.fixed),
+            fixed=fixed,
         )
-        if request.profile is not None:
-            schedule = replace(schedule, profile=request.profile.digest[:12])
+        return replace(made, profile=request.profile.digest[:12]) if request.profile else made
+
+    if request.schedule is None:
+        given = {name: value for name, value in request.fixed.items() if value is not None}
+        schedule = found(problem, given)
+    else:
+        schedule = parse_schedule(request.schedule)
+        if request.fixed:
+            schedule = complete(problem, schedule, request.fixed, found)
     findings = check_schedule(schedule, problem)
     if findings:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"

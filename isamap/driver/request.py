@@ -27,9 +27,10 @@ Size = int | str
 class Request:
     """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
 
-    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take, `profile` are
-    measured figures that replace the machine's stated ones, `transform` names
-    a rewrite of the kernel by number, or asks for the best.
+    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take (None: as the
+    text has them; with both, the rest of what is named is solved), `profile` are measured figures that
+    replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
+    best.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -40,7 +41,7 @@ class Request:
     heuristic: str = "cpsat"
     cost_model: str = "analytic"
     limit_s: float = 10.0
-    fixed: Mapping[str, int] = field(default_factory=dict[str, int])
+    fixed: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     model: bool = False
     profile: Profile | None = None
     transform: str | None = None

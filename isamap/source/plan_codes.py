@@ -23,6 +23,11 @@ PLAN_CODES: dict[str, Explanation] = {
         "more buffers than can be placed",
         "The search looks at pairs of buffers. Cut the file at a time at which few buffers live.",
     ),
+    "fix-ambiguous": Explanation(
+        "a fixed decision of several statements",
+        "A decision's name may leave its statement out where only one statement has it. Otherwise write the "
+        "statement's number in front: `nest0.block.k`.",
+    ),
     "fix-block": Explanation(
         "a fixed cache block that cannot be",
         "A cache block is a multiple of what one issue covers, and no smaller than a register block. A block "
@@ -66,6 +71,16 @@ PLAN_CODES: dict[str, Explanation] = {
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
         "`nest0.sweep.m.n` and `nest0.stage.b`, after the statement, its axes and its operands.",
+    ),
+    "fix-twice": Explanation(
+        "a decision fixed to two values",
+        "One decision has several spellings: `nest0.block.k`, `block.k`, `tile.K`; `order.m.n = 1` is "
+        "`order.n.m = 0`. Give it once.",
+    ),
+    "fix-unreadable": Explanation(
+        "parts of a schedule that cannot be kept",
+        "What a schedule has decided is read off its loops. One that has loops or stages which the solver "
+        "would never give can be replayed, but not taken apart.",
     ),
     "fix-unroll": Explanation(
         "fixed unrolling that is out of range",

@@ -1,0 +1,93 @@
+"""The decisions that a person fixes, by the names that people write.
+
+tile.K = 512         ->  nest0.block.k = 512       the only statement, `tile` for a block, K for axis k
+order.n.m = 1        ->  nest0.order.m.n = 0       the pair as the problem lists it
+block.k = 512        ->  refused where statements 0 and 2 both have it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from isamap.plan.decisions import mapping_of
+from isamap.plan.problem import NestProblem, Problem
+from isamap.scheduler.space import Space
+from isamap.source import Diagnostic, UsageProblem
+
+SHOWN = 12
+
+
+def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
+    """Decisions by their full names. Raises: UsageProblem for unknown, ambiguous and contradictory ones."""
+    known = all_names(problem)
+    found: dict[str, int] = {}
+    for word, value in fixed.items():
+        name, given = _resolved(word, value, known)
+        if found.get(name, given) != given:
+            raise UsageProblem(
+                Diagnostic("fix-twice", f"`{name}` is fixed twice: to {found[name]}, and to {given}")
+            )
+        found[name] = given
+    return dict(sorted(found.items()))
+
+
+def all_names(problem: Problem) -> list[str]:
+    """Every decision of every statement."""
+    return sorted({name for nest in problem.nests for name in names_of(problem, nest)})
+
+
+def names_of(problem: Problem, nest: NestProblem) -> set[str]:
+    """Every decision of a statement, whatever its mapping."""
+    registers = dict(problem.registers)
+    spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
+    return {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
+
+
+def _resolved(word: str, value: int, known: list[str]) -> tuple[str, int]:
+    if word in known:
+        return word, value
+    for spelling, meant in ((word, value), *_turned(word, value)):
+        found = [name for name in known if _means(spelling.casefold(), name.casefold())]
+        exact = [name for name in found if _means(spelling, name)]
+        match exact or found:
+            case [name]:
+                return name, meant
+            case []:
+                continue
+            case several:
+                raise UsageProblem(_ambiguous(word, several))
+    raise UsageProblem(unknown(word, known))
+
+
+def _means(word: str, name: str) -> bool:
+    """Whether a word is a decision's name, with or without its statement, `tile` being a block."""
+    parts = ["block" if part == "tile" else part for part in word.split(".")]
+    return ".".join(parts) in (name, name.partition(".")[2])
+
+
+def _turned(word: str, value: int) -> Iterable[tuple[str, int]]:
+    """An order of two axes said the other way round."""
+    parts = word.split(".")
+    if len(parts) >= 3 and parts[-3] in ("order", "sweep") and value in (0, 1):
+        yield ".".join([*parts[:-2], parts[-1], parts[-2]]), 1 - value
+
+
+def _ambiguous(word: str, names: list[str]) -> Diagnostic:
+    return Diagnostic(
+        "fix-ambiguous",
+        f"`{word}` is a decision of several statements",
+        help=f"write {' or '.join(f'`{name}`' for name in names[:SHOWN])}",
+    )
+
+
+def unknown(name: str, known: list[str]) -> Diagnostic:
+    """What to say of a name that no decision has."""
+    full = name if name.startswith("nest") else f"nest0.{name}"
+    near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
+    return Diagnostic(
+        "fix-unknown",
+        f"there is no decision `{name}`",
+        notes=(f"known: {', '.join(known[:SHOWN])}{' and others' if len(known) > SHOWN else ''}",),
+        help=f"did you mean `{near[0]}`?" if near else None,
+    )

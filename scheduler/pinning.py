@@ -1,0 +1,94 @@
+"""A schedule of which a person keeps parts: what is named stays as it is, the rest is solved.
+
+    complete(problem, schedule, {"nest0.unroll": None, "nest0.block.k": 256}, solve)
+
+keeps all that the schedule unrolls in statement 0, cuts k into blocks of 256, and asks `solve` for all else
+of that statement. Statements of which nothing is named stay as they are; those that the schedule lacks are
+solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from isamap.plan.decisions import mapping_of
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.scheduler.fixing import all_names, names_of, resolve, unknown
+from isamap.scheduler.pricing import read_nest
+from isamap.source import Diagnostic, UsageProblem
+
+Solve = Callable[[Problem, Mapping[str, int]], Schedule]
+
+
+def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], solve: Solve) -> Schedule:
+    """The schedule with parts solved anew; a decision fixed to None keeps the value that the schedule has.
+
+    Raises: UsageProblem for names that are unknown, or whose value cannot be read off; as `solve`.
+    """
+    given = resolve(problem, {name: value for name, value in fixed.items() if value is not None})
+    pins = [name for name, value in fixed.items() if value is None]
+    kept = {nest.statement: nest for nest in base.nests}
+    wanted = dict(given)
+    asked: set[int] = set()
+    for nest in problem.nests:
+        names = sorted(names_of(problem, nest))
+        pinned = [name for name in names if any(_is_part(name, pin) for pin in pins)]
+        if pinned and nest.statement in kept:
+            wanted = _values(problem, nest, kept[nest.statement], pinned) | wanted
+        if pinned or set(names) & set(given) or not _together(base, nest.statement):
+            asked |= {nest.statement, *_together(base, nest.statement)}
+    for pin in pins:
+        if not any(_is_part(name, pin) for name in all_names(problem)):
+            raise UsageProblem(unknown(pin, all_names(problem)))
+    if not asked:
+        return base
+    open_nests = tuple(nest for nest in problem.nests if nest.statement in asked)
+    found = solve(replace(problem, nests=open_nests), wanted)
+    return _merged(base, found, [nest for nest in base.nests if nest.statement not in asked])
+
+
+def _together(base: Schedule, statement: int) -> set[int]:
+    """The statements that one nest performs, where one of them is the given one."""
+    groups = [{nest.statement, *nest.fused} for nest in base.nests]
+    return next((group for group in groups if statement in group), set[int]())
+
+
+def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
+    """The nests kept and those found; nothing is proven about a sum with parts by hand."""
+    ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
+    if not kept:
+        return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes)
+    return replace(
+        base,
+        nests=ordered,
+        model="",
+        cost_ns=None,
+        lower_bound_ns=None,
+        status="MANUAL",
+        reproducible=found.reproducible,
+        findings=found.findings,
+    )
+
+
+def _is_part(name: str, pin: str) -> bool:
+    """Whether a decision is the one named, or one of those under that name, its statement left out or not."""
+    return any(own == pin or own.startswith(f"{pin}.") for own in (name, name.partition(".")[2]))
+
+
+def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: list[str]) -> dict[str, int]:
+    """What a nest has decided, of the decisions named."""
+    read = read_nest(problem, nest, chosen)
+    if read is None:
+        raise UsageProblem(
+            Diagnostic(
+                "fix-unreadable",
+                f"parts of nest {nest.statement} cannot be kept: no decisions lead to its loops",
+                notes=("it has more loops over an axis, or stages elsewhere, than the solver would",),
+                help="replay it as it is, without --fix, or give the values: --fix NAME=NUMBER",
+            )
+        )
+    option, assignment = read
+    values = {mapping_of(nest.statement): nest.options.index(option), **assignment}
+    return {name: values[name] for name in pinned if name in values}
