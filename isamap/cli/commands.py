@@ -24,6 +24,7 @@ _HOMES: dict[str, str] = {
     "explain": "texts",
     "memplan": "memory",
     "doctor": "doctor",
+    "tune.log": "tuning",
     "bench.deepbench.gemm": "benching",
     "hw.list": "machines",
     "hw.show": "machines",

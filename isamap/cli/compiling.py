@@ -11,7 +11,9 @@ from isamap.cli.answer import Answer, Finding
 from isamap.cli.options import (
     AsJson,
     AsModel,
+    BestCount,
     CostModelName,
+    EvaluatorName,
     FixWords,
     FormNumber,
     HeuristicName,
@@ -55,10 +57,12 @@ def compile_command(
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
+    evaluate: EvaluatorName = "",
+    best: BestCount = "1",
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

@@ -12,7 +12,9 @@ from isamap.cli.inputs import read_file
 from isamap.cli.options import (
     AsJson,
     AsModel,
+    BestCount,
     CostModelName,
+    EvaluatorName,
     FixWords,
     FormNumber,
     HeuristicName,
@@ -48,13 +50,15 @@ def run_command(
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
+    evaluate: EvaluatorName = "",
+    best: BestCount = "1",
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
     from isamap.driver.prepare import prepare
     from isamap.driver.timing import profile_sizes, time_program
 
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)

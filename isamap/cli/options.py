@@ -85,6 +85,18 @@ FormNumber = Annotated[
         show_default=False,
     ),
 ]
+EvaluatorName = Annotated[
+    str,
+    typer.Option(
+        "--evaluate",
+        metavar="NAME",
+        help="Let simulated or measured choose among the schedules that --best asks for.",
+    ),
+]
+BestCount = Annotated[
+    str,
+    typer.Option("--best", metavar="COUNT", help="How many of the cheapest schedules by the cost model."),
+]
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.inputs import machine_of, read_file, read_kernel
-from isamap.cli.words import read_fixes, read_form, read_number
+from isamap.cli.words import read_count, read_fixes, read_form, read_number
 from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
+
+# More schedules than this take longer to rank than they are worth.
+MOST_SCHEDULES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class Choices:
     model: bool
     profile: str = "default"
     transform: str | None = None
+    evaluate: str = ""
+    best: str = "1"
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -33,6 +38,8 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
     schedule, name = choices.schedule, machine_of(machine)
     check_name("heuristic", choices.heuristic)
     check_name("cost model", choices.cost_model)
+    if choices.evaluate:
+        check_name("evaluator", choices.evaluate)
     return Request(
         kernel=read_kernel(kernel),
         machine=name,
@@ -45,4 +52,6 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         model=choices.model,
         profile=find_profile(choices.profile, name),
         transform=read_form(choices.transform),
+        evaluate=choices.evaluate,
+        best=read_count(choices.best, "--best", 1, MOST_SCHEDULES),
     )

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
+from isamap.cli.contests import Contest, hold_contest
 from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.options import (
     AsJson,
+    BestCount,
     CostModelName,
     FixWords,
     KernelName,
@@ -22,9 +24,9 @@ from isamap.cli.options import (
     SizeWords,
 )
 from isamap.cli.progress import Progress
-from isamap.cli.words import read_fixes, read_number, read_sizes
+from isamap.cli.requests import MOST_SCHEDULES
+from isamap.cli.words import read_count, read_fixes, read_number, read_sizes
 from isamap.cli.writing import write_text
-from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def schedule_command(
         typer.Option(
             "--heuristic",
             metavar="NAME",
-            help="Ask this one, cpsat by default; may be repeated.",
+            help="Ask this one, cpsat by default; several with commas, or repeated.",
             show_default=False,
         ),
     ] = None,
@@ -53,6 +55,17 @@ def schedule_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     profile: ProfileName = "default",
+    best: BestCount = "1",
+    evaluators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--evaluate",
+            metavar="NAME",
+            help="Evaluate all schedules: simulated, measured; may be repeated, the first one chooses.",
+            show_default=False,
+        ),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     output: Annotated[
         str | None,
         typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
@@ -65,10 +78,12 @@ def schedule_command(
     from isamap.driver.request import Request
     from isamap.plan.plugins import check_name, known_names
 
-    asked = tuple(dict.fromkeys(heuristics or (known_names("heuristic") if compare else ("cpsat",))))
+    asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
     for name in asked:
         check_name("heuristic", name)
     check_name("cost model", cost_model)
+    for name in _names(evaluators):
+        check_name("evaluator", name)
     request = Request(
         kernel=read_kernel(kernel),
         machine=machine_of(hw),
@@ -77,42 +92,45 @@ def schedule_command(
         cost_model=cost_model,
         limit_s=read_number(limit, "--limit", 0.1, 3600),
         fixed=read_fixes(fix or ()),
+        best=read_count(best, "--best", 1, MOST_SCHEDULES),
     )
     with Progress() as progress:
         matched = compile_kernel(request, "match", progress)
         assert matched.problem is not None
         problem = matched.problem
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
-    return _answer(matched, attempts, output)
+        contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
+    return _answer(matched, contest, output)
 
 
-def _answer(matched: Compilation, attempts: list[Attempt], output: str | None) -> Answer:
+def _names(words: list[str] | None) -> tuple[str, ...]:
+    """The names that are given one by one, or with commas between them."""
+    return tuple(dict.fromkeys(name for word in words or () for name in word.split(",")))
+
+
+def _answer(matched: Compilation, contest: Contest, output: str | None) -> Answer:
     """All attempts, and the best schedule in a file or as text."""
     from isamap.plan.text import print_schedule
-    from isamap.report.schedules import attempt_rows
 
-    best = min(attempts, key=lambda a: a.schedule.cost_ns or 0.0)
-    text = print_schedule(best.schedule)
+    text = print_schedule(contest.best.schedule)
     if output is not None:
         write_text(Path(output), text, overwrite=True)
-    shown = [table(attempt_rows(attempts)), "", text if output is None else f"wrote {output}"]
-    payload = _payload(matched, attempts, best, text) | {"files": [output] if output is not None else []}
-    return Answer(payload, "\n".join(shown), *_findings(attempts))
+    shown = [contest.text(), "", text if output is None else f"wrote {output}"]
+    payload = _payload(matched, contest, text) | {"files": [output] if output is not None else []}
+    return Answer(payload, "\n".join(shown), *_findings(contest))
 
 
-def _payload(matched: Compilation, attempts: list[Attempt], best: Attempt, text: str) -> dict[str, object]:
+def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:
     from isamap.cli.accesses import best_accesses_json
-    from isamap.report.schedules import attempt_json
 
     assert matched.problem is not None
     assert matched.machine is not None
     return {
         "kernel": matched.problem.kernel,
         "machine": matched.problem.machine,
-        "best": best.heuristic,
-        "attempts": [attempt_json(a) for a in attempts],
+        **contest.json(),
         "schedule": text,
-        "accesses": best_accesses_json(best.schedule, matched.problem, matched.machine),
+        "accesses": best_accesses_json(contest.best.schedule, matched.problem, matched.machine),
     }
 
 
@@ -126,10 +144,10 @@ def _attempt(request: Request, problem: Problem, progress: Progress) -> Attempt:
     return Attempt(request.heuristic, found, time.perf_counter() - started)
 
 
-def _findings(attempts: list[Attempt]) -> tuple[tuple[Finding, ...], int]:
+def _findings(contest: Contest) -> tuple[tuple[Finding, ...], int]:
     """What happened on the way, and exit code 4 where not all was done that was asked for."""
-    found = dict.fromkeys(finding for a in attempts for finding in a.schedule.findings)
-    cut_short = not all(a.schedule.reproducible for a in attempts)
+    found = dict.fromkeys(finding for a in contest.attempts for finding in a.schedule.findings)
+    cut_short = not all(a.schedule.reproducible for a in contest.attempts)
     return tuple(map(Finding.of, found)), 4 if cut_short else 0
 
 

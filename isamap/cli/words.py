@@ -11,7 +11,7 @@ from isamap.driver.request import Size
 from isamap.source import Diagnostic, Source, Span, UsageProblem
 
 C = TypeVar("C", bound=str)
-GROUPS = ("hw", "bench", "bench.deepbench")
+GROUPS = ("hw", "bench", "bench.deepbench", "tune")
 """Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""
@@ -177,6 +177,18 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
     if not low <= value <= high:
         raise UsageProblem(
             Diagnostic("option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`")
+        )
+    return value
+
+
+def read_count(word: str, option: str, low: int, high: int) -> int:
+    """The whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
+    if not low <= value <= high:
+        raise UsageProblem(
+            Diagnostic(
+                "option-value", f"{option} takes a whole number from {low} to {high}, not `{word[:40]}`"
+            )
         )
     return value
 

@@ -59,8 +59,8 @@ def recall(request: Request) -> Outcome | None:
 
 
 def remember(request: Request, outcome: Outcome) -> None:
-    """Keeps an outcome that depends on nothing but the request."""
-    if outcome.is_cut_short:
+    """Keeps an outcome that depends on nothing but the request: not on the clock, nor on measurements."""
+    if outcome.is_cut_short or request.evaluate:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}

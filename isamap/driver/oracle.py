@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.driver.fills import shape_of
+from isamap.codegen.fills import shape_of
 from isamap.ir import (
     OPS,
     Assign,

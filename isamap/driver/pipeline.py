@@ -96,6 +96,10 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
         schedule = find_schedule(request, problem)
+        if request.evaluate:
+            from isamap.driver.search import searched_schedule  # brings what evaluates
+
+            schedule = searched_schedule(request, canonical, machine, problem, sizes, schedule)
         warnings = (*schedule.findings, *scalar_warnings(canonical, machine, problem, schedule))
     if stop_after == "schedule":
         made = (kernel, machine, canonical, problem, schedule, None, None)

@@ -30,7 +30,7 @@ class Request:
     `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take (None: as the
     text has them; with both, the rest of what is named is solved), `profile` are measured figures that
     replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
-    best.
+    best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -45,10 +45,12 @@ class Request:
     model: bool = False
     profile: Profile | None = None
     transform: str | None = None
+    evaluate: str = ""
+    best: int = 1
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
-        return {
+        found: dict[str, object] = {
             "heuristic": self.heuristic,
             "cost_model": self.cost_model,
             "limit_s": self.limit_s,
@@ -58,6 +60,7 @@ class Request:
             "profile": self.profile.digest if self.profile else None,
             "transform": self.transform,
         }
+        return found | ({"evaluate": self.evaluate, "best": self.best} if self.evaluate else {})
 
 
 def request_key(request: Request) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from isamap.codegen.fills import make_arrays, make_scalars
 from isamap.codegen.runner import run_program
-from isamap.driver.fills import make_arrays, make_scalars
 from isamap.driver.oracle import count_operations
 from isamap.driver.pipeline import complete_sizes
 from isamap.driver.prepare import Prepared

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
+from isamap.codegen.fills import make_arrays, make_scalars
 from isamap.codegen.runner import RunResult, run_program
-from isamap.driver.fills import make_arrays, make_scalars
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
 from isamap.driver.prepare import Prepared, RanOn
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors

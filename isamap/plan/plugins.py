@@ -1,7 +1,7 @@
-"""Heuristics and cost models by name: the built-in ones, and those that installed packages offer.
+"""Heuristics, cost models and evaluators by name: the built-in ones, and those that installed packages offer.
 
-A package names its class under the entry points `isamap.heuristics` or `isamap.cost_models`. It is imported
-only when it is asked for; one that does not load is reported with the package that it came from.
+A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
+that does not load is reported with the package that it came from.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from isamap.plan.protocols import CostModel, Heuristic
 from isamap.source import Diagnostic, UsageProblem
 
-Kind = Literal["heuristic", "cost model"]
+if TYPE_CHECKING:
+    from isamap.plan.protocols import CostModel, Evaluator, Heuristic
+
+Kind = Literal["heuristic", "cost model", "evaluator"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "heuristic": {
@@ -23,9 +25,17 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "annealing": "isamap.scheduler.annealing:Annealing",
     },
     "cost model": {"analytic": "isamap.scheduler.analytic:AnalyticModel"},
+    "evaluator": {
+        "simulated": "isamap.simulate.evaluator:Simulated",
+        "measured": "isamap.tune.measured:Measured",
+    },
 }
-GROUPS: dict[Kind, str] = {"heuristic": "isamap.heuristics", "cost model": "isamap.cost_models"}
-_METHODS: dict[Kind, str] = {"heuristic": "schedule", "cost model": "expression"}
+GROUPS: dict[Kind, str] = {
+    "heuristic": "isamap.heuristics",
+    "cost model": "isamap.cost_models",
+    "evaluator": "isamap.evaluators",
+}
+_METHODS: dict[Kind, str] = {"heuristic": "schedule", "cost model": "expression", "evaluator": "evaluate"}
 
 
 def known_names(kind: Kind) -> tuple[str, ...]:
@@ -56,6 +66,11 @@ def load_heuristic(name: str) -> Heuristic:
 def load_cost_model(name: str) -> CostModel:
     """The cost model of that name. Raises: UsageProblem when there is none, or it does not load."""
     return cast("CostModel", _load("cost model", name))
+
+
+def load_evaluator(name: str) -> Evaluator:
+    """The evaluator of that name. Raises: UsageProblem when there is none, or it does not load."""
+    return cast("Evaluator", _load("evaluator", name))
 
 
 def origin(plugin: object) -> str | None:

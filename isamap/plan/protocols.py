@@ -1,17 +1,19 @@
-"""What a plug-in has to offer: cost models and heuristics.
+"""What a plug-in has to offer: cost models, heuristics, and evaluators.
 
-A package offers them as entry points in the groups `isamap.cost_models` and `isamap.heuristics`; each names a
-class that is made without arguments. docs/plugins.md has an example of each.
+A package offers them as entry points in the groups `isamap.cost_models`, `isamap.heuristics` and
+`isamap.evaluators`; each names a class that is made without arguments. docs/plugins.md has examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
+from isamap.machine import Machine
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import Schedule
+from isamap.plan.trial import Evaluation, Trial
 
 
 class CostModel(Protocol):
@@ -42,4 +44,35 @@ class Heuristic(Protocol):
 
         Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
         """
+        ...
+
+
+class Evaluator(Protocol):
+    """A cost that is found by looking at a schedule, not by an expression: it has no bound."""
+
+    @property
+    def name(self) -> str:
+        """What `--evaluate` calls it."""
+        ...
+
+    def evaluate(self, trial: Trial) -> float:
+        """Nanoseconds of one call of the kernel under this schedule; infinite where it does not run."""
+        ...
+
+
+@runtime_checkable
+class ComparingEvaluator(Protocol):
+    """An evaluator that has reasons to look at all schedules together, or more to say than a number."""
+
+    def evaluate_together(self, trials: Sequence[Trial]) -> Sequence[Evaluation]:
+        """An evaluation of each schedule, in their order."""
+        ...
+
+
+@runtime_checkable
+class DependentEvaluator(Protocol):
+    """An evaluator whose answers depend on more than its trial and the version of this program."""
+
+    def depends_on(self, machine: Machine) -> Mapping[str, str]:
+        """What else has to be the same for an answer to be still valid: the compiler, the processor."""
         ...

@@ -5,6 +5,15 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 
 CODEGEN_CODES: dict[str, Explanation] = {
+    "not-measurable": Explanation(
+        "schedules of this machine cannot be measured here",
+        "`--evaluate measured` runs the code, so that the processor has to have what the machine needs. "
+        "`--evaluate simulated` works everywhere.",
+    ),
+    "nothing-ran": Explanation(
+        "no schedule could be evaluated",
+        "Each of the schedules crashed or exceeded a limit. The notes say what became of the first.",
+    ),
     "argument-mismatch": Explanation(
         "arguments that a compiled program does not take",
         "A program takes its tensors with the types and shapes for which it was made, its run-time sizes and "

@@ -38,6 +38,11 @@ PLAN_CODES: dict[str, Explanation] = {
         "Mappings differ in their axes and operands, and so in their decisions. Fix the mapping that has "
         "this one, too, or leave it to the solver.",
     ),
+    "chosen-by-evaluation": Explanation(
+        "an evaluator chose the schedule",
+        "With `--evaluate`, the cheapest schedules by the cost model are simulated or measured, and the one "
+        "that does best is taken. Its cost in the schedule's file is still the model's.",
+    ),
     "fix-impossible": Explanation(
         "no schedule has these fixed decisions",
         "It is proven that the decisions given by `--fix` contradict each other or the machine's limits. "
@@ -89,6 +94,11 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "fix-value": Explanation(
         "a value that a decision does not take", "Orders are 0 or 1, placements 0, 1 or 2."
+    ),
+    "log-unusable": Explanation(
+        "the log of evaluations cannot be used",
+        "Evaluated schedules are kept in an SQLite file in the data folder; `isamap tune log` shows it. It "
+        "is damaged, cannot be written, or a newer isamap wrote it. Moved away, a new one begins.",
     ),
     "memory-limit": Explanation(
         "the time for placing buffers is up",

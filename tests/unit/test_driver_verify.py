@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import isamap
+from isamap.codegen.fills import FILLS, make_arrays
 from isamap.codegen.runner import RunResult
 from isamap.codegen.toolchain import compile_library
-from isamap.driver.fills import FILLS, make_arrays
 from isamap.driver.oracle import count_operations, count_terms, expect, last_place
 from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from plan_problems import gemm
 
-from isamap.plan.plugins import known_names, load_cost_model, load_heuristic
+from isamap.cli import main
+from isamap.plan.plugins import known_names, load_cost_model, load_evaluator, load_heuristic
 from isamap.scheduler import schedule
 from isamap.source import UsageProblem
 
@@ -47,6 +49,9 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
         "wrong = stranger_wrong:Wrong\n"
         "[isamap.cost_models]\n"
         "issues = stranger_issue_count:IssueCount\n"
+        "[isamap.evaluators]\n"
+        "crowded = stranger_crowded_memory:CrowdedMemory\n"
+        "unable = stranger_empty:Nothing\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
@@ -107,3 +112,24 @@ def test_an_unknown_name_gets_the_nearest_one() -> None:
     with pytest.raises(UsageProblem) as caught:
         schedule(gemm(8, 8, 8), heuristic="aneling")
     assert caught.value.diagnostics[0].help == "did you mean `annealing`?"
+
+
+@pytest.mark.usefixtures("distribution")
+def test_an_installed_evaluator_judges_the_best_schedules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "schedule gemv_f32 --hw x86-avx2 -D M=2048 K=8192 --heuristic greedy --json"
+    found = {}
+    for name in ("crowded", "simulated"):
+        assert main([*words.split(), "--evaluate", name]) == 0
+        (attempt,) = json.loads(capsys.readouterr().out)["attempts"]
+        found[name] = attempt["evaluations"][name]["cost_ns"]
+    assert found["crowded"] > 1.5 * found["simulated"]
+
+
+@pytest.mark.usefixtures("distribution")
+def test_an_evaluator_without_its_method_is_named_with_its_package() -> None:
+    with pytest.raises(UsageProblem) as refused:
+        load_evaluator("unable")
+    assert "the evaluator `unable` of stranger 1.5 does not load" in refused.value.render()
+    assert "it has no method `evaluate`" in refused.value.render()

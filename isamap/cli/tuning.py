@@ -1,0 +1,58 @@
+"""`isamap tune log`: what was evaluated so far, for people and for those who train models with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answer import Answer
+from isamap.cli.options import AsJson
+from isamap.report.columns import table
+
+if TYPE_CHECKING:
+    from isamap.tune.log import Record
+
+
+def log_command(
+    as_csv: Annotated[bool, typer.Option("--csv", help="All columns, objects in them as JSON.")] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Show every schedule that was evaluated, with its features: what cost models can learn from."""
+    from isamap.tune.log import Log
+
+    log = Log.open()
+    records = list(log.records())
+    payload: dict[str, object] = {"path": str(log.path), "count": len(records)}
+    if as_json:
+        payload["evaluations"] = [asdict(record) for record in records]
+    if as_csv:
+        return Answer(payload, _csv(records))
+    if not records:
+        return Answer(payload, "nothing was evaluated yet; `isamap schedule --evaluate simulated` does")
+    head = ("time", "kernel", "machine", "sizes", "evaluator", "cost_ns", "model_ns")
+    return Answer(payload, table([head, *map(_row, records)], right=(5, 6)))
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    sizes = " ".join(f"{name}={value}" for name, value in record.sizes.items())
+    costs = (record.cost_ns, record.model_cost_ns)
+    shown = ("-" if cost is None else f"{cost:.1f}" for cost in costs)
+    return record.time, record.kernel, record.machine, sizes, record.evaluator, *shown
+
+
+def _csv(records: list[Record]) -> str:
+    from isamap.tune.log import COLUMNS
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for record in records:
+        values = asdict(record)
+        cells = (values[name] for name in COLUMNS)
+        writer.writerow([json.dumps(c, sort_keys=True) if isinstance(c, dict) else c for c in cells])
+    return text.getvalue()

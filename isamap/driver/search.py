@@ -1,0 +1,86 @@
+"""Search by evaluation: the K best schedules of a modelled cost are put to the test, and one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from isamap.codegen.child import RunProblem
+from isamap.driver.request import Request, ortools_version, program_state, sha256
+from isamap.ir import Kernel, Range
+from isamap.machine import Machine
+from isamap.plan.plugins import load_cost_model, load_evaluator
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+from isamap.plan.trial import Trial
+from isamap.source import Diagnostic
+from isamap.version import __version__
+
+if TYPE_CHECKING:
+    from isamap.scheduler import Ranking
+    from isamap.tune.evaluating import Evaluated
+
+
+def rank_schedules(request: Request, problem: Problem) -> Ranking:
+    """The `request.best` cheapest schedules by its cost model. Raises: UsageProblem, Infeasible."""
+    from isamap.scheduler import k_best
+
+    model = load_cost_model(request.cost_model)
+    return k_best(problem, model, request.best, limit_s=request.limit_s, fixed=dict(request.fixed))
+
+
+def evaluate_schedules(
+    request: Request, trials: Sequence[Trial], evaluator: str, *, again: bool = False
+) -> tuple[Evaluated, ...]:
+    """What an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
+    from isamap.tune.evaluating import Setting, evaluate_all
+    from isamap.tune.log import Log
+
+    versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
+    profile = trials[0].schedule.profile if trials else ""
+    setting = Setting(sha256(request.kernel.text), versions, profile)
+    found, model = load_evaluator(evaluator), load_cost_model(request.cost_model)
+    return evaluate_all(trials, found, model, setting, Log.open(), again=again)
+
+
+def searched_schedule(
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    problem: Problem,
+    sizes: Mapping[str, int | Range],
+    first: Schedule,
+) -> Schedule:
+    """The schedule that `request.evaluate` likes best: of `first`, and of the cheapest ones.
+
+    It carries a finding that says how it was chosen. Raises: UsageProblem, MissingTool, RunProblem.
+    """
+    listed = rank_schedules(request, problem).schedules if request.best > 1 else ()
+    listed = tuple(replace(s, profile=first.profile) for s in listed)
+    distinct = {schedule.nests: schedule for schedule in reversed((first, *listed))}
+    schedules = tuple(reversed(distinct.values()))[: request.best]
+    trials = [Trial(kernel, machine, problem, schedule, sizes) for schedule in schedules]
+    evaluated = evaluate_schedules(request, trials, request.evaluate)
+    best = min(evaluated, key=lambda e: e.evaluation.cost_ns)
+    if best.evaluation.cost_ns == float("inf"):
+        raise RunProblem(
+            Diagnostic(
+                "nothing-ran",
+                f"none of {len(evaluated)} schedules could be evaluated by `{request.evaluate}`",
+                notes=tuple(f"{name}: {value}" for name, value in best.evaluation.facts[:3]),
+            )
+        )
+    return replace(best.schedule, findings=(*first.findings, _chosen(request, evaluated, best)))
+
+
+def _chosen(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -> Diagnostic:
+    place, first = evaluated.index(best) + 1, evaluated[0].evaluation.cost_ns
+    cost = best.evaluation.cost_ns
+    notes = (f"the cost model's first takes {first / cost:.3g} times as long",) if place > 1 else ()
+    return Diagnostic(
+        "chosen-by-evaluation",
+        f"`{request.evaluate}` chose number {place} of {len(evaluated)} schedules: {cost:.0f} ns",
+        severity="note",
+        notes=notes,
+    )

@@ -1,0 +1,48 @@
+"""A schedule on trial: with everything that it is about, for evaluators that look at more than a model.
+
+A modelled cost is an expression over decisions. An evaluated one may lower the schedule, simulate it, or
+compile and time it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isamap.ir import Kernel, Range
+from isamap.machine import Machine
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+
+Fact = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A schedule that passes `check_schedule`, of a kernel with bound sizes and explicit guards."""
+
+    kernel: Kernel
+    machine: Machine
+    problem: Problem
+    schedule: Schedule
+    sizes: Mapping[str, int | Range]
+
+    @property
+    def profile(self) -> dict[str, int]:
+        """The sizes it is judged at: those given, and the typical values of ranges."""
+        return {name: typical_size(value) for name, value in self.sizes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluator found. Units: nanoseconds, infinite for what does not run; `facts` say the rest."""
+
+    cost_ns: float
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+
+def typical_size(value: int | Range) -> int:
+    """The number that stands for a size which may be a range."""
+    if isinstance(value, int):
+        return value
+    return value.profile if value.profile is not None else value.high

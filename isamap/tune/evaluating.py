@@ -1,0 +1,169 @@
+"""Schedules evaluated, each question once: what the log knows is taken from there, what is new goes there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from isamap.ir import Range
+from isamap.plan.protocols import ComparingEvaluator, CostModel, DependentEvaluator, Evaluator
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_nest
+from isamap.plan.trial import Evaluation, Trial
+from isamap.scheduler.pricing import read_nest
+from isamap.scheduler.shares import where_time_goes
+from isamap.tune.log import Log, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What trials have in common, and what the log says of it.
+
+    `versions` are those of everything that made the code and found the schedules; `profile` names the
+    measured figures that the machine was described with, "" for none.
+    """
+
+    kernel_sha256: str
+    versions: Mapping[str, str]
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A schedule with what an evaluator said; `is_recalled` when it said so at another time."""
+
+    schedule: Schedule
+    evaluator: str
+    evaluation: Evaluation
+    is_recalled: bool
+
+
+def evaluate_all(
+    trials: Sequence[Trial],
+    evaluator: Evaluator,
+    model: CostModel,
+    setting: Setting,
+    log: Log,
+    *,
+    again: bool = False,
+) -> tuple[Evaluated, ...]:
+    """What an evaluator says of each trial; with `again` it is asked also what it has said before.
+
+    Each answer is in the log before the next group is looked at. Raises: UsageProblem for a log that cannot
+    be used; whatever the evaluator raises.
+    """
+    keys = [trial_key(trial, evaluator, setting) for trial in trials]
+    known = {key: None if again else log.find(key) for key in keys}
+    new = [(key, trial) for key, trial in dict(zip(keys, trials, strict=True)).items() if known[key] is None]
+    fresh: dict[str, Evaluation] = {}
+    answers = _ask(evaluator, [trial for _, trial in new])
+    for (key, trial), answer in zip(new, answers, strict=True):
+        fresh[key] = answer
+        log.add(_record(key, trial, evaluator, model, answer, setting))
+    found: list[Evaluated] = []
+    for key, trial in zip(keys, trials, strict=True):
+        record = known[key]
+        evaluation = fresh[key] if record is None else record.evaluation
+        found.append(Evaluated(trial.schedule, evaluator.name, evaluation, record is not None))
+    return tuple(found)
+
+
+def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
+    """One answer after the other where that is possible, so that each can be kept at once."""
+    if isinstance(evaluator, ComparingEvaluator):
+        yield from evaluator.evaluate_together(trials) if trials else ()
+    else:
+        yield from (Evaluation(float(evaluator.evaluate(trial))) for trial in trials)
+
+
+def trial_key(trial: Trial, evaluator: Evaluator, setting: Setting) -> str:
+    """The digest of everything that an evaluation depends on."""
+    parts = {
+        "kernel": setting.kernel_sha256,
+        "machine": trial.machine.digest,
+        "profile": setting.profile,
+        "sizes": _sizes(trial),
+        "schedule": schedule_text(trial.schedule),
+        "evaluator": evaluator.name,
+        "versions": {**setting.versions, **_depends(evaluator, trial)},
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """The nests of a schedule: what two schedules have in common that are the same code."""
+    return "\n\n".join(print_nest(nest) for nest in schedule.nests)
+
+
+def _depends(evaluator: Evaluator, trial: Trial) -> Mapping[str, str]:
+    return evaluator.depends_on(trial.machine) if isinstance(evaluator, DependentEvaluator) else {}
+
+
+def _sizes(trial: Trial) -> dict[str, int | str]:
+    return {
+        name: f"{value.low}..{value.high}@{value.profile}" if isinstance(value, Range) else value
+        for name, value in sorted(trial.sizes.items())
+    }
+
+
+def _record(
+    key: str,
+    trial: Trial,
+    evaluator: Evaluator,
+    model: CostModel,
+    evaluation: Evaluation,
+    setting: Setting,
+) -> Record:
+    decisions, features = features_of(trial, model)
+    ran = evaluation.cost_ns != float("inf")
+    return Record(
+        key=key,
+        kernel=trial.problem.kernel,
+        kernel_sha256=setting.kernel_sha256,
+        machine=trial.machine.name,
+        machine_sha256=trial.machine.digest,
+        profile=setting.profile,
+        sizes=_sizes(trial),
+        schedule=schedule_text(trial.schedule),
+        decisions=decisions,
+        model=model.name,
+        model_cost_ns=features.get("total_ns"),
+        features=features,
+        evaluator=evaluator.name,
+        cost_ns=evaluation.cost_ns if ran else None,
+        facts=dict(evaluation.facts),
+        versions={**setting.versions, **_depends(evaluator, trial)},
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def features_of(trial: Trial, model: CostModel) -> tuple[dict[str, int], dict[str, float]]:
+    """The decisions that a schedule stands for, and its cost by the model, term by term.
+
+    Units: features whose names end in `_ns` are nanoseconds. Both are empty where the model cannot price it.
+    """
+    nests = {nest.statement: nest for nest in trial.schedule.nests}
+    decisions: dict[str, int] = {}
+    features: dict[str, float] = {}
+    total: float | None = 0.0
+    times = where_time_goes(trial.schedule, trial.problem, model)
+    for nest, time in zip(trial.problem.nests, times, strict=True):
+        read = read_nest(trial.problem, nest, nests[nest.statement])
+        if read is None or time is None:
+            total = None
+            continue
+        option, assignment = read
+        decisions |= assignment
+        head = f"nest{nest.statement}"
+        features |= {f"{head}.extent.{axis.name}": float(axis.extent) for axis in option.axes}
+        features[f"{head}.total_ns"] = time.total_ns
+        for share in time.shares:
+            name = "_".join([*share.name.split(), *([share.operand] if share.operand else [])])
+            features[f"{head}.{name}_ns"] = share.ns
+        total = None if total is None else total + time.total_ns
+    if total is not None:
+        features["total_ns"] = total
+    return decisions, features

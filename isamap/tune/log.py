@@ -1,0 +1,159 @@
+"""Every schedule that was ever evaluated, with its features: what learned cost models are made from.
+
+    Log.open().add(record)       one transaction: it is there for good, or not at all
+    Log.open().find(key)         the newest evaluation of an equal question
+
+An SQLite file in the user's data folder that only they can read. Several processes may write at once, and any
+may be killed: the write-ahead log keeps what was acknowledged. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from isamap.plan.trial import Evaluation, Fact
+from isamap.source import Diagnostic, UsageProblem
+from isamap.tune.store import data_root
+
+FORMAT = 1
+NAME = "evaluations.sqlite"
+# How long a writer waits for another one. Units: seconds.
+PATIENCE_S = 30.0
+# Columns that hold JSON.
+_OBJECTS = ("sizes", "decisions", "features", "facts", "versions")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One evaluation, as it is kept.
+
+    `key` is the digest of all that the result depends on. Units: `model_cost_ns` and `cost_ns` in
+    nanoseconds (None for what did not run); `time` in UTC, ISO 8601.
+    """
+
+    key: str
+    kernel: str
+    kernel_sha256: str
+    machine: str
+    machine_sha256: str
+    profile: str
+    sizes: Mapping[str, Any]
+    schedule: str
+    decisions: Mapping[str, int]
+    model: str
+    model_cost_ns: float | None
+    features: Mapping[str, float]
+    evaluator: str
+    cost_ns: float | None
+    facts: Mapping[str, Fact]
+    versions: Mapping[str, str]
+    time: str
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the evaluator said."""
+        return Evaluation(float("inf") if self.cost_ns is None else self.cost_ns, tuple(self.facts.items()))
+
+
+COLUMNS = tuple(field.name for field in fields(Record))
+_CREATE = f"""
+create table if not exists evaluations (
+  number integer primary key,
+  {", ".join(f"{name} {'real' if name.endswith('cost_ns') else 'text not null'}" for name in COLUMNS)}
+);
+create index if not exists evaluations_by_key on evaluations (key);
+pragma user_version = {FORMAT};
+"""
+_ADD = f"insert into evaluations ({', '.join(COLUMNS)}) values ({', '.join('?' for _ in COLUMNS)})"
+_ALL = f"select {', '.join(COLUMNS)} from evaluations"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The file."""
+
+    path: Path
+
+    @staticmethod
+    def open() -> Log:
+        """The log in the user's data folder. Raises: UsageProblem when that is not private."""
+        return Log(data_root() / NAME)
+
+    def add(self, record: Record) -> None:
+        """Keeps a record for good. Raises: UsageProblem when the file cannot be used."""
+        with self._connected() as connection, connection:
+            connection.execute(_ADD, _row(record))
+
+    def find(self, key: str) -> Record | None:
+        """The newest record of a key. Raises: UsageProblem when the file cannot be used."""
+        if not self.path.exists():
+            return None
+        with self._connected() as connection:
+            row = connection.execute(f"{_ALL} where key = ? order by number desc limit 1", (key,)).fetchone()
+        return None if row is None else _record(row)
+
+    def records(self) -> Iterator[Record]:
+        """All records, oldest first. Raises: UsageProblem when the file cannot be used."""
+        if self.path.exists():
+            with self._connected() as connection:
+                rows = connection.execute(f"{_ALL} order by number").fetchall()
+            yield from map(_record, rows)
+
+    @contextmanager
+    def _connected(self) -> Generator[sqlite3.Connection]:
+        try:
+            # SQLite gives its side files the mode of the file: it has to be private before it is opened.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            with closing(sqlite3.connect(self.path, timeout=PATIENCE_S)) as connection:
+                (found,) = connection.execute("pragma user_version").fetchone()
+                if found > FORMAT:
+                    raise _unusable(self.path, f"a newer isamap wrote it (format {found})")
+                if found == 0:
+                    _begin(connection)
+                connection.execute("pragma synchronous = full")
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise _unusable(self.path, str(error)) from None
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Makes the table, also while another process does the same: changing the journal waits for nobody."""
+    stop = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(_CREATE)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > stop:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    values = ((name, getattr(record, name)) for name in COLUMNS)
+    return tuple(json.dumps(dict(v), sort_keys=True) if name in _OBJECTS else v for name, v in values)
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    pairs = zip(COLUMNS, row, strict=True)
+    return Record(**{name: json.loads(value) if name in _OBJECTS else value for name, value in pairs})
+
+
+def _unusable(path: Path, why: str) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(
+            "log-unusable",
+            f"the log of evaluations {path} cannot be used: {why}",
+            help="move it away: isamap begins a new one; ISAMAP_DATA_DIR names another folder",
+        )
+    )

@@ -1,0 +1,137 @@
+"""The measured cost: schedules compiled, and run in turn in child processes with limits, on random data.
+
+Neighbours on the same machine come and go, and the clock follows what ran before: so contenders alternate,
+round by round, and a contender's cost is the median over the rounds of its fastest call in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from numpy.typing import NDArray
+
+from isamap.codegen.c import emit_c
+from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.codegen.runner import Limits, RunProblem, run_program
+from isamap.codegen.toolchain import Compiled, compile_library, find_compiler
+from isamap.ir import Kernel, bind
+from isamap.lower.lower import lower
+from isamap.machine import Machine, missing_features
+from isamap.machine.cpu import this_cpu
+from isamap.plan.trial import Evaluation, Trial
+from isamap.source import Diagnostic, MissingTool
+
+ROUNDS = 7
+# Of one contender in one round.
+SECONDS = 0.05
+MOST_CALLS = 2000
+FEWEST_CALLS = 2
+# One call that takes longer, or needs more memory besides its data, has lost.
+LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Runs code on this processor, which has to be of the machine's kind."""
+
+    rounds: int = ROUNDS
+    seconds: float = SECONDS
+    name: str = "measured"
+
+    def evaluate(self, trial: Trial) -> float:
+        """Nanoseconds of one call, measured. Raises: MissingTool where the machine is not here."""
+        return self.evaluate_together((trial,))[0].cost_ns
+
+    def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
+        """The measured costs, taken in turn. Raises: MissingTool where the machine is not here."""
+        for machine in {trial.machine.name: trial.machine for trial in trials}.values():
+            _check_here(machine)
+        contenders = [_contender(trial) for trial in trials]
+        for contender in contenders:
+            contender.run(FEWEST_CALLS)
+        for _ in range(self.rounds):
+            for contender in contenders:
+                contender.run(contender.calls(self.seconds), counts=True)
+        return tuple(contender.evaluation() for contender in contenders)
+
+    def depends_on(self, machine: Machine) -> Mapping[str, str]:
+        """The compiler and the processor."""
+        compiler = find_compiler(machine.target.flags, machine.target.toolchains)
+        return {"compiler": compiler.version, "processor": this_cpu().key}
+
+
+@dataclass(slots=True)
+class _Contender:
+    """A compiled schedule with its data. Units: seconds; a list of times per round."""
+
+    compiled: Compiled
+    arrays: Mapping[str, NDArray[Any]]
+    symbols: Mapping[str, int]
+    scalars: Mapping[str, float]
+    first: float
+    rounds: list[tuple[float, ...]]
+    failure: str = ""
+
+    def run(self, calls: int, *, counts: bool = False) -> None:
+        """So many calls in a child; what crashes or exceeds a limit has failed."""
+        if self.failure:
+            return
+        try:
+            done = run_program(
+                self.compiled, self.arrays, self.symbols, scalars=self.scalars, repeat=calls, limits=LIMITS
+            )
+        except RunProblem as problem:
+            self.failure = problem.diagnostics[0].message
+            return
+        if done.status != 0:
+            self.failure = f"it refused its arguments: {done.meaning}"
+            return
+        self.first = min(self.first, *done.seconds)
+        if counts:
+            self.rounds.append(done.seconds)
+
+    def calls(self, seconds: float) -> int:
+        """How many calls take so long."""
+        return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
+
+    def evaluation(self) -> Evaluation:
+        """The cost with what it was taken from."""
+        if self.failure:
+            return Evaluation(float("inf"), (("failed", self.failure),))
+        every = [seconds for one in self.rounds for seconds in one]
+        cost = median(min(one) for one in self.rounds)
+        facts = (
+            ("min_ns", round(1e9 * min(every), 1)),
+            ("median_ns", round(1e9 * median(every), 1)),
+            ("calls", len(every)),
+            ("rounds", len(self.rounds)),
+        )
+        return Evaluation(1e9 * cost, facts)
+
+
+def _contender(trial: Trial) -> _Contender:
+    program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
+    compiled = compile_library(emit_c(program, trial.machine), trial.machine)
+    profile = trial.profile
+    symbols = {name: profile[name] for name, _, _ in compiled.interface.symbols}
+    open_sizes = {p.name for p in trial.kernel.params if p.kind == "size"}
+    kernel = bind(trial.kernel, {n: v for n, v in profile.items() if n in open_sizes})
+    assert isinstance(kernel, Kernel)
+    return _Contender(compiled, make_arrays(kernel, "random"), symbols, make_scalars(kernel), 60.0, [])
+
+
+def _check_here(machine: Machine) -> None:
+    missing = missing_features(machine)
+    if not missing and machine.target.run == "native":
+        return
+    why = f"this processor lacks {', '.join(missing)}" if missing else "its code is run as a model"
+    raise MissingTool(
+        Diagnostic(
+            "not-measurable",
+            f"schedules for {machine.name} cannot be measured here: {why}",
+            help="`--evaluate simulated` needs no such processor",
+        )
+    )
