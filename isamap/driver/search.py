@@ -39,7 +39,9 @@ def evaluate_schedules(
 
     versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
     profile = trials[0].schedule.profile if trials else ""
-    setting = Setting(sha256(request.kernel.text), versions, profile)
+    # A rewritten kernel is another one.
+    kernel = request.kernel.text + (f"\ntransform {request.transform}" if request.transform else "")
+    setting = Setting(sha256(kernel), versions, profile)
     found, model = load_evaluator(evaluator), load_cost_model(request.cost_model)
     return evaluate_all(trials, found, model, setting, Log.open(), again=again)
 
