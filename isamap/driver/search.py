@@ -27,7 +27,8 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
     from isamap.scheduler import k_best
 
     model = load_cost_model(request.cost_model)
-    return k_best(problem, model, request.best, limit_s=request.limit_s, fixed=dict(request.fixed))
+    fixed = {name: value for name, value in request.fixed.items() if value is not None}
+    return k_best(problem, model, request.best, limit_s=request.limit_s, fixed=fixed)
 
 
 def evaluate_schedules(

@@ -213,7 +213,7 @@ def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
                 found.add(buffer)
             case For(_, _, body) | If(_, body) | Block(_, body):
                 found |= arrays_in(body)
-            case Declare() | Configure():
+            case Declare() | Configure() | Hint():
                 pass
     return frozenset(found)
 
