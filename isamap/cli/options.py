@@ -85,6 +85,24 @@ FormNumber = Annotated[
         show_default=False,
     ),
 ]
+HeuristicNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--heuristic",
+        metavar="NAME",
+        help="Ask this one, cpsat by default; several with commas, or repeated.",
+        show_default=False,
+    ),
+]
+EvaluatorNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--evaluate",
+        metavar="NAME",
+        help="Evaluate all schedules: simulated, measured; several as above, the first one chooses.",
+        show_default=False,
+    ),
+]
 EvaluatorName = Annotated[
     str,
     typer.Option(

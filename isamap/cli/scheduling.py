@@ -16,7 +16,9 @@ from isamap.cli.options import (
     AsJson,
     BestCount,
     CostModelName,
+    EvaluatorNames,
     FixWords,
+    HeuristicNames,
     KernelName,
     LimitSeconds,
     MachineName,
@@ -24,8 +26,8 @@ from isamap.cli.options import (
     SizeWords,
 )
 from isamap.cli.progress import Progress
-from isamap.cli.requests import MOST_SCHEDULES
-from isamap.cli.words import read_count, read_fixes, read_number, read_sizes
+from isamap.cli.requests import Choices, make_request
+from isamap.cli.words import read_sizes
 from isamap.cli.writing import write_text
 from isamap.source import Diagnostic, UsageProblem
 
@@ -41,30 +43,14 @@ def schedule_command(
     kernel: KernelName,
     hw: MachineName,
     sizes: SizeWords = None,
-    heuristics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--heuristic",
-            metavar="NAME",
-            help="Ask this one, cpsat by default; several with commas, or repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    heuristics: HeuristicNames = None,
     compare: Annotated[bool, typer.Option("--compare", help="Ask all that there are.")] = False,
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     profile: ProfileName = "default",
     best: BestCount = "1",
-    evaluators: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--evaluate",
-            metavar="NAME",
-            help="Evaluate all schedules: simulated, measured; may be repeated, the first one chooses.",
-            show_default=False,
-        ),
-    ] = None,
+    evaluators: EvaluatorNames = None,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     output: Annotated[
         str | None,
@@ -74,26 +60,15 @@ def schedule_command(
 ) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
     from isamap.driver.pipeline import compile_kernel
-    from isamap.driver.profiles import find_profile
-    from isamap.driver.request import Request
     from isamap.plan.plugins import check_name, known_names
 
     asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
     for name in asked:
         check_name("heuristic", name)
-    check_name("cost model", cost_model)
     for name in _names(evaluators):
         check_name("evaluator", name)
-    request = Request(
-        kernel=read_kernel(kernel),
-        machine=machine_of(hw),
-        profile=find_profile(profile, machine_of(hw)),
-        sizes=read_sizes(sizes or ()),
-        cost_model=cost_model,
-        limit_s=read_number(limit, "--limit", 0.1, 3600),
-        fixed=read_fixes(fix or ()),
-        best=read_count(best, "--best", 1, MOST_SCHEDULES),
-    )
+    choices = Choices(None, asked[0], cost_model, limit, fix, False, profile, best=best)
+    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         matched = compile_kernel(request, "match", progress)
         assert matched.problem is not None
