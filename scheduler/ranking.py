@@ -147,6 +147,9 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
     bound = sum(found.least_ns for found in lists)
     beyond = [bound - found.least_ns + found.rest_ns for found in lists]
     beyond += [_sum(lists, picks) for picks in chosen[k:]]
+    if any(r.group.choices for r in ranked):
+        # Of what else may be taken along, and of other nests for what is not, none is listed.
+        beyond.append(bound)
     reproducible = all(found.reproducible for found in lists)
     schedules: list[Schedule] = []
     for picks in chosen[:k]:

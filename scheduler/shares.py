@@ -16,8 +16,10 @@ from typing import Protocol, runtime_checkable
 from isamap.plan.cost import Cost, evaluate
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.pricing import read_nest
+
+FUSED = "fused statements"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,22 @@ def where_time_goes(schedule: Schedule, problem: Problem, model: CostModel) -> t
         if nest.statement not in nests:
             found.append(NestTime(nest.statement, 0.0, ()))
             continue
-        read = read_nest(problem, nest, nests[nest.statement])
-        made = None if read is None else _time(problem, nest, *read, model)
-        found.append(made)
+        chosen = nests[nest.statement]
+        read = read_nest(problem, nest, chosen)
+        found.append(None if read is None else _time(problem, nest, chosen, *read, model))
     return tuple(found)
 
 
 def _time(
-    problem: Problem, nest: NestProblem, option: NestOption, assignment: Mapping[str, int], model: CostModel
+    problem: Problem,
+    nest: NestProblem,
+    chosen: NestSchedule,
+    option: NestOption,
+    assignment: Mapping[str, int],
+    model: CostModel,
 ) -> NestTime:
     total = float(evaluate(model.expression(problem, nest, option), assignment))
+    fused = [TimeShare(FUSED, "", False, f.extra_ns) for f in option.fusions if f.statement in chosen.fused]
     parts: Sequence[Share] = model.shares(problem, nest, option) if isinstance(model, SharingModel) else ()
     shares = (TimeShare(p.name, p.operand, p.overlaps, float(evaluate(p.cost, assignment))) for p in parts)
-    return NestTime(nest.statement, total, tuple(shares))
+    return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))

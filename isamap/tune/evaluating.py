@@ -151,6 +151,8 @@ def features_of(trial: Trial, model: CostModel) -> tuple[dict[str, int], dict[st
     total: float | None = 0.0
     times = where_time_goes(trial.schedule, trial.problem, model)
     for nest, time in zip(trial.problem.nests, times, strict=True):
+        if nest.statement not in nests:  # another statement takes it along
+            continue
         read = read_nest(trial.problem, nest, nests[nest.statement])
         if read is None or time is None:
             total = None

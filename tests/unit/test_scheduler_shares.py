@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from plan_problems import PROBLEMS, gemm
 
+from isamap.driver.api import source_of
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
 from isamap.plan.cost import Const, Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.shares import where_time_goes
+from isamap.scheduler.shares import FUSED, where_time_goes
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
@@ -48,3 +51,16 @@ def test_a_model_without_parts_has_a_total_only() -> None:
     (time,) = where_time_goes(schedule(question, heuristic="greedy"), question, Flat())
     assert time is not None
     assert (time.total_ns, time.shares, time.rest_ns) == (7.0, (), 7.0)
+
+
+def test_statements_taken_along_have_a_part_of_the_time() -> None:
+    sizes = {"M": 64, "N": 64, "K": 64}
+    request = Request(source_of("gemm_bias_relu_f32"), "x86-avx512", sizes, heuristic="greedy")
+    made = compile_kernel(request, "schedule")
+    assert made.schedule is not None
+    assert made.problem is not None
+    assert any(nest.fused for nest in made.schedule.nests)
+    times = [t for t in where_time_goes(made.schedule, made.problem, AnalyticModel()) if t is not None]
+    assert sum(time.total_ns for time in times) == pytest.approx(made.schedule.cost_ns)
+    assert sum(time.rest_ns for time in times) == pytest.approx(0, abs=1e-6)
+    assert any(FUSED in time.sums() for time in times)
