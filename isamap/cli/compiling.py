@@ -23,6 +23,7 @@ from isamap.cli.options import (
     ProfileName,
     ScheduleFile,
     SizeWords,
+    ThreadCount,
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
@@ -54,6 +55,7 @@ def compile_command(
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
+    threads: ThreadCount = "1",
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -62,7 +64,9 @@ def compile_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best)
+    choices = Choices(
+        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads
+    )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

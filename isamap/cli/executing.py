@@ -24,6 +24,7 @@ from isamap.cli.options import (
     ProfileName,
     ScheduleFile,
     SizeWords,
+    ThreadCount,
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
@@ -47,6 +48,7 @@ def run_command(
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
+    threads: ThreadCount = "1",
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -58,7 +60,9 @@ def run_command(
     from isamap.driver.prepare import prepare
     from isamap.driver.timing import profile_sizes, time_program
 
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best)
+    choices = Choices(
+        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads
+    )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)
@@ -96,6 +100,7 @@ def verify_command(
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
     fix: FixWords = None,
+    threads: ThreadCount = "1",
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -106,7 +111,7 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads)
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())
@@ -123,7 +128,8 @@ def verify_command(
             cases += all_cases(prepared, fills, guard=guard)
     wrong = [case for case in cases if not case.ok]
     findings = (*warnings.values(), *(Finding.of(d) for case in wrong for d in case.problems))
-    return Answer(_verify_payload(cases), _verify_text(cases), findings, _exit(not wrong, cut_short))
+    payload = _verify_payload(cases, int(threads))
+    return Answer(payload, _verify_text(cases), findings, _exit(not wrong, cut_short))
 
 
 def _exit(ok: bool, cut_short: bool) -> int:
@@ -167,10 +173,16 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
     lines.append(f"compiler  {prepared.compiled.compiler.version}")
     lines.append(
         f"time      {_time(timed.middle)} median, {_time(timed.best)} best"
-        f" of {len(timed.seconds)} runs, one thread"
+        f" of {len(timed.seconds)} runs, {_threads(prepared)}"
     )
     lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
     return "\n".join(lines)
+
+
+def _threads(prepared: Prepared) -> str:
+    """How many threads took part: one, where the schedule has nothing for others."""
+    count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
+    return "one thread" if count == 1 else f"{count} threads"
 
 
 def _time(seconds: float) -> str:
@@ -180,7 +192,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
-def _verify_payload(cases: list[Case]) -> dict[str, object]:
+def _verify_payload(cases: list[Case], threads: int) -> dict[str, object]:
     """The case that came closest to its bound speaks for all."""
 
     def closeness(case: Case) -> tuple[bool, float]:
@@ -192,6 +204,7 @@ def _verify_payload(cases: list[Case]) -> dict[str, object]:
         "max_error": worst.max_error,
         "bound": worst.bound,
         "ran_on": worst.ran_on,
+        "threads": threads,
         "cases": [{**_case(case), "diagnostics": [d.as_json() for d in case.problems]} for case in cases],
     }
 

@@ -115,6 +115,9 @@ BestCount = Annotated[
     str,
     typer.Option("--best", metavar="COUNT", help="How many of the cheapest schedules by the cost model."),
 ]
+ThreadCount = Annotated[
+    str, typer.Option("--threads", metavar="N", help="How many threads perform the kernel.")
+]
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]

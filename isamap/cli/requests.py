@@ -15,6 +15,9 @@ from isamap.driver.request import Request, Size
 MOST_SCHEDULES = 1000
 
 
+MAX_THREADS = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """The words of the options that say how to schedule and to emit."""
@@ -29,6 +32,7 @@ class Choices:
     transform: str | None = None
     evaluate: str = ""
     best: str = "1"
+    threads: str = "1"
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -54,4 +58,5 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         transform=read_form(choices.transform),
         evaluate=choices.evaluate,
         best=read_count(choices.best, "--best", 1, MOST_SCHEDULES),
+        threads=read_count(choices.threads, "--threads", 1, MAX_THREADS),
     )

@@ -24,6 +24,7 @@ from isamap.cli.options import (
     MachineName,
     ProfileName,
     SizeWords,
+    ThreadCount,
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
@@ -52,6 +53,7 @@ def schedule_command(
     best: BestCount = "1",
     evaluators: EvaluatorNames = None,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
+    threads: ThreadCount = "1",
     output: Annotated[
         str | None,
         typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
@@ -67,7 +69,7 @@ def schedule_command(
         check_name("heuristic", name)
     for name in _names(evaluators):
         check_name("evaluator", name)
-    choices = Choices(None, asked[0], cost_model, limit, fix, False, profile, best=best)
+    choices = Choices(None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads)
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         matched = compile_kernel(request, "match", progress)
@@ -103,6 +105,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
     return {
         "kernel": matched.problem.kernel,
         "machine": matched.problem.machine,
+        "threads": matched.problem.threads,
         **contest.json(),
         "schedule": text,
         "accesses": best_accesses_json(contest.best.schedule, matched.problem, matched.machine),

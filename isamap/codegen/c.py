@@ -12,6 +12,7 @@ from isamap.codegen.c_body import BodyWriter
 from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.codegen.c_issue import Issuer
+from isamap.codegen.c_parallel import run_text
 from isamap.codegen.names import Names
 from isamap.codegen.state_image import image_text
 from isamap.lower.program import LoweredProgram
@@ -46,7 +47,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
         _require_emissions(program, machine)
     names = Names(taken=HELPERS)
     name = names.take(program.name)
-    for suffix in ("args", "pool", "body", "workspace_bytes"):
+    for suffix in ("args", "pool", "body", "workspace_bytes", "run"):
         names.take(f"{name}_{suffix}")
     interface = build_interface(program, name)
     issuer = Issuer(machine, model, names)
@@ -58,6 +59,8 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
     parts += [image_text(image_name, image) for image, image_name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
+    if interface.takes_pool:
+        parts += [run_text(name), *writer.regions]
     parts += [body, entry]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
     return EmittedC(name, source, header_text(interface, title), interface, model, program.kernel.strict)

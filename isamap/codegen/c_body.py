@@ -8,6 +8,7 @@ from typing import assert_never
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, clean
 from isamap.codegen.c_issue import Here, Issuer
+from isamap.codegen.c_parallel import Region, region_texts
 from isamap.codegen.c_text import SHIFT, Text, cast, infix
 from isamap.ir import DType, Index, product
 from isamap.lower.program import (
@@ -22,6 +23,7 @@ from isamap.lower.program import (
     Issue,
     LoweredProgram,
     Node,
+    Parallel,
     Value,
 )
 from isamap.machine import EmitCall
@@ -33,9 +35,11 @@ class BodyWriter:
     """Writes the body, line by line."""
 
     def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
-        self.program, self.issuer = program, issuer
+        self.program, self.interface, self.issuer = program, interface, issuer
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
+        self.counters: tuple[str, ...] = ()
+        self.regions: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
         self.values: Mapping[str, Value] = {}
@@ -43,7 +47,9 @@ class BodyWriter:
 
     def function(self, name: str) -> list[str]:
         """The lines of the function."""
-        parameters = ",\n    ".join(self.parameters) or "void"
+        pool = (f"{self.interface.name}_pool *pool",) if self.interface.takes_pool else ()
+        given = [declaration for declaration, _ in self.parameters]
+        parameters = ",\n    ".join((*given, *pool)) or "void"
         self.lines = [f"static void {name}(\n    {parameters}) {{"]
         self.block(self.program.body, 1)
         return [*self.lines, "}"]
@@ -70,6 +76,8 @@ class BodyWriter:
                 self.declare(values, depth)
             case For():
                 self.loop(node, depth)
+            case Parallel():
+                self.parallel(node, depth)
             case If(conditions, body):
                 tests = [self.condition(c) for c in conditions]
                 test = " && ".join(tests)
@@ -85,14 +93,52 @@ class BodyWriter:
 
     def loop(self, node: For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
-        names = self.names
+        names, counters = self.names, self.counters
         self.names = names.inside()
         counter = self.names.take(node.variable)
+        self.counters = (*counters, counter)
         note = f" /* {clean(node.note)} */" if node.note else ""
         self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
-        self.names = names
+        self.names, self.counters = names, counters
+
+    def parallel(self, node: Parallel, depth: int) -> None:
+        """A region: its part becomes a function, and all parts are performed here."""
+        name, number = self.interface.name, len(self.regions)
+        region = Region(
+            *(self.issuer.names.take(f"{name}_{stem}{number}") for stem in ("shared", "part", "task"))
+        )
+        given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
+        kept = self.lines, self.values, self.names
+        self.regions.append([])
+        self.names = self.names.inside()
+        self.lines, self.values = [], {}
+        self.part_counters(node)
+        self.block(node.body, 1)
+        self.regions[number] = region_texts(region, given, self.lines)
+        self.lines, self.values, self.names = kept
+        parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
+        values = ", ".join(identifier for _, identifier in given) or "0"
+        note = f" /* {clean(node.note)} */" if node.note else ""
+        self.add(depth, f"{{{note}")
+        self.add(depth + 1, f"{region.struct} given = {{{values}}};")
+        self.add(depth + 1, f"{name}_run(pool, {parts.text}, {region.task}, &given);")
+        self.add(depth, "}")
+
+    def part_counters(self, node: Parallel) -> None:
+        """The counters of a part out of its number; the last one counts fastest."""
+        left = "part"
+        for place, (variable, trips) in reversed(list(enumerate(node.counters))):
+            count = index_text(trips, self.names.of, self.issuer.used)
+            counter = self.names.take(variable)
+            last = place == 0
+            value = left if last else infix(Text(left), "%", count).text
+            self.add(1, f"int64_t {counter} = {value};")
+            if not last and place > 0:
+                rest = self.names.take("rest")
+                self.add(1, f"int64_t {rest} = {infix(Text(left), '/', count).text};")
+                left = rest
 
     def issue(self, issue: Issue, depth: int) -> None:
         here = Here(self.names, self.values, self.elements)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.codegen.c_index import index_text
+from isamap.codegen.c_parallel import POOL_TYPE
 from isamap.codegen.c_text import infix
 from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names
@@ -50,7 +51,7 @@ class Interface:
     """How a compiled program is called.
 
     `sizes` are the numbers that the program was made for, `symbols` (name, low, high) those that the caller
-    gives.
+    gives. `takes_pool` says that it has parts for several threads.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Interface:
     sizes: tuple[tuple[str, int], ...]
     symbols: tuple[tuple[str, int, int], ...]
     fields: tuple[Field, ...]
+    takes_pool: bool = False
 
 
 def build_interface(program: LoweredProgram, name: str) -> Interface:
@@ -75,7 +77,8 @@ def build_interface(program: LoweredProgram, name: str) -> Interface:
     fields += [Field("size", s, "int64_t ", members.take(s)) for s, _, _ in program.symbols]
     scalars = tuple((p.name, p.dtype) for p in program.kernel.params if p.dtype is not None)
     fields += [Field("scalar", s, f"{compute_type(d)} ", members.take(s)) for s, d in scalars]
-    return Interface(name, program.tensors, scalars, program.sizes, program.symbols, tuple(fields))
+    made = name, program.tensors, scalars, program.sizes, program.symbols, tuple(fields)
+    return Interface(*made, program.is_parallel)
 
 
 def header_text(interface: Interface, title: str) -> str:
@@ -87,6 +90,8 @@ def header_text(interface: Interface, title: str) -> str:
     lines += ["#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
     lines += ["enum {"]
     for number, (status, meaning) in enumerate(STATUSES):
+        if status == "POOL_NOT_NULL" and interface.takes_pool:
+            continue
         lines.append(f"  {name}_{status} = {number}, /* {meaning} */")
     lines += [
         "};",
@@ -98,11 +103,19 @@ def header_text(interface: Interface, title: str) -> str:
         comment = f" /* {shapes[f.source]} */" if f.kind == "pointer" else ""
         lines.append(f"  {f.c_type}{f.member};{comment}")
     lines += [] if interface.fields else ["  char unused;"]
-    lines += [f"}} {name}_args;", "", "/* Reserved for running on several threads: pass NULL. */"]
-    lines += [f"typedef struct {name}_pool {name}_pool;", ""]
+    lines += [f"}} {name}_args;", ""]
+    if interface.takes_pool:
+        lines += [*POOL_TYPE, f"typedef isamap_pool {name}_pool;", ""]
+    else:
+        lines += ["/* Reserved for running on several threads: pass NULL. */"]
+        lines += [f"typedef struct {name}_pool {name}_pool;", ""]
     lines += ["/* How many bytes of workspace a call with these arguments needs; any alignment will do. */"]
     lines += [f"size_t {name}_workspace_bytes(const {name}_args *args);", ""]
     lines += ["/* Returns one of the numbers above. Uses no other memory than what it is given. */"]
+    if interface.takes_pool:
+        lines += [
+            "/* With a pool its parts run on the pool's threads, without (NULL) on this one: same result. */"
+        ]
     lines += [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool);"]
     lines += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
@@ -184,9 +197,9 @@ class _Entry:
         pointers = [m for (kind, _, _), m in self.member.items() if kind == "pointer"]
         tests = ["args == NULL", *(f"{p} == NULL" for p in pointers)]
         tests += ["workspace == NULL"] if self.program.buffers else []
-        lines = self.refuse_if(" || ".join(tests), "NULL_POINTER") + self.refuse_if(
-            "pool != NULL", "POOL_NOT_NULL"
-        )
+        lines = self.refuse_if(" || ".join(tests), "NULL_POINTER")
+        if not self.interface.takes_pool:
+            lines += self.refuse_if("pool != NULL", "POOL_NOT_NULL")
         return lines if self.program.buffers else ["  (void)workspace;", *lines]
 
     def sizes(self) -> list[str]:
@@ -251,25 +264,31 @@ class _Entry:
         pointers = [self.member["pointer", t.name, 0] for t in self.program.tensors]
         scalars = [self.member["scalar", s, 0] for s, _ in self.interface.scalars]
         buffers = [self.names.of(b.name) for b in self.program.buffers]
-        return [*pointers, *buffers, *(self.names.of(s) for s in body_symbols(self.program)), *scalars]
+        symbols = [self.names.of(s) for s in body_symbols(self.program)]
+        pool = ["pool"] if self.interface.takes_pool else []
+        return [*pointers, *buffers, *symbols, *scalars, *pool]
 
     def refuse_if(self, test: str, status: str) -> list[str]:
         return [f"  if ({test}) return {self.interface.name}_{status};"]
 
 
-def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[str]:
-    """The C parameters of the body; takes the names of tensors, buffers, symbols and scalars."""
-    found: list[str] = []
+def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[tuple[str, str]]:
+    """The C parameters of the body, each declared and by name; takes the names of all that it is given."""
+    found: list[tuple[str, str]] = []
+
+    def add(c_type: str, source: str) -> None:
+        name = names.take(source)
+        found.append((f"{c_type}{name}", name))
+
     for t in program.tensors:
-        const = "const " if t.role == "in" else ""
-        found.append(f"{const}{storage_type(t.dtype)} *restrict {names.take(t.name)}")
+        add(f"{'const ' if t.role == 'in' else ''}{storage_type(t.dtype)} *restrict ", t.name)
     shared = shared_names(program)  # what shares bytes may not be said to be apart
-    found += [
-        f"{storage_type(b.dtype)} *{'' if b.name in shared else 'restrict '}{names.take(b.name)}"
-        for b in program.buffers
-    ]
-    found += [f"int64_t {names.take(s)}" for s in body_symbols(program)]
-    found += [f"{compute_type(d)} {names.take(s)}" for s, d in interface.scalars]
+    for b in program.buffers:
+        add(f"{storage_type(b.dtype)} *{'' if b.name in shared else 'restrict '}", b.name)
+    for symbol in body_symbols(program):
+        add("int64_t ", symbol)
+    for scalar, dtype in interface.scalars:
+        add(f"{compute_type(dtype)} ", scalar)
     return found
 
 

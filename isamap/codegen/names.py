@@ -13,7 +13,7 @@ auto break case char const continue default do double else enum extern float for
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
 alignas alignof bool constexpr false nullptr static_assert thread_local true typeof asm fortran near far
 linux unix i386 main errno stdin stdout stderr INFINITY NAN NULL
-args workspace pool base space
+args workspace pool base space part parts shared given
 memcpy memset memmove memcmp malloc free abs labs exit abort printf signal index y0 y1 yn j0 j1 jn gamma
 acos asin atan atan2 acosh asinh atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma
 fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint

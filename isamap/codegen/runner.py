@@ -22,6 +22,8 @@ from isamap.codegen.toolchain import Compiled
 __all__ = ["InProcess", "Limits", "RunProblem", "RunResult", "run_program"]
 
 _ALIGNMENT = 64
+# Addresses that a thread takes: its stack, and an arena of the C library.
+_THREAD_BYTES = 160 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,11 @@ def run_program(
     guard: bool = False,
     repeat: int = 0,
     limits: Limits | None = None,
+    threads: int = 1,
 ) -> RunResult:
     """What the program does with arrays, which stay as they are; `repeat` more calls are timed.
+
+    `threads` perform the parts of a program that has some.
 
     Raises: RunProblem when it crashes or exceeds a limit; UsageProblem when arrays do not fit.
     """
@@ -60,6 +65,7 @@ def run_program(
             for tensor, offset in zip(call.tensors, offsets, strict=True):
                 tensor.view(shared, offset)[...] = tensor.array
             job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
+            job |= _on_threads(compiled, threads, job)
             answer = run_child(job, limits or Limits(), Subject.of(compiled))
             results = {
                 t.name: t.view(shared, offset).copy()
@@ -73,11 +79,14 @@ def run_program(
 class InProcess:
     """A program loaded into this process: called on arrays where they lie, nothing is copied.
 
-    Its author is trusted: an error in it may end the process.
+    Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
+    which lives as long as this object.
     """
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, threads: int = 1) -> None:
         self.compiled = compiled
+        self._threads = threads
+        self._pool: Any = None
         self._functions: tuple[Any, Any] | None = None
         self._workspace = bytearray()
 
@@ -90,13 +99,15 @@ class InProcess:
         """The status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
         import ctypes
 
-        from isamap.codegen.worker import ask_permission, load_function, make_arguments
+        from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
         if self._functions is None:
             for component in self.compiled.permissions:
                 if not ask_permission(component):
                     raise permission_refused()
             self._functions = load_function(str(self.compiled.library), self.compiled.interface.name)
+            if self.compiled.pool is not None and self._threads > 1:
+                self._pool = ThreadPool(str(self.compiled.pool), self._threads)
         function, workspace_bytes = self._functions
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
@@ -105,7 +116,8 @@ class InProcess:
         if needed > len(self._workspace):
             self._workspace = bytearray(needed)
         workspace = (ctypes.c_char * needed).from_buffer(self._workspace) if needed else None
-        return int(function(pointer, workspace, None))
+        pool = self._pool.address if self._pool is not None else None
+        return int(function(pointer, workspace, pool))
 
 
 # --- the child --------------------------------------------------------------------------------------------
@@ -119,6 +131,18 @@ def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
         offsets.append(total)
         total += -(-tensor.span_bytes // _ALIGNMENT) * _ALIGNMENT
     return offsets, total
+
+
+def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[str, Any]:
+    """What a job needs besides for running on several threads."""
+    if threads == 1 or compiled.pool is None:
+        return {"threads": 1}
+    return {
+        "threads": threads,
+        "pool": str(compiled.pool),
+        "cpu_seconds": job["cpu_seconds"] * threads,
+        "memory_bytes": job["memory_bytes"] + threads * _THREAD_BYTES,
+    }
 
 
 def _job(

@@ -20,6 +20,7 @@ from pathlib import Path
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest
+from isamap.codegen.pool import pool_files
 from isamap.machine import Machine
 from isamap.machine.allowed import PERMISSIONS
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem
@@ -37,6 +38,7 @@ _BUILD = ("-fno-math-errno", "-fno-strict-aliasing", "-shared", "-fPIC", "-nostd
 # (seen: 25 sums of dpbusd at 40 % of their peak; at 100 % without).
 _OF_COMPILER = {"gcc": ("-fno-tree-loop-vectorize", "-fno-tree-coalesce-vars")}
 _MODEL_FLAGS = ("-O2", "-std=c11")
+_POOL_FLAGS = ("-O2", "-std=c11")
 _SECONDS = 300
 
 
@@ -57,13 +59,17 @@ class Compiler:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A library on disk, how its function is called, and the permissions to ask for before."""
+    """A library on disk, how its function is called, and the permissions to ask for before.
+
+    `pool` is the library of a pool of threads, for a program that has parts for several.
+    """
 
     library: Path
     interface: Interface
     permissions: tuple[int, ...]
     compiler: Compiler
     model: bool
+    pool: Path | None = None
 
 
 def compile_library(
@@ -81,7 +87,13 @@ def compile_library(
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     library = build(found, flags, files, f"{emitted.name}.c")
     permissions = () if model else tuple(PERMISSIONS[p] for p in machine.target.permissions)
-    return Compiled(library, emitted.interface, permissions, found, model)
+    pool = build_pool(found) if emitted.interface.takes_pool else None
+    return Compiled(library, emitted.interface, permissions, found, model, pool)
+
+
+def build_pool(compiler: Compiler) -> Path:
+    """The library of the pool of threads. Raises: CompilerRefused."""
+    return build(compiler, _POOL_FLAGS, pool_files(), "isamap_pool.c")
 
 
 def build(compiler: Compiler, flags: Sequence[str], files: Mapping[str, str], main: str) -> Path:

@@ -51,6 +51,24 @@ def load_function(library: str, name: str) -> tuple[Any, Any]:
     return function, size
 
 
+class ThreadPool:
+    """Threads of the emitted pool, ended with this object. Raises: OSError when there are none to have."""
+
+    def __init__(self, library: str, threads: int) -> None:
+        loaded = ctypes.CDLL(library)
+        create, self._destroy = loaded.isamap_pool_create, loaded.isamap_pool_destroy
+        create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_int]
+        self._destroy.restype, self._destroy.argtypes = None, [ctypes.c_void_p]
+        self.address: int | None = create(threads)
+        if self.address is None:
+            raise OSError(11, "no threads")
+
+    def __del__(self) -> None:
+        address, self.address = getattr(self, "address", None), None
+        if address is not None:
+            self._destroy(address)
+
+
 def ask_permission(component: int) -> bool:
     """Whether the kernel lets this process use a part of the processor's state."""
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
@@ -89,7 +107,7 @@ def _limit(job: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
 
 
-def _perform(job: dict[str, Any], place: str, inputs: list[bytearray]) -> dict[str, Any]:
+def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int | None) -> dict[str, Any]:
     """One run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
     function, workspace_bytes = load_function(job["library"], job["function"])
     regions = [Region(len(data), place) for data in inputs]
@@ -100,13 +118,13 @@ def _perform(job: dict[str, Any], place: str, inputs: list[bytearray]) -> dict[s
     pointer = ctypes.addressof(arguments)
     needed = workspace_bytes(pointer)
     workspace = Region(needed, place)
-    status = function(pointer, workspace.address, None)
+    status = function(pointer, workspace.address, pool)
     contents = [r.read() for r in regions]
     times: list[int] = []
     clock = time.perf_counter_ns
     for _ in range(job["repeat"] if status == 0 else 0):
         start = clock()
-        function(pointer, workspace.address, None)
+        function(pointer, workspace.address, pool)
         times.append(clock() - start)
     return {"status": status, "contents": contents, "times": times, "workspace_bytes": needed}
 
@@ -221,7 +239,8 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
     """Runs a program once or, beside guard pages, twice, and leaves the results in the shared file."""
     inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
-    runs = [_perform(job, place, inputs) for place in places]
+    pool = ThreadPool(job["pool"], job["threads"]) if job["threads"] > 1 else None
+    runs = [_perform(job, place, inputs, pool.address if pool else None) for place in places]
     first = runs[0]
     if any(run["contents"] != first["contents"] for run in runs[1:]):
         return {"error": "unstable"}

@@ -31,8 +31,9 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     heuristic: str = "cpsat",
     isolate: bool = False,
     profile: str = "default",
+    threads: int = 1,
 ) -> CompiledKernel:
-    """The kernel, compiled for a machine.
+    """The kernel, compiled for a machine, and for so many threads.
 
     `kernel` is a shipped name or a text of the language; `machine` a name, a path or "host"; sizes are
     numbers, or ranges such as "1..8192@512", which stay open until the call. `profile` is "default" (the
@@ -41,7 +42,12 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     """
     name = machine_of(machine)
     request = Request(
-        source_of(kernel), name, sizes or {}, heuristic=heuristic, profile=find_profile(profile, name)
+        source_of(kernel),
+        name,
+        sizes or {},
+        heuristic=heuristic,
+        profile=find_profile(profile, name),
+        threads=threads,
     )
     return CompiledKernel(prepare(request), isolate)
 
@@ -60,10 +66,12 @@ def find_mappings(
 
 
 def verify(
-    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat"
+    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat", threads: int = 1
 ) -> tuple[Case, ...]:
     """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`."""
-    request = Request(source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic)
+    request = Request(
+        source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic, threads=threads
+    )
     return tuple(all_cases(prepare(request), FILLS, guard=True))
 
 

@@ -39,11 +39,17 @@ class CompiledKernel:
         scalars = {name: float(value) for name, value in values.items() if name in names}
         arrays = {name: value for name, value in values.items() if name not in names}
         if self.isolate:
-            result = run_program(self.prepared.compiled, arrays, sizes or {}, scalars=scalars)
+            result = run_program(
+                self.prepared.compiled,
+                arrays,
+                sizes or {},
+                scalars=scalars,
+                threads=self.prepared.request.threads,
+            )
             self._check(result.status, result.meaning)
             return dict(result.arrays)
         if self._process is None:
-            self._process = InProcess(self.prepared.compiled)
+            self._process = InProcess(self.prepared.compiled, self.prepared.request.threads)
         status = self._process(arrays, sizes or {}, scalars)
         self._check(status, f"status {status}")
         return {t.name: arrays[t.name] for t in interface.tensors if t.role != "in"}

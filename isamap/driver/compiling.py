@@ -12,6 +12,7 @@ from isamap.source import Source
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation, Watch
+    from isamap.plan.schedule import Schedule
 
 
 def compile_files(request: Request, watch: Watch = lambda _: None) -> Outcome:
@@ -51,6 +52,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
 
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
+    from isamap.codegen.pool import pool_files
     from isamap.plan.text import print_schedule
     from isamap.report.compilation import compilation_report
     from isamap.report.workspace import workspace_json
@@ -71,10 +73,13 @@ def describe(request: Request, made: Compilation) -> Outcome:
     if made.rewrite and steps:
         files[f"{name}.ir"] = print_routine(made.rewrite.kernel)
         files["report.txt"] += "".join(f"rewritten: {step}\n" for step in steps)
+    if made.emitted.interface.takes_pool:
+        files |= pool_files()
     summary: dict[str, Any] = {
         "kernel": made.kernel.name,
         "machine": made.machine.name,
         "sizes": dict(made.schedule.sizes),
+        "threads": request.threads,
         "mapping": [
             {
                 "statement": nest.statement,
@@ -84,16 +89,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
             }
             for nest in made.schedule.nests
         ],
-        "schedule": {
-            "cost": made.schedule.cost_ns,
-            "lower_bound": made.schedule.lower_bound_ns,
-            "unit": "ns",
-            "gap": made.schedule.gap,
-            "model": made.schedule.model,
-            "status": made.schedule.status,
-            "reproducible": made.schedule.reproducible,
-            "profile": made.schedule.profile or None,
-        },
+        "schedule": _priced(made.schedule),
         "rewrite": list(steps),
     }
     summary["workspace"] = workspace_json(made.program)
@@ -106,6 +102,20 @@ def describe(request: Request, made: Compilation) -> Outcome:
     warnings = tuple(Warned.of(w) for w in made.warnings)
     files["manifest.json"] = manifest(summary, depends, files)
     return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
+
+
+def _priced(schedule: Schedule) -> dict[str, Any]:
+    """What is known about a schedule's cost."""
+    return {
+        "cost": schedule.cost_ns,
+        "lower_bound": schedule.lower_bound_ns,
+        "unit": "ns",
+        "gap": schedule.gap,
+        "model": schedule.model,
+        "status": schedule.status,
+        "reproducible": schedule.reproducible,
+        "profile": schedule.profile or None,
+    }
 
 
 def manifest(summary: dict[str, Any], depends: dict[str, Any], files: dict[str, str]) -> str:

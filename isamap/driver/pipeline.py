@@ -91,7 +91,7 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         machine = with_profile(load_machine(request.machine), request.profile)
         form = choose_form(request, parsed, machine, sizes)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
-        problem = build_problem(canonical, machine, sizes)
+        problem = build_problem(canonical, machine, sizes, request.threads)
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):

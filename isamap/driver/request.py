@@ -31,6 +31,7 @@ class Request:
     text has them; with both, the rest of what is named is solved), `profile` are measured figures that
     replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
     best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
+    `threads` is how many are there to perform the kernel.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -47,6 +48,7 @@ class Request:
     transform: str | None = None
     evaluate: str = ""
     best: int = 1
+    threads: int = 1
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -59,6 +61,7 @@ class Request:
             "model": self.model,
             "profile": self.profile.digest if self.profile else None,
             "transform": self.transform,
+            "threads": self.threads,
         }
         return found | ({"evaluate": self.evaluate, "best": self.best} if self.evaluate else {})
 
@@ -94,7 +97,7 @@ def program_state() -> str:
     state = hashlib.sha256(f"{__version__} {sys.version}".encode())
     for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):
         for path in sorted(folder.iterdir()):
-            if path.suffix in (".py", ".lark", ".json"):
+            if path.suffix in (".py", ".lark", ".json", ".c", ".h"):
                 status = path.stat()
                 line = f"{folder.name}/{path.name} {status.st_size} {status.st_mtime_ns}\n"
                 state.update(line.encode())

@@ -54,14 +54,18 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
     """A run compared with the oracle, and about half a second of further runs. Raises: RunProblem."""
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
-    symbols = symbols_of(prepared, sizes)
-    first = run_program(prepared.compiled, arrays, symbols, scalars=scalars, repeat=FIRST_REPEATS)
+    symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
+    first = run_program(
+        prepared.compiled, arrays, symbols, scalars=scalars, repeat=FIRST_REPEATS, threads=threads
+    )
     case = compare(kernel, arrays, scalars, first, prepared, sizes, "random", False)
     seconds = first.seconds
     if case.ok:
         repeat = int(min(MOST_REPEATS, SECONDS / max(min(first.seconds), 1e-9)))
         if repeat > FIRST_REPEATS:
-            again = run_program(prepared.compiled, arrays, symbols, scalars=scalars, repeat=repeat)
+            again = run_program(
+                prepared.compiled, arrays, symbols, scalars=scalars, repeat=repeat, threads=threads
+            )
             seconds = again.seconds
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
     is_float = any(o.dtype.is_float for o in outputs)

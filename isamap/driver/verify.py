@@ -62,7 +62,12 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     guard = guard and sum(a.nbytes for a in arrays.values()) <= GUARDED_BYTES
     try:
         result = run_program(
-            prepared.compiled, arrays, symbols_of(prepared, sizes), scalars=scalars, guard=guard
+            prepared.compiled,
+            arrays,
+            symbols_of(prepared, sizes),
+            scalars=scalars,
+            guard=guard,
+            threads=prepared.request.threads,
         )
     except RunProblem as problem:
         return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, problem.diagnostics)

@@ -10,26 +10,20 @@ A piece is what stands inside the loops that do nothing but count: one row of a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from isamap.ir import Const, Index, product, substitute_expr
+from isamap.ir import Index, product
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.names import Names
 from isamap.lower.place import Place
 from isamap.lower.program import (
-    Argument,
     Block,
     Condition,
-    Configure,
-    Declare,
-    Fill,
     For,
-    Hint,
     If,
-    Issue,
-    MemoryRef,
     Node,
 )
+from isamap.lower.shift import substituted
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     if count.value == 0:
         return ()
     bindings = _positions(counters, piece)
-    share: Node = For(variable, count, substitute_nodes(body, bindings))
+    share: Node = For(variable, count, substituted(body, bindings))
     return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
 
 
@@ -122,56 +116,3 @@ def _positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Ind
         found[variable] = counter.mod(count) if position else counter
         inside = inside * count
     return found
-
-
-def substitute_nodes(nodes: tuple[Node, ...], bindings: dict[str, Index]) -> tuple[Node, ...]:
-    """The nodes with symbols replaced in all that they compute."""
-    return tuple(_substitute(node, bindings) for node in nodes)
-
-
-def _substitute(node: Node, bindings: dict[str, Index]) -> Node:
-    match node:
-        case Issue(_, operands, params):
-            return replace(
-                node,
-                operands=tuple(
-                    (name, _reference(ref, bindings) if isinstance(ref, MemoryRef) else ref)
-                    for name, ref in operands
-                ),
-                params=tuple((name, _argument(value, bindings)) for name, value in params),
-            )
-        case Fill(buffer, offset, elements):
-            return Fill(buffer, offset.substitute(bindings), elements.substitute(bindings))
-        case Hint(_, _, place):
-            return replace(node, place=_reference(place, bindings))
-        case For(_, trips, body):
-            return replace(node, trips=trips.substitute(bindings), body=substitute_nodes(body, bindings))
-        case If(conditions, body):
-            return If(
-                tuple(_condition(condition, bindings) for condition in conditions),
-                substitute_nodes(body, bindings),
-            )
-        case Block(note, body):
-            return Block(note, substitute_nodes(body, bindings))
-        case Declare() | Configure():
-            return node
-
-
-def _reference(ref: MemoryRef, bindings: dict[str, Index]) -> MemoryRef:
-    strides = tuple(stride.substitute(bindings) for stride in ref.strides)
-    return MemoryRef(ref.buffer, ref.offset.substitute(bindings), strides)
-
-
-def _condition(condition: Condition, bindings: dict[str, Index]) -> Condition:
-    left, comparison, right = condition
-    return left.substitute(bindings), comparison, right.substitute(bindings)
-
-
-def _argument(value: Argument, bindings: dict[str, Index]) -> Argument:
-    match value:
-        case Index():
-            return value.substitute(bindings)
-        case int() | Const():
-            return value
-        case _:
-            return substitute_expr(value, bindings)

@@ -15,7 +15,7 @@ which may wait there for a later turn, unless its first statement in the loop wr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.ir import Index, Kernel
@@ -31,6 +31,7 @@ from isamap.lower.program import (
     LoweredProgram,
     MemoryRef,
     Node,
+    Parallel,
 )
 from isamap.machine import Machine
 from isamap.transform import Statement, reads, statements
@@ -145,6 +146,9 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
     match node:
         case For(_, _, body):
             return _number(body, machine, names, clock, is_loop=True)
+        case Parallel(_, body):
+            # One part may still need a buffer that another has done with: all live as long as the whole.
+            return replace(_number(body, machine, names, clock, is_loop=True), children=())
         case If(_, body) | Block(_, body):
             return _number(body, machine, names, clock, is_loop=False)
         case Issue() | Fill():

@@ -15,6 +15,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_of, in_case, where_first
 from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
+from isamap.lower.parallel import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, OperandRef, RegisterRef, Value
 from isamap.lower.results import Results, bindings_of, symbols_of
@@ -70,6 +71,8 @@ class _Nest:
         for stage in self.schedule.stages:
             if stage.depth == depth and stage.operand not in self.staged:
                 return self._stage(stage, depth, place, held)
+        if depth < self.schedule.parallel:
+            return self._parallel(place)
         if depth == self.schedule.hold and self.tile.accumulator is not None and not held:
             return self._by_single_tiles(depth, place, lambda p: self._hold(depth, p))
         if depth == len(self.schedule.loops) or self.schedule.loops[depth].kind == "unroll":
@@ -91,7 +94,7 @@ class _Nest:
             trips = left.ceildiv(step)
             inner = left_inside(self.tile, self.schedule.loops, depth, place, position)
             return self._repeat(variable, trips, depth, axis, position, inner, place, held)
-        whole, rest = left.floordiv(step), self._rest(axis, step, left)
+        whole, rest = left.floordiv(step), self._rest(depth, place)
         nodes: list[Node] = []
         if whole.value != 0:
             nodes += self._repeat(variable, whole, depth, axis, position, Index.of(step), place, held)
@@ -134,15 +137,29 @@ class _Nest:
         with self.overlap.prefetching(depth + 1, inside) as at_once:
             return (*shares, *at_once, *self.loops(depth + 1, inside, held))
 
-    def _rest(self, axis: str, step: int, left: Index) -> Index | None:
-        """Elements after the last whole step; None when there are never any."""
+    def _rest(self, depth: int, place: Place) -> Index | None:
+        """Elements after the last whole step of a loop; None when there are never any."""
+        loop = self.schedule.loops[depth]
+        axis, step, left = loop.axis, loop.step, place.left[loop.axis]
         if divides(left, step):
             return None
-        extent = self.tile.axis(axis).extent.value
-        if left.value is not None or extent is not None:
-            rest = (left.value if left.value is not None else extent or 0) % step
+        around = self.schedule.loops[self.schedule.parallel : depth]
+        whole = place.spans.get(axis, self.tile.axis(axis).extent)
+        if left.value is None and all(s.step % step == 0 for s in around if s.axis == axis):
+            left = whole if whole.value is not None else left  # only the end can cut a step short
+        if left.value is not None:
+            rest = left.value % step
             return Index.of(rest) if rest else None
         return left - left.floordiv(step) * step
+
+    def _parallel(self, place: Place) -> tuple[Node, ...]:
+        """The parallel loops, all outermost, around the others."""
+
+        def inside(here: Place) -> tuple[Node, ...]:
+            return self.loops(self.schedule.parallel, here, {})
+
+        known = self.finish, self.suppliers, self.names
+        return parallel_nest(self.tile, self.schedule, place, self.staged, inside, *known)
 
     def _unrolled(self, depth: int) -> tuple[tuple[int, str, int], ...]:
         """Unrolled loops from `depth` on whose axis no loop in between still counts."""
@@ -175,20 +192,21 @@ class _Nest:
         shared = self.overlap.staged(stage, place)
         staged = shared or stage_at(operand, depth, self.tile, loops, *known)
         is_result = operand is self.tile.accumulator
+        shares = part_count(self.tile, self.schedule) if depth < self.schedule.parallel else ONE
         nodes: list[Node] = []
         if is_result:
-            nodes.append(
-                Block(f"stage {name}", copied_in(self.finish, staged, self.tile, loops, place, *known))
-            )
+            into = copied_in(self.finish, staged, self.tile, loops, place, *known)
+            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names)))
         elif shared is None or not stage.ahead:
-            nodes.append(Block(f"stage {name}", copy_tiles(staged, self.tile, loops, place, *known)))
+            into = copy_tiles(staged, self.tile, loops, place, *known)
+            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names)))
         self.staged[name] = staged
         with self.overlap.during(stage, place) as at_once:
             nodes += [*at_once, *self.loops(depth, place, held)]
         del self.staged[name]
         if is_result and shared is None:
             back = copied_back(self.finish, staged, self.tile, loops, place, *known)
-            nodes.append(Block(f"write {name} back", back))
+            nodes.append(Block(f"write {name} back", dealt(back, shares, self.names)))
         return tuple(nodes)
 
     def _operand(self, name: str) -> OperandTile:

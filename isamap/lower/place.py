@@ -12,15 +12,20 @@ from isamap.plan.schedule import LoopStep
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0."""
+    """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0.
+
+    `spans` are the lengths of axes of which only a part is performed here, where threads share an axis.
+    """
 
     position: Mapping[str, Index]
     left: Mapping[str, Index]
     trips: Mapping[int, Index] = field(default_factory=dict[int, Index])
+    spans: Mapping[str, Index] = field(default_factory=dict[str, Index])
 
     def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
         """The place inside loop number `loop`."""
-        return Place({**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip})
+        moved = {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
+        return Place(*moved, self.spans)
 
 
 def start_of(tile: Tile) -> Place:

@@ -152,6 +152,18 @@ class For:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """The body for every combination of the counters (each 0 ... trips-1), in any order, by several threads.
+
+    Nothing in it uses values of registers from outside, and no two combinations write one element.
+    """
+
+    counters: tuple[tuple[str, Index], ...]
+    body: tuple[Node, ...]
+    note: str = ""
+
+
 Condition = tuple[Index, Literal["<", "<=", "=="], Index]
 
 
@@ -171,7 +183,7 @@ class Block:
     body: tuple[Node, ...]
 
 
-Node = Issue | Configure | Fill | Hint | Declare | For | If | Block
+Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +206,27 @@ class LoweredProgram:
 
     def instructions(self) -> tuple[str, ...]:
         """Names of all instructions that it issues, sorted."""
-        names: set[str] = set()
-        _collect(self.body, names)
-        return tuple(sorted(names))
+        return issued(self.body)
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether it has parts that threads may perform at the same time."""
+        return has_parallel(self.body)
+
+
+def has_parallel(nodes: tuple[Node, ...]) -> bool:
+    """Whether some of the nodes is performed by threads."""
+    return any(
+        isinstance(node, Parallel) or (isinstance(node, For | If | Block) and has_parallel(node.body))
+        for node in nodes
+    )
+
+
+def issued(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+    """Names of all instructions that nodes issue, sorted."""
+    names: set[str] = set()
+    _collect(nodes, names)
+    return tuple(sorted(names))
 
 
 def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
@@ -211,7 +241,7 @@ def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
                 }
             case Fill(buffer):
                 found.add(buffer)
-            case For(_, _, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
                 found |= arrays_in(body)
             case Declare() | Configure() | Hint():
                 pass
@@ -223,7 +253,7 @@ def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
         match node:
             case Issue(instruction) | Configure(instruction):
                 names.add(instruction)
-            case For(_, _, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
                 _collect(body, names)
             case Fill() | Hint() | Declare():
                 pass

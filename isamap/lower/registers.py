@@ -10,7 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index
-from isamap.lower.program import Block, Configure, Declare, For, If, Issue, Node, RegisterRef, Value
+from isamap.lower.program import (
+    Block,
+    Configure,
+    Declare,
+    For,
+    If,
+    Issue,
+    Node,
+    Parallel,
+    RegisterRef,
+    Value,
+    has_parallel,
+    issued,
+)
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
 
@@ -63,7 +76,7 @@ class _Allocator:
                             value = replace(value, register=number)
                         fresh.append(value)
                     out.append(Declare(tuple(fresh)))
-                case For(_, _, body) | If(_, body) | Block(_, body):
+                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
                     out.append(replace(node, body=self.block(body, named, taken)))
                 case _:
                     out.append(node)
@@ -95,7 +108,7 @@ def _mentions(node: Node) -> set[str]:
     match node:
         case Issue(_, operands):
             return {r.value for _, r in operands if isinstance(r, RegisterRef)}
-        case For(_, _, body) | If(_, body) | Block(_, body):
+        case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
             return {n for b in body for n in _mentions(b)}
         case _:
             return set()
@@ -116,7 +129,7 @@ def _needs(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
                         ref, wanted = require.field, require.value.substitute(numbers).value
                         if isinstance(ref.index, str) and ref.index in registers and wanted is not None:
                             found.setdefault(registers[ref.index], set()).add((ref.state, ref.field, wanted))
-                case For(_, _, body) | If(_, body) | Block(_, body):
+                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
                     walk(body)
                 case _:
                     pass
@@ -128,7 +141,10 @@ def _needs(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
 def _configure(
     nodes: tuple[Node, ...], machine: Machine, configured: Mapping[tuple[str, str], Mapping[int, int]]
 ) -> tuple[Node, ...]:
-    """The nodes between loading each state once and giving it back: nothing in between changes it."""
+    """The nodes between loading each state once and giving it back: nothing in between changes it.
+
+    State belongs to a thread: where parts are dealt to threads, each loads it and gives it back.
+    """
     before: list[Node] = []
     after: list[Node] = []
     for state in sorted({s for s, _ in configured}):
@@ -144,7 +160,42 @@ def _configure(
         assert setters, f"{machine.name} has no instruction that sets {state}"
         before.append(Configure(setters[0], state, tuple(fields)))
         after += [Configure(r, state, release=True) for r in releasers[:1]]
-    return (*before, *nodes, *after)
+    used = frozenset(s for s, _ in configured)
+    return _around(nodes, tuple(before), tuple(after), frozenset(_users(machine, used)))
+
+
+def _users(machine: Machine, states: frozenset[str]) -> set[str]:
+    """The instructions that require something of a state."""
+    return {
+        m.name
+        for m in machine.instructions.values()
+        if any(require.field.state in states for require in m.instruction.requires)
+    }
+
+
+def _around(
+    nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
+) -> tuple[Node, ...]:
+    """The nodes with `before` and `after` around what one thread performs without a break."""
+    if not has_parallel(nodes):
+        return (*before, *nodes, *after)
+    found: list[Node] = []
+    run: list[Node] = []
+    for node in (*nodes, None):
+        if node is not None and not has_parallel((node,)):
+            run.append(node)
+            continue
+        found += (*before, *run, *after) if users & set(issued(tuple(run))) else run
+        run = []
+        match node:
+            case Parallel(_, body):
+                needed = users & set(issued(body))
+                found.append(replace(node, body=(*before, *body, *after)) if needed else node)
+            case For(_, _, body) | If(_, body) | Block(_, body):
+                found.append(replace(node, body=_around(body, before, after, users)))
+            case _:
+                pass
+    return tuple(found)
 
 
 def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:

@@ -16,7 +16,7 @@ from isamap.machine.findings import Findings
 from isamap.machine.hints import is_hint
 from isamap.machine.instructions import extend_instructions
 from isamap.machine.listing import digest_files
-from isamap.machine.model import Machine, MachineInstruction
+from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction
 from isamap.machine.spec import read_spec
 from isamap.machine.texts import parse_texts
 from isamap.machine.tree import Scalar, read_tree
@@ -47,6 +47,7 @@ def load_machine(name_or_path: str) -> Machine:
         instructions={name: item for name, item in priced.items() if name not in hints},
         target=world.target,
         clock_ghz=world.clock_ghz,
+        thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,
         sources=world.sources,
         digest=digest_files(files),
         hints=hints,

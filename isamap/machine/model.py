@@ -14,6 +14,9 @@ from isamap.source import Span
 
 Run = Literal["native", "emulator", "model"]
 
+# Where a description does not say what starting threads takes: two cores of one socket, awake and looking.
+THREAD_START_NS = 5000.0
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -200,6 +203,7 @@ class Machine:
     `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
     sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
     cache: they change no value, so that no mapping and no move is made of them.
+    Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
     name: str
@@ -213,6 +217,7 @@ class Machine:
     instructions: Mapping[str, MachineInstruction]
     target: Target
     clock_ghz: float | None
+    thread_start_ns: float
     sources: Mapping[str, str]
     digest: str
     hints: Mapping[str, MachineInstruction] = field(default_factory=dict[str, MachineInstruction])

@@ -118,6 +118,7 @@ class Spec:
     sources: dict[str, str]
     target: TargetSpec
     clock_ghz: float | None
+    thread_start_ns: float | None
     language: Scalar | None
     memories: tuple[MemorySpec, ...]
     links: tuple[LinkSpec, ...]
@@ -128,8 +129,8 @@ class Spec:
 
 
 KEYS = (
-    "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "language", "memories", "links",
-    "units", "states", "remove", "instructions",
+    "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "thread_start_ns", "language",
+    "memories", "links", "units", "states", "remove", "instructions",
 )  # fmt: skip
 VERSION = "1"
 
@@ -156,6 +157,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         dict(named("sources", _read_source)),
         read_target(keys.get("target"), findings),
         read_number(keys.get("clock_ghz"), "`clock_ghz`", findings, lowest=0.001),
+        read_number(keys.get("thread_start_ns"), "`thread_start_ns`", findings, lowest=0),
         read_text(keys.get("language"), "`language`", findings),
         named("memories", _read_memory),
         listed("links", _read_link),

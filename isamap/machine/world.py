@@ -45,6 +45,7 @@ class World:
     sources: dict[str, str] = field(default_factory=dict[str, str])
     target: Target = field(default_factory=Target)
     clock_ghz: float | None = None
+    thread_start_ns: float | None = None
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -63,6 +64,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         sources={**world.sources, **spec.sources},
         target=_target(world.target, spec.target),
         clock_ghz=spec.clock_ghz or world.clock_ghz,
+        thread_start_ns=spec.thread_start_ns if spec.thread_start_ns is not None else world.thread_start_ns,
         units={**world.units, **{u.name: Unit(u.name, u.count) for u in spec.units}},
     )
     for cited in (

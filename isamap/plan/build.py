@@ -33,6 +33,7 @@ from isamap.match import (
     statement_mappings,
     statement_text,
 )
+from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
 from isamap.plan.fusing import Memories, fusions, offered_once
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
@@ -76,11 +77,17 @@ def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
     return known[nest.mapping]
 
 
-def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> Problem:
-    """Everything a scheduler needs to know. Raises: NoMapping when a statement cannot be performed."""
+def build_problem(
+    kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int = 1
+) -> Problem:
+    """Everything a scheduler needs to know to have a kernel performed by so many threads.
+
+    Raises: NoMapping when a statement cannot be performed.
+    """
     profile = {n: _profile(v) for n, v in sizes.items()}
     suppliers = Suppliers(machine, layouts(kernel))
-    memories = Memories(*_caches(machine))
+    caches, beyond, beyond_is_shared = _caches(machine)
+    memories = Memories(caches, beyond)
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
         options: list[NestOption] = []
@@ -103,6 +110,9 @@ def build_problem(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Ra
         tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
         memories.caches,
         memories.beyond_bytes_per_ns,
+        memory_shared=beyond_is_shared,
+        threads=threads,
+        thread_start_ns=machine.thread_start_ns if threads > 1 else 0.0,
         hinted=tuple(sorted(line_hints(machine))),
     )
 
@@ -135,8 +145,11 @@ def _no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMappi
     )
 
 
-def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
-    """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond."""
+def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float, bool]:
+    """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond.
+
+    Cores share a cache, or what lies beyond, when the link from it is shared.
+    """
     graph = memory_graph(machine)
     names = caches_from_nearest(machine)
 
@@ -149,13 +162,15 @@ def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float]:
             machine.memories[name].capacity_bytes or 0,
             fastest(graph.out_edges(name, data="bandwidth_bytes_per_ns")),
             _ways(machine.memories[name]),
+            any(link.shared for link in machine.links if link.source_memory == name),
         )
         for name in names
     )
+    beyond_shared = any(link.shared for link in machine.links if link.target_memory in names[-1:])
     beyond = (
         fastest(graph.in_edges(names[-1], data="bandwidth_bytes_per_ns")) if names else UNSTATED_BANDWIDTH
     )
-    return caches, beyond
+    return caches, beyond, beyond_shared
 
 
 def _ways(memory: Memory) -> int:
@@ -205,7 +220,17 @@ def _option(
         tuple(lay_out(o, subjects.get(o.name), kernel, profile) for o in operands),
         cost_value(item.cost.interval_ns, numbers) / count if tile.accumulator else 0.0,
         cost_value(item.cost.latency_ns, numbers) if tile.accumulator else 0.0,
+        can_split_sums(tile, suppliers, is_strict=kernel.strict),
     )
+
+
+def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:
+    """Whether parts of a sum may be taken apart from each other, and the machine can join them."""
+    acc, op = tile.accumulator, tile.statement.assign.op
+    if acc is None or op not in JOINABLE or (is_strict and acc.dtype.is_float):
+        return False
+    buffer = in_tiles(acc, suppliers).buffer
+    return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
 
 
 def _staged_supply(operand: OperandTile, suppliers: Suppliers) -> Supply | Leaf | None:

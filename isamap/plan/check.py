@@ -15,8 +15,10 @@ from math import prod
 
 from isamap.plan.check_fused import check_fused
 from isamap.plan.check_overlap import check_overlap, check_prefetches
+from isamap.plan.parallel import check_parallel
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
+from isamap.plan.text import LOOP_WORDS
 from isamap.source import Diagnostic
 
 MAX_STEP = 1 << 31
@@ -120,6 +122,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             continue
         tiling = (*_check_tiling(nest, option), *_check_order(nest, option))
         yield from tiling
+        yield from check_parallel(nest, option)
         yield from _check_stages(nest, option)
         yield from check_overlap(nest, option)
         yield from check_fused(nest, option)
@@ -219,11 +222,12 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
     """The template: loops outside, `hold`, summing loops, unrolled loops."""
     kinds = [loop.kind for loop in nest.loops]
     first_unroll = kinds.index("unroll") if "unroll" in kinds else len(kinds)
-    late = [loop for loop in nest.loops[first_unroll:] if loop.kind == "for"]
+    late = [loop for loop in nest.loops[first_unroll:] if loop.kind != "unroll"]
     if late:
         yield Diagnostic(
             "schedule-tiling",
-            f"nest {nest.statement}: `for {late[0].axis} by {late[0].step}` stands inside an unrolled loop",
+            f"nest {nest.statement}: `{LOOP_WORDS[late[0].kind]} {late[0].axis} by {late[0].step}` stands "
+            "inside an unrolled loop",
             help="unrolled loops are the innermost ones",
         )
     if not 0 <= nest.hold <= first_unroll:
@@ -241,7 +245,9 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
                 "but moves to other elements of the output",
                 help=f"move it outside `hold`, or write `unroll {loop.axis} by {loop.step}` inside",
             )
-    outside = [i for i, loop in enumerate(nest.loops[: nest.hold]) if loop.axis in summing]
+    # Of a sum that is dealt to threads, `check_parallel` says what its accumulator needs.
+    around = list(enumerate(nest.loops[: nest.hold]))
+    outside = [i for i, loop in around if loop.axis in summing and loop.kind != "parallel"]
     for operand in _forced(option.operands):
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if outside and (not depths or depths[0] > outside[0]):

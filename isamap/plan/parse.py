@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
-from isamap.plan.text import FORMAT
+from isamap.plan.text import FORMAT, LOOP_WORDS
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
@@ -27,6 +27,7 @@ _SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(-?\d{1,20})|(-?\d{1,20}\.\.-?\d
 _HEADERS = ("kernel", "machine", "sizes", "model", "profile", "cost", "bound", "status", "reproducible")
 _PROFILE = re.compile(r"[0-9a-f]{12}")
 _STATUSES = ("OPTIMAL", "FEASIBLE", "HEURISTIC", "MANUAL")
+_LOOP_KINDS: dict[str, LoopKind] = {word: kind for kind, word in LOOP_WORDS.items()}
 
 
 def parse_schedule(source: Source) -> Schedule:
@@ -272,7 +273,8 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        match reader.take_one_of(("for", "fuse", "hold", "issue", "prefetch", "spread", "stage", "unroll")):
+        words = ("for", "fuse", "hold", "issue", "par", "prefetch", "spread", "stage", "unroll")
+        match reader.take_one_of(words):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:
@@ -297,7 +299,7 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
             case "spread":
                 body.spread.append(_parse_spread(reader, body))
             case kind:
-                body.loops.append(_parse_loop(reader, "for" if kind == "for" else "unroll"))
+                body.loops.append(_parse_loop(reader, _LOOP_KINDS[kind]))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
 

@@ -73,7 +73,12 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class NestOption:
-    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue."""
+    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue.
+
+    `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
+    `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
+    threads perform at the same time; extents are those of a part.
+    """
 
     mapping: str
     choose: tuple[tuple[str, int], ...]
@@ -81,6 +86,8 @@ class NestOption:
     operands: tuple[TileOperand, ...]
     interval_ns: float
     latency_ns: float
+    can_split_sums: bool = False
+    parts: tuple[tuple[str, int], ...] = ()
     fusions: tuple[Fusion, ...] = ()
 
 
@@ -94,7 +101,7 @@ class NestProblem:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache level, nearest first; `ways` is 0 where unknown.
+    """A cache level, nearest first; `ways` is 0 where unknown; `shared` when all cores have it together.
 
     Units: bytes, and bytes per nanosecond towards the level before it.
     """
@@ -103,6 +110,7 @@ class Cache:
     capacity_bytes: int
     bandwidth_bytes_per_ns: float
     ways: int = 0
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,9 @@ class Problem:
     """Everything that a heuristic or a solver may look at.
 
     `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
-    beyond the last cache. `hinted` are the caches into which an instruction brings memory ahead of its use.
+    beyond the last cache, and `memory_shared` whether cores share that. `threads` is how many there are to
+    perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other, once.
+    `hinted` are the caches into which an instruction brings memory ahead of its use.
     """
 
     kernel: str
@@ -121,3 +131,6 @@ class Problem:
     caches: tuple[Cache, ...]
     memory_bandwidth_bytes_per_ns: float
     hinted: tuple[str, ...] = ()
+    memory_shared: bool = False
+    threads: int = 1
+    thread_start_ns: float = 0.0

@@ -8,7 +8,8 @@
 
 A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps
 of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
-`lower` makes them from the sizes. `isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
+`lower` makes them from the sizes. A loop `par n by 512` deals its turns to threads; such loops are outermost.
+`isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Literal
 
 from isamap.source import Diagnostic
 
-LoopKind = Literal["for", "unroll"]
+LoopKind = Literal["for", "unroll", "parallel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class NestSchedule:
     spread: tuple[Spread, ...] = ()
     fused: tuple[int, ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
+
+    @property
+    def parallel(self) -> int:
+        """How many loops deal their turns to threads: the outermost ones."""
+        return next((i for i, loop in enumerate(self.loops) if loop.kind != "parallel"), len(self.loops))
 
 
 @dataclass(frozen=True, slots=True)

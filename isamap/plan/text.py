@@ -21,9 +21,10 @@ nest 0 {
 
 from __future__ import annotations
 
-from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of
+from isamap.plan.schedule import LoopKind, NestSchedule, Schedule, Stage, spread_of
 
 FORMAT = "isamap schedule 1"
+LOOP_WORDS: dict[LoopKind, str] = {"for": "for", "unroll": "unroll", "parallel": "par"}
 
 
 def print_schedule(schedule: Schedule) -> str:
@@ -71,7 +72,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
             lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []
         if depth < len(nest.loops):
             loop = nest.loops[depth]
-            lines.append(f"{indent}{loop.kind} {loop.axis} by {loop.step} {{")
+            lines.append(f"{indent}{LOOP_WORDS[loop.kind]} {loop.axis} by {loop.step} {{")
     inside = "  " * (len(nest.loops) + 1)
     closing = ["  " * depth + "}" for depth in range(len(nest.loops), -1, -1)]
     return [*lines, f"{inside}issue;", *closing]

@@ -23,6 +23,7 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     OperandRef,
+    Parallel,
     RegisterRef,
 )
 
@@ -67,6 +68,9 @@ def _node(node: Node, indent: str) -> Iterator[str]:
             yield f"{indent}registers {', '.join(names)}"
         case For(variable, trips, body, _):
             yield f"{indent}for {variable} < {trips}"
+            yield from _nodes(body, inner)
+        case Parallel(counters, body, _):
+            yield f"{indent}parallel {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
             yield from _nodes(body, inner)
         case If(conditions, body):
             yield f"{indent}if {' and '.join(f'{a} {c} {b}' for a, c, b in conditions)}"

@@ -23,6 +23,7 @@ from isamap.lower.program import (
     LoweredProgram,
     MemoryRef,
     Node,
+    Parallel,
     RegisterRef,
 )
 from isamap.machine import Machine, MachineInstruction, cost_value
@@ -124,6 +125,10 @@ class _Builder:
                     pass  # what a level holds is told by reuse, which hints do not change
                 case For():
                     found.append(self._loop(node, loop))
+                case Parallel(counters, body):  # one thread performs all parts
+                    for variable, trips in reversed(counters):
+                        body = (For(variable, trips, body),)
+                    found += self.nodes(body, loop)
                 case If(conditions, body):
                     found.append(Branch(conditions, self.nodes(body, loop)))
                 case Block(_, body):

@@ -160,6 +160,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "inside, down to the one over k: the loop around it has to move on to other elements of the result. "
         "`prefetch a ahead 1 into l2;` needs such a loop as well, and a machine with a hint into that cache.",
     ),
+    "schedule-parallel": Explanation(
+        "loops cannot be dealt to threads like this",
+        "Parallel loops (`par n by 512`) are the outermost ones, one per axis, with `hold` inside. A stage "
+        "stands outside of all of them, where it is filled before and shared, or inside, where each part has "
+        "its own. When a summing axis is dealt, the accumulator is staged right inside.",
+    ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",
         "A stage stands at or outside `hold`, once per operand. An operand that no move supplies from its "

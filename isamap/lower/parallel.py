@@ -1,0 +1,252 @@
+"""Parallel loops: a nest cut into parts, buffers of which each part has its own, sums taken in parts.
+
+    par n by 512 { ... }        parallel n0 < 2
+                                  if 512*n0 + 512 <= 1000     a part that is whole knows its size
+                                    ...
+                                  if 1000 < 512*n0 + 512      so does the last one
+                                    ...
+
+A part's buffers are those that were claimed while its body was built: each gets as many copies as there are
+parts, and everything in the body that names one is moved to the part's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import lcm
+
+from isamap.ir import Index, index_min, product
+from isamap.ir.index import ZERO
+from isamap.lower.copies import copy_loops
+from isamap.lower.finish import Finish, copied_back, copied_in
+from isamap.lower.names import Names
+from isamap.lower.place import Place, divides
+from isamap.lower.program import Block, Condition, Fill, For, If, Node, Parallel
+from isamap.lower.shift import shifted, substituted
+from isamap.lower.staging import Staged, stage_at
+from isamap.match import Suppliers, Tile
+from isamap.match.reducing import BLOCK, COUNTER, joining
+from isamap.plan.schedule import LoopStep, NestSchedule
+
+Nodes = tuple[Node, ...]
+Build = Callable[[Place], Nodes]
+Counters = tuple[tuple[str, Index], ...]
+
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parallel loops of a nest, the variable that counts each, and how often it runs.
+
+    `sums` are the axes that are summed over: their loops count fastest, so that copies of one accumulator
+    follow each other.
+    """
+
+    loops: tuple[LoopStep, ...]
+    variables: tuple[str, ...]
+    trips: tuple[Index, ...]
+    sums: frozenset[str]
+
+    @property
+    def outer(self) -> Counters:
+        """The loops that run more than once and lead to different elements of the output."""
+        return self._counters(summing=False)
+
+    @property
+    def inner(self) -> Counters:
+        """The loops that run more than once and are summed over."""
+        return self._counters(summing=True)
+
+    @property
+    def counters(self) -> Counters:
+        return (*self.outer, *self.inner)
+
+    def _counters(self, *, summing: bool) -> Counters:
+        found = zip(self.loops, self.variables, self.trips, strict=True)
+        return tuple((v, n) for loop, v, n in found if n.value != 1 and (loop.axis in self.sums) == summing)
+
+
+def parallel_nest(
+    tile: Tile,
+    schedule: NestSchedule,
+    place: Place,
+    staged: dict[str, Staged],
+    inside: Build,
+    finish: Finish,
+    suppliers: Suppliers,
+    names: Names,
+) -> Nodes:
+    """All parts of a nest. `inside` builds what stands in one, under what is `staged`."""
+    parts = parts_of(tile, schedule, names)
+    claimed = len(names.buffers)
+    if not parts.inner:
+        return _regions(in_parts(tile, parts, place, inside), parts.counters, names, claimed)
+    sums = _split(tile, parts, schedule, finish, suppliers, names)
+    staged[sums.staged.operand.name] = sums.staged
+    body = in_parts(tile, parts, place, lambda here: (*sums.first_contents(here), *inside(here)))
+    del staged[sums.staged.operand.name]
+    nodes = _regions(body, parts.counters, names, claimed)
+    return (*nodes, *sums.joined(), *sums.written_back(place))
+
+
+def parts_of(tile: Tile, schedule: NestSchedule, names: Names) -> Parts:
+    """The parallel loops of a nest, their variables named anew."""
+    loops = schedule.loops[: schedule.parallel]
+    trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
+    sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
+    return Parts(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
+
+
+def in_parts(
+    tile: Tile, parts: Parts, place: Place, inside: Build, *, sums: bool = True, number: int = 0
+) -> Nodes:
+    """What stands in one part, once for each size that a part may have; without `sums` for all of a sum."""
+    if number == len(parts.loops):
+        return inside(place)
+    loop, trips = parts.loops[number], parts.trips[number]
+    axis, step, extent = loop.axis, loop.step, tile.axis(loop.axis).extent
+
+    def enter(left: Index, counter: Index) -> Nodes:
+        here = place.enter(number, axis, counter * step, left, counter)
+        here = replace(here, spans={**here.spans, axis: left})
+        return in_parts(tile, parts, here, inside, sums=sums, number=number + 1)
+
+    if not sums and axis in parts.sums:
+        return in_parts(tile, parts, place, inside, sums=sums, number=number + 1)
+    if trips.value == 1:
+        return enter(index_min(step, extent), ZERO)
+    counter = Index.of(parts.variables[number])
+    if divides(extent, step):
+        return enter(Index.of(step), counter)
+    full: Condition = (counter * step + step, "<=", extent)
+    last: Condition = (extent, "<", counter * step + step)
+    rest = Index.of(extent.value % step) if extent.value is not None else extent - counter * step
+    return (If((full,), enter(Index.of(step), counter)), If((last,), enter(rest, counter)))
+
+
+def _regions(body: Nodes, counters: Counters, names: Names, claimed: int) -> Nodes:
+    """The body for all parts, each with copies of its own of the buffers claimed since then."""
+    if not counters:
+        return body
+    part, count = part_number(counters), product([trips for _, trips in counters])
+    moves: dict[str, Index] = {}
+    for number in range(claimed, len(names.buffers)):
+        buffer = names.buffers[number]
+        stride = copy_stride(buffer.elements, buffer.dtype.size_bytes)
+        moves[buffer.name] = part * stride
+        names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")
+    return (Parallel(counters, shifted(body, moves)),)
+
+
+def part_number(counters: Counters) -> Index:
+    """The number of a part, the last counter fastest."""
+    total = ZERO
+    for variable, trips in counters:
+        total = total * trips + Index.of(variable)
+    return total
+
+
+def copy_stride(elements: Index, element_bytes: int) -> Index:
+    """Elements from one part's copy of a buffer to the next: whole cache lines, and whole blocks to join."""
+    unit = lcm(BLOCK, -(-LINE_BYTES // element_bytes))
+    return elements.ceildiv(unit) * unit
+
+
+def part_count(tile: Tile, schedule: NestSchedule) -> Index:
+    """How many parts a nest has."""
+    dealt_loops = schedule.loops[: schedule.parallel]
+    return product([tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in dealt_loops])
+
+
+def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
+    """Nodes whose outermost loop is dealt to so many parts: a copy whose turns are independent."""
+    if count.value == 1 or len(nodes) != 1 or not isinstance(nodes[0], For):
+        return nodes
+    loop = nodes[0]
+    share = loop.trips.ceildiv(count)
+    chunk, turn = names.fresh("part"), names.fresh(loop.variable)
+    first = Index.of(chunk) * share
+    body = substituted(loop.body, {loop.variable: first + Index.of(turn)})
+    turns = index_min(share, loop.trips - first)
+    return (Parallel(((chunk, loop.trips.ceildiv(share)),), (For(turn, turns, body),)),)
+
+
+# --- sums in parts ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSum:
+    """A sum that every part takes for itself, in its own copy of the accumulators' buffer.
+
+    Units: copies lie `stride` elements apart.
+    """
+
+    tile: Tile
+    parts: Parts
+    loops: tuple[LoopStep, ...]
+    staged: Staged
+    stride: Index
+    op: str
+    finish: Finish
+    suppliers: Suppliers
+    names: Names
+
+    def first_contents(self, here: Place) -> Nodes:
+        """Of the first part of a sum what was there before; a sum starts at zero in the others."""
+        known = self.suppliers, self.names
+        copied = copied_in(self.finish, self.staged, self.tile, self.loops, here, *known)
+        if self.op != "add":
+            return copied  # the largest of twice the same is the same
+        number = part_number(self.parts.inner)
+        return (
+            If(((number, "==", ZERO),), (Block(f"stage {self.staged.operand.name}", copied),)),
+            If(((ZERO, "<", number),), (Fill(self.staged.buffer, ZERO, self.stride),)),
+        )
+
+    def joined(self) -> Nodes:
+        """All copies of the accumulators put together in the first, a stretch of them by each part."""
+        count = product([trips for _, trips in self.parts.inner])
+        blocks = self.stride.floordiv(BLOCK)
+        share = blocks.ceildiv(count)
+        chunk, block, other = (self.names.fresh(stem) for stem in ("part", "block", "other"))
+        here = self._first_copy() + (Index.of(chunk) * share + Index.of(block)) * BLOCK
+        there = here + (Index.of(other) + 1) * self.stride
+        copy = joining(self.staged.operand, self.staged.buffer, self.op, here, there)
+        body = copy_loops(copy, {COUNTER: Index.of(BLOCK)}, self.suppliers, self.names)
+        over = For(block, index_min(share, blocks - Index.of(chunk) * share), (For(other, count - 1, body),))
+        counters = (*self.parts.outer, (chunk, count))
+        return (Parallel(counters, (Block(f"join {self.staged.operand.name}", (over,)),)),)
+
+    def written_back(self, place: Place) -> Nodes:
+        """The first copies, back to where they belong."""
+
+        def back(here: Place) -> Nodes:
+            known = self.suppliers, self.names
+            return copied_back(self.finish, self.staged, self.tile, self.loops, here, *known)
+
+        nodes = in_parts(self.tile, self.parts, place, back, sums=False)
+        nodes = shifted(nodes, {self.staged.buffer: self._first_copy()})
+        if not self.parts.outer:
+            nodes = dealt(nodes, product([n for _, n in self.parts.inner]), self.names)
+        else:
+            nodes = (Parallel(self.parts.outer, nodes),)
+        return (Block(f"write {self.staged.operand.name} back", nodes),)
+
+    def _first_copy(self) -> Index:
+        """Where the first copy of a part of the output starts."""
+        return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
+
+
+def _split(
+    tile: Tile, parts: Parts, schedule: NestSchedule, finish: Finish, suppliers: Suppliers, names: Names
+) -> SplitSum:
+    acc = tile.accumulator
+    op = tile.statement.assign.op
+    assert acc is not None
+    assert op is not None
+    staged = stage_at(acc, schedule.parallel, tile, schedule.loops, suppliers, names)
+    buffer = names.buffers[-1]
+    stride = copy_stride(buffer.elements, buffer.dtype.size_bytes)
+    return SplitSum(tile, parts, schedule.loops, staged, stride, op, finish, suppliers, names)

@@ -1,0 +1,88 @@
+"""The rules of loops whose turns are dealt to threads: part of the independent judge of schedules.
+
+    par m by 512 { par n by 256 { stage b; for k by 256 { ... hold; ... } } }
+
+Parallel loops are the outermost ones. What is staged outside of them is filled before and shared; what is
+staged inside belongs to one part. An axis that is summed over may be dealt too: then every part sums into a
+copy of the accumulator, which is staged right inside the parallel loops, and the copies are joined behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from isamap.plan.problem import NestOption
+from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.source import Diagnostic
+
+# Each part has buffers of its own, and is dealt by itself: more parts than this serve nobody.
+MAX_PARTS = 4096
+
+
+def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with the parallel loops of a nest."""
+    dealt = [loop for loop in nest.loops if loop.kind == "parallel"]
+    if not dealt:
+        return
+    where = f"nest {nest.statement}"
+    late = [loop for loop in nest.loops[nest.parallel :] if loop.kind == "parallel"]
+    if late:
+        yield _wrong(f"{where}: {_shown(late[0])} stands inside a loop of another kind", "move it outermost")
+        return
+    axes = [loop.axis for loop in dealt]
+    for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
+        yield _wrong(f"{where}: axis `{axis}` is dealt by {axes.count(axis)} loops", "leave one of them")
+    if nest.hold < len(dealt):
+        yield _wrong(f"{where}: `hold` stands outside of {_shown(dealt[-1])}", "put `hold;` inside of it")
+    yield from _check_stages(nest, len(dealt))
+    yield from _check_sums(nest, option, dealt)
+    extents = {axis.name: axis.extent for axis in option.axes}
+    parts = prod(-(-extents[loop.axis] // max(1, loop.step)) for loop in dealt)
+    if parts > MAX_PARTS:
+        yield _wrong(
+            f"{where}: its parallel loops make {parts} parts; the limit is {MAX_PARTS}",
+            "give them larger steps",
+        )
+
+
+def _check_stages(nest: NestSchedule, dealt: int) -> Iterator[Diagnostic]:
+    for stage in nest.stages:
+        if 0 < stage.depth < dealt:
+            yield _wrong(
+                f"nest {nest.statement}: `stage {stage.operand};` stands between two parallel loops",
+                "put it outside of them, where it is shared, or inside, where each part has its own",
+            )
+
+
+def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -> Iterator[Diagnostic]:
+    summing = {axis.name for axis in option.axes if axis.is_reduction}
+    summed = [loop for loop in dealt if loop.axis in summing]
+    if not summed:
+        return
+    where = f"nest {nest.statement}: {_shown(summed[0])}"
+    if not option.can_split_sums:
+        yield Diagnostic(
+            "schedule-parallel",
+            f"{where} deals a sum that cannot be taken in parts",
+            notes=(
+                "the kernel is strict about its order, or the machine has nothing that joins partial results",
+            ),
+            help="deal another axis",
+        )
+        return
+    for operand in option.operands:
+        depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
+        if operand.is_accumulator and depths != [len(dealt)]:
+            yield _wrong(
+                f"{where} deals a sum: every part needs an accumulator of its own",
+                f"put `stage {operand.name};` right inside the parallel loops",
+            )
+
+
+def _shown(loop: LoopStep) -> str:
+    return f"`par {loop.axis} by {loop.step}`"
+
+
+def _wrong(message: str, advice: str) -> Diagnostic:
+    return Diagnostic("schedule-parallel", message, help=advice)

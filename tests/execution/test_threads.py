@@ -1,0 +1,119 @@
+"""Kernels in parts, performed by one, two and three threads: the same bits, beside memory that is guarded."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.codegen.runner import run_program
+from isamap.codegen.toolchain import compile_library
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request, Size
+from isamap.driver.verify import verify_case
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine, missing_features
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.text import print_schedule
+from isamap.source import Source
+
+THREADS = (1, 2, 3)
+Step = tuple[str, str, int]
+
+
+def shipped(name: str) -> Source:
+    return Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
+
+
+def gemm_schedule(
+    hw: str, sizes: dict[str, Size], tile: int, loops: tuple[Step, ...], stages: tuple[Stage, ...]
+) -> Source:
+    """`loops` around a register block of 2 x 2 issues, of a mapping whose issue covers `tile` columns."""
+    matched = compile_kernel(Request(shipped("gemm_f32"), hw, sizes), "match")
+    assert matched.problem is not None
+    wanted = {"m": 1, "n": tile, "k": 1}
+    option = next(o for o in matched.problem.nests[0].options if {a.name: a.tile for a in o.axes} == wanted)
+    around = [LoopStep(axis, step, "parallel" if kind == "par" else "for") for kind, axis, step in loops]
+    block = [LoopStep("m", 2), LoopStep("n", 2 * tile)]
+    inner = [LoopStep("k", 1), LoopStep("m", 1, "unroll"), LoopStep("n", tile, "unroll")]
+    hold = len(around) + len(block)
+    nest = NestSchedule(0, option.mapping, option.choose, (*around, *block, *inner), stages, hold)
+    problem = matched.problem
+    return Source("x", print_schedule(Schedule(problem.kernel, problem.machine, problem.sizes, (nest,))))
+
+
+TILES = {"generic-c": 1, "x86-avx2": 8, "x86-avx512": 16}
+
+
+def skip_unless_native(hw: str) -> None:
+    if missing := missing_features(load_machine(hw)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+
+
+@pytest.mark.parametrize("hw", TILES)
+@pytest.mark.parametrize(
+    ("loops", "stages"),
+    [
+        ((("par", "m", 8),), ()),
+        ((("par", "n", 48), ("par", "m", 16)), (Stage("b", 0), Stage("a", 2))),
+        ((("par", "m", 14), ("for", "k", 16)), (Stage("b", 0), Stage("a", 1))),
+        ((("par", "k", 16),), (Stage("c", 1),)),
+        ((("par", "k", 10), ("par", "m", 16)), (Stage("a", 0), Stage("c", 2))),
+        ((("par", "m", 8),), (Stage("c", 0),)),
+    ],
+)
+def test_a_product_in_parts_is_right_on_any_number_of_threads(
+    hw: str, loops: tuple[Step, ...], stages: tuple[Stage, ...]
+) -> None:
+    skip_unless_native(hw)
+    sizes: dict[str, Size] = {"M": 37, "N": 101, "K": 43}
+    schedule = gemm_schedule(hw, sizes, TILES[hw], loops, stages)
+    for threads in THREADS:
+        prepared = prepare(Request(shipped("gemm_f32"), hw, sizes, schedule=schedule, threads=threads))
+        assert prepared.compiled.interface.takes_pool
+        for fill in ("integers", "random"):
+            case = verify_case(prepared, {"M": 37, "N": 101, "K": 43}, fill)
+            assert case.ok, case.problems[0].render()
+
+
+@pytest.mark.parametrize(
+    ("loops", "stages"),
+    [
+        ((("par", "n", 64), ("par", "m", 16)), (Stage("b", 0), Stage("a", 2))),
+        ((("par", "k", 24),), (Stage("c", 1),)),
+    ],
+)
+def test_how_many_parts_there_are_may_depend_on_the_call(
+    loops: tuple[Step, ...], stages: tuple[Stage, ...]
+) -> None:
+    skip_unless_native("x86-avx2")
+    sizes: dict[str, Size] = {"M": "1..200@64", "N": "1..200@64", "K": "1..200@64"}
+    schedule = gemm_schedule("x86-avx2", sizes, 8, loops, stages)
+    prepared = prepare(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule, threads=2))
+    for m, n, k in ((1, 1, 1), (37, 101, 43), (64, 128, 96), (16, 64, 24), (5, 150, 200)):
+        case = verify_case(prepared, {"M": m, "N": n, "K": k}, "integers")
+        assert case.ok, (m, n, k, case.problems[0].render())
+
+
+def test_the_bits_of_a_sum_in_parts_do_not_depend_on_the_threads() -> None:
+    skip_unless_native("x86-avx2")
+    sizes: dict[str, Size] = {"M": 16, "N": 32, "K": 1000}
+    schedule = gemm_schedule("x86-avx2", sizes, 8, (("par", "k", 130),), (Stage("c", 1),))
+    made = compile_kernel(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule))
+    assert made.emitted
+    assert made.machine
+    compiled = compile_library(made.emitted, made.machine)
+    from isamap.codegen.fills import make_arrays
+
+    arrays = make_arrays(made.kernel, "random")
+    results = [run_program(compiled, arrays, threads=t).arrays["C"].tobytes() for t in (1, 2, 3, 5)]
+    assert set(results) == {results[0]}
+
+
+def test_a_block_that_is_no_multiple_of_what_it_holds_is_performed_once() -> None:
+    """Steps of 64 inside steps of 80 once were cut short as the whole axis is, not as the 80 are."""
+    skip_unless_native("x86-avx2")
+    sizes: dict[str, Size] = {"M": 4, "N": 104, "K": 5}
+    schedule = gemm_schedule("x86-avx2", sizes, 8, (("for", "n", 40),), ())
+    prepared = prepare(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule))
+    case = verify_case(prepared, {"M": 4, "N": 104, "K": 5}, "integers")
+    assert case.ok, case.problems[0].render()
