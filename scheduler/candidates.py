@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from isamap.plan.cost import Cost, bounds, evaluate
 from isamap.plan.decisions import mapping_of
@@ -43,13 +45,18 @@ class Candidate:
 
 
 def open_options(
-    problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment
+    problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """The options that agree with what is fixed, most promising first; none when nothing does."""
+    """The options that agree with what is fixed, most promising first; none when nothing does.
+
+    `stop` on the monotonic clock: from then on the first that agrees will do.
+    """
     registers = dict(problem.registers)
     wanted = fixed.get(mapping_of(nest.statement))
     found: list[OpenOption] = []
     for number, option in enumerate(nest.options):
+        if found and time.monotonic() > stop:
+            break
         space = Space(nest.statement, option, registers, fixed)
         if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue

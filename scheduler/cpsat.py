@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestProblem, Problem
@@ -43,16 +43,18 @@ class CpSat:
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
         """The best schedule within the limit, with what is proven about it. Raises: Infeasible."""
-        deadline = time.monotonic() + limit_s
+        stop = time.monotonic() + limit_s
         effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
-        firsts: dict[int, Candidate] = {}
 
         def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
-            first = firsts[nest.statement] = first_candidate(nest, options, fixed)
-            left_s = (deadline - time.monotonic()) / left
+            has_all = time.monotonic() < stop
+            first = first_candidate(nest, options, fixed, stop)
+            left_s = (stop - time.monotonic()) / left
+            if not has_all:  # options may be missing, so that nothing is proven
+                return Solved(first, 0.0, "FEASIBLE", reproducible=False)
             return solve_nest(options, first, Limits(left_s, effort), ask=self.ask)
 
-        found = assemble(problem, model.name, solve_all(problem, model, fixed, solve))
+        found = assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
         if not (wrong := check_schedule(found, problem)):
             return found
         note = failed(f"its schedule breaks a rule: {wrong[0].message}")
@@ -75,15 +77,18 @@ def solve_nest(
 
     The solver does not look at those in `without`, of which `first` is none.
     """
-    contenders, floor = _contenders(options, first)
+    stop = time.monotonic() + limits.wall_s
+    contenders, floor = _contenders(options, first, stop)
+    left_s = stop - time.monotonic()
     if floor >= first.cost_ns * (1 - SAME):
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
-    if limits.wall_s <= 0:
+    if left_s <= 0:
         return Solved(first, floor, "FEASIBLE", reproducible=False)
     known = {id(contender.start.option) for contender in contenders}
     others = tuple(candidate for candidate in without if id(candidate.option) in known)
     holds_best = any(contender.start is first for contender in contenders)
-    answer = ask(Search(tuple(contenders), first.cost_ns, floor, limits, holds_best, others))
+    left = replace(limits, wall_s=left_s)
+    answer = ask(Search(tuple(contenders), first.cost_ns, floor, left, holds_best, others))
     return _best_of(first, floor, contenders, answer)
 
 
@@ -117,16 +122,21 @@ def _denied(found: Found) -> Diagnostic:
     )
 
 
-def _contenders(options: Sequence[OpenOption], first: Candidate) -> tuple[list[Contender], float]:
+def _contenders(
+    options: Sequence[OpenOption], first: Candidate, stop: float
+) -> tuple[list[Contender], float]:
     """What may still beat the first schedule, its own option foremost, and what nothing undercuts."""
     found: list[Contender] = []
     floors = [first.cost_ns]
     for option in sorted(options, key=lambda o: o is not first.option):
         if option.floor_ns >= first.cost_ns:
             continue
+        if time.monotonic() > stop:
+            floors.append(option.floor_ns)
+            continue
         below = [(floor_of(option, block), block) for block in option.register_blocks]
         below = [(floor, block) for floor, block in below if floor < first.cost_ns]
-        start = first if option is first.option else greedy_candidate([option])
+        start = first if option is first.option else greedy_candidate([option], stop)
         if below and start is not None:
             own = {
                 axis.name: start.assignment[option.space.unroll(axis)] for axis in option.space.register_axes

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
 
 from isamap.plan.cost import Const, evaluate, total
 from isamap.plan.decisions import fuse_of
@@ -26,23 +27,30 @@ Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
 """Answers for one nest, given its options and how many nests are still to be answered, this one included."""
 
 
-def solve_all(problem: Problem, model: CostModel, fixed: Assignment, solve: Solve) -> tuple[Solved, ...]:
+def solve_all(
+    problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
+) -> tuple[Solved, ...]:
     """The answer for every nest that is not taken along, in the order of the problem.
 
     Raises: Infeasible as `solve` does.
     """
-    groups = solve_groups(problem, model, fixed, solve)
+    groups = solve_groups(problem, model, fixed, solve, stop)
     parts = [part for group in groups for part in group.parts(group.answer)]
     return tuple(sorted(parts, key=lambda part: part.candidate.option.space.statement))
 
 
-def solve_groups(problem: Problem, model: CostModel, fixed: Assignment, solve: Solve) -> tuple[Group, ...]:
-    """Each nest that no other may take along, with those that it may. Raises: Infeasible as `solve` does."""
+def solve_groups(
+    problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
+) -> tuple[Group, ...]:
+    """Each nest that no other may take along, with those that it may. Raises: Infeasible as `solve` does.
+
+    `stop` as in `open_options`.
+    """
     offered = {s for nest in problem.nests for s in _offered(nest)}
     found: dict[int, Solved] = {}
     groups: list[Group] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
-        options = open_options(problem, nest, model, fixed)
+        options = open_options(problem, nest, model, fixed, stop)
         alone = {s: found[s] for s in _offered(nest)}
         choices = [c for o in options if (c := _cheapest(o, alone, fixed)) is not None] if alone else []
         if alone:

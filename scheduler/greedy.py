@@ -6,7 +6,9 @@ what the cost model likes best, until nothing changes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
@@ -33,20 +35,26 @@ class Greedy:
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
-        """A schedule of every statement, well within any limit. Raises: Infeasible."""
-        del limit_s
+        """A schedule of every statement, well within most limits. Raises: Infeasible."""
+        stop = time.monotonic() + limit_s
 
         def solve(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
-            found = first_candidate(nest, options, fixed)
-            floor = min(found.cost_ns, *(option.floor_ns for option in options))
-            return Solved(found, floor, "HEURISTIC", reproducible=True)
+            has_all = time.monotonic() < stop
+            found = first_candidate(nest, options, fixed, stop)
+            floor = min(found.cost_ns, *(option.floor_ns for option in options)) if has_all else 0.0
+            return Solved(found, floor, "HEURISTIC", reproducible=time.monotonic() < stop)
 
-        return assemble(problem, model.name, solve_all(problem, model, fixed, solve))
+        return assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
 
 
-def first_candidate(nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int]) -> Candidate:
-    """What greedy finds. Raises: Infeasible when nothing agrees with what is fixed."""
-    found = greedy_candidate(options)
+def first_candidate(
+    nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int], stop: float = inf
+) -> Candidate:
+    """What greedy finds by `stop` on the monotonic clock: the first that can be had where that is over.
+
+    Raises: Infeasible when nothing agrees with what is fixed.
+    """
+    found = greedy_candidate(options, stop)
     if found is None:
         raise Infeasible(impossible(nest, fixed))
     return found
@@ -64,32 +72,47 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
                 yield decided(option, start)
 
 
-def greedy_candidate(options: Sequence[OpenOption]) -> Candidate | None:
-    """The best that descent finds; None where the fixed decisions leave nothing."""
+def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
+    """The best that descent finds by `stop`; None where the fixed decisions leave nothing."""
     best: Candidate | None = None
     for option in options:
         if best is not None and option.floor_ns >= best.cost_ns:
             break  # the options come by their floors
-        floors = sorted(
-            ((floor_of(option, block), i) for i, block in enumerate(option.register_blocks)),
-        )
-        for floor, i in floors[:TRIED_BLOCKS]:
+        if best is not None and time.monotonic() > stop:
+            break
+        for floor, i in _promising(option, stop)[:TRIED_BLOCKS]:
             if best is not None and floor >= best.cost_ns:
                 break
             start = first_assignment(option.space, option.register_blocks[i])
-            found = descend(decided(option, start), moves) if start is not None else None
+            found = descend(decided(option, start), moves, stop) if start is not None else None
             if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
                 best = found
     best = best or next(any_candidate(options), None)
-    return descend(best, _double_moves) if best is not None else None
+    return descend(best, _double_moves, stop) if best is not None else None
 
 
-def descend(best: Candidate, moves: Callable[[OpenOption, Assignment], Iterator[Assignment]]) -> Candidate:
-    """The result of improving one decision after the other."""
+def _promising(option: OpenOption, stop: float) -> list[tuple[float, int]]:
+    """Floor and number of each register block, the most promising first; of some where `stop` is early."""
+    floors: list[tuple[float, int]] = []
+    for i, block in enumerate(option.register_blocks):
+        if floors and time.monotonic() > stop:
+            break
+        floors.append((floor_of(option, block), i))
+    return sorted(floors)
+
+
+def descend(
+    best: Candidate,
+    moves: Callable[[OpenOption, Assignment], Iterator[Assignment]],
+    stop: float = inf,
+) -> Candidate:
+    """The result of improving one decision after the other, as far as that goes by `stop`."""
     option = best.option
     for _ in range(ROUNDS):
         before = best.cost_ns
         for move in moves(option, best.assignment):
+            if time.monotonic() > stop:
+                return best
             assignment = {**best.assignment, **move}
             if option.space.is_feasible(assignment):
                 found = decided(option, assignment)

@@ -25,7 +25,10 @@ class CostModel(Protocol):
         ...
 
     def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-        """Nanoseconds of one statement under one option. A kernel's cost is the sum over its statements."""
+        """Nanoseconds of one statement under one option. A kernel's cost is the sum over its statements.
+
+        A cost is that of a schedule: where a loop runs once, its place among the others must not count.
+        """
         ...
 
 

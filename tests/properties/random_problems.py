@@ -135,10 +135,21 @@ class _Grown:
         values = [] if operand.direct_ns is None else [0]
         if operand.staged_ns is not None:
             values += [1] if operand.is_accumulator else [1, 2]
-        name = f"nest{self.statement}.stage.{operand.name}"
         running = [axis for axis in self.option.axes if -(-axis.extent // axis.tile) > 1]
         if len(running) > 1 and self.random.random() < 0.5:
-            first, second = sorted(self.random.sample(range(len(running)), 2))
-            name = f"nest{self.statement}.order.{running[first].name}.{running[second].name}"
-            values = [0, 1]
+            return self.order(depth, running)
+        name = f"nest{self.statement}.stage.{operand.name}"
         return Cases(name, tuple((at, self.cost(depth - 1)) for at in values))
+
+    def order(self, depth: int, running: list[TileAxis]) -> Cost:
+        """More for one order of two loops than for the other, where both run more than once.
+
+        Otherwise both orders are the same schedule, which has one cost.
+        """
+        first, second = (running[i] for i in sorted(self.random.sample(range(len(running)), 2)))
+        name = f"nest{self.statement}.order.{first.name}.{second.name}"
+        cost: Cost = Cases(name, tuple((at, self.cost(depth - 1)) for at in (0, 1)))
+        for axis in (first, second):
+            trips = CeilDiv(Const(axis.extent), Decision(f"nest{self.statement}.block.{axis.name}"))
+            cost = Threshold(trips, 1, Const(0), cost)
+        return cost
