@@ -37,6 +37,7 @@ CASES: tuple[tuple[str, str, dict[str, int], float], ...] = (
     ("attention_scores", "x86-avx512", HEADS, 1.0),
 )
 SHARE, SLACK_S = 0.1, 0.5
+HEADER = "kernel            machine        limit_s allowed_s elapsed_s  status       gap  stopped"
 
 
 def child(kernel: str, machine: str, sizes: dict[str, int], limit_s: float) -> None:
@@ -72,8 +73,7 @@ def main() -> None:
         f"limits, {time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {load:.1f} when it began",
         "allowed is a tenth and half a second more than the limit; gap 1.00 means that nothing is proven",
         "",
-        f"{'kernel':18}{'machine':14}{'limit_s':>8}{'allowed_s':>10}{'elapsed_s':>10}"
-        f"  {'status':10}{'gap':>6}  stopped",
+        HEADER,
     ]
     kept = 0
     for kernel, machine, sizes, limit_s in CASES:
