@@ -19,18 +19,14 @@ from collections.abc import Callable
 import numpy as np
 
 from isamap.bench.peak import measure_peak
+from isamap.bench.roofline import mapped_tile
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import Kernel
 from isamap.kernels import kernel_path
-from isamap.machine import Machine
-from isamap.match import Suppliers, Tile, layouts
-from isamap.plan.build import chosen_tile, find_tiles
-from isamap.plan.schedule import Schedule
 from isamap.source import Source
-from isamap.transform import statements
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -52,7 +48,7 @@ def main() -> None:
     ours = InProcess(compiled)
     contenders: dict[str, Callable[[], object]] = {"isamap": lambda: ours(arrays)}
     contenders |= _libraries(arrays)
-    tile = _tile(made.canonical, made.machine, made.schedule)
+    tile = mapped_tile(made)
     times: dict[str, list[float]] = {name: [] for name in contenders}
     peaks: list[float] = []
     for _ in range(options.rounds):
@@ -110,15 +106,6 @@ def _libraries(arrays: dict[str, np.ndarray]) -> dict[str, Callable[[], object]]
         ia, ib = torch.from_numpy(a), torch.from_numpy(b)
         found["torch"] = lambda: torch._int_mm(ia, ib)
     return found
-
-
-def _tile(kernel: Kernel, machine: Machine, schedule: Schedule) -> Tile:
-    """The tile of the kernel's accumulating statement."""
-    suppliers = Suppliers(machine, layouts(kernel))
-    for statement, nest in zip(statements(kernel), schedule.nests, strict=True):
-        if statement.assign.op is not None:
-            return chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
-    raise SystemExit("the kernel accumulates nowhere")
 
 
 def _seconds(call: Callable[[], object]) -> float:

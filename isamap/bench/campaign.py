@@ -25,6 +25,7 @@ from isamap.bench.roofline import Peaks, measure_bandwidths
 from isamap.bench.rows import Row
 from isamap.codegen.toolchain import find_compiler
 from isamap.source import Diagnostic, IsamapError, UsageProblem
+from isamap.tune.profile import Profile
 
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
 
@@ -48,6 +49,7 @@ class Campaign:
     hold: str | None = None
     folder: Path | None = None
     resume: bool = False
+    profile: Profile | None = None
 
 
 def run_campaign(
@@ -63,11 +65,12 @@ def run_campaign(
         )
     known = _open(campaign)
     loops = build_loops()
-    where = environment(campaign.machine, find_compiler(FLAGS).version, cores)
+    digest = campaign.profile.digest if campaign.profile else None
+    where = {"profile": digest} | environment(campaign.machine, find_compiler(FLAGS).version, cores)
     _keep_environment(campaign, where)
     rules = Rules(
         campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.rounds,
-        free_bytes() // 2, caches_bytes(), campaign.limit_s, loops,
+        free_bytes() // 2, caches_bytes(), campaign.limit_s, loops, campaign.profile,
     )  # fmt: skip
     watch("bandwidths")
     bandwidths, peaks = measure_bandwidths(loops), Peaks()

@@ -220,7 +220,7 @@ def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 
 def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     """The library that isamap has emitted, and a C compiler has built."""
-    from isamap.codegen.worker import ask_permission, load_function, make_arguments
+    from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
     program = mapped.task.program
     assert program is not None
@@ -237,10 +237,12 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     workspace = ctypes.create_string_buffer(max(needed, 1))
     loop = load_loops(mapped.task.loops).time_program
     address = ctypes.cast(function, ctypes.c_void_p)
+    pool = ThreadPool(program["pool"], threads) if program["pool"] else None
 
     def time(calls: int, first: int) -> int:
         assert arguments
-        return int(loop(address, args, workspace, None, mapped.task.ring, first, calls))
+        threads_of = pool.address if pool is not None else None
+        return int(loop(address, args, workspace, threads_of, mapped.task.ring, first, calls))
 
     return Ready(time, program["implementation"], True)
 

@@ -21,6 +21,7 @@ from isamap.codegen.arguments import make_call
 from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import BEST_FORM, Request
 from isamap.source import Source
+from isamap.tune.profile import Profile
 
 TURN_NS = 10_000_000
 MOST_CALLS = 20_000
@@ -40,6 +41,7 @@ class Rules:
     caches_bytes: int
     limit_s: float
     loops: str
+    profile: Profile | None = None
 
 
 def measure_row(
@@ -99,7 +101,11 @@ def _ring(needed: int, rules: Rules) -> int:
 def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
     source = Source("deepbench_gemm.ir", kernel_text(form, case, rules.beta))
     sizes = {"M": case.n, "N": case.m, "K": case.k}
-    return prepare(Request(source, rules.machine, sizes, limit_s=rules.limit_s, transform=BEST_FORM))
+    request = Request(
+        source, rules.machine, sizes, limit_s=rules.limit_s, transform=BEST_FORM, threads=rules.threads,
+        profile=rules.profile,
+    )  # fmt: skip
+    return prepare(request)
 
 
 def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Prepared) -> Task:
@@ -114,6 +120,7 @@ def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Pr
         "fields": call.fields,
         "tensors": [t.name for t in call.tensors],
         "permissions": prepared.compiled.permissions,
+        "pool": str(prepared.compiled.pool) if prepared.compiled.pool and rules.threads > 1 else None,
         "implementation": "; ".join(nest.mapping for nest in nests.nests),
     }
     return Task(

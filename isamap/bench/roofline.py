@@ -48,13 +48,15 @@ def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
 
 
 def mapped_tile(made: Compilation) -> Tile:
-    """The tile of the accumulating statement of a compiled kernel, as its schedule maps it."""
+    """The tile of a compiled kernel's largest sum, as its schedule maps it."""
     assert made.canonical is not None
     assert made.machine is not None
     assert made.schedule is not None
     suppliers = Suppliers(made.machine, layouts(made.canonical))
-    pairs = zip(statements(made.canonical), made.schedule.nests, strict=True)
-    statement, nest = next((s, n) for s, n in pairs if s.assign.op is not None)
+    known = statements(made.canonical)
+    sums = [nest for nest in made.schedule.nests if known[nest.statement].assign.op is not None]
+    nest = max(sums, key=lambda n: prod(axis.extent.value or 1 for axis in known[n.statement].axes))
+    statement = known[nest.statement]
     return chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
 
 

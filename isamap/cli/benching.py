@@ -24,7 +24,7 @@ from isamap.cli.bench_options import (
     Threads,
 )
 from isamap.cli.inputs import machine_of
-from isamap.cli.options import AsJson, LimitSeconds
+from isamap.cli.options import AsJson, LimitSeconds, ProfileName
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_choice, read_number
 
@@ -45,6 +45,7 @@ def gemm_command(
     hold: Hold = None,
     rounds: Rounds = "9",
     limit: LimitSeconds = "10",
+    profile: ProfileName = "default",
     output: Folder = None,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -53,6 +54,7 @@ def gemm_command(
     from isamap.bench import FORMS_OF_DTYPE, Campaign, gemm_cases, pick_rows, run_campaign
     from isamap.bench import SUITES as KNOWN
     from isamap.bench.libraries import BASELINES, HOLDS
+    from isamap.driver.profiles import find_profile
 
     chosen = read_choice(suite, "--suite", SUITES)
     baselines = [read_choice(w, "--against", BASELINES) for w in against.split(",")] if against else BASELINES
@@ -69,6 +71,7 @@ def gemm_command(
         hold=read_choice(hold, "--hold", tuple(HOLDS)) if hold else None,
         folder=Path(output) if output else None,
         resume=resume,
+        profile=find_profile(profile, machine_of(hw)),
     )
     with Progress() as progress:
         found, where = run_campaign(campaign, progress)
