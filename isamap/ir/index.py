@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 N = TypeVar("N")
@@ -53,7 +53,18 @@ Monomial = tuple[Atom, ...]
 
 
 def _atom_key(atom: Atom) -> tuple[int, str]:
-    return (0, atom) if isinstance(atom, str) else (1, str(atom))
+    return (0, atom) if isinstance(atom, str) else (1, _atom_text(atom))
+
+
+@lru_cache(maxsize=1 << 16)
+def _atom_text(atom: FloorDiv | Mod | MinMax) -> str:
+    """The text of an atom, by which terms are ordered: asked for the same few atoms over and over."""
+    return str(atom)
+
+
+def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
+    """Terms of most factors come first, those of as many by their text."""
+    return -len(monomial), tuple([_atom_key(atom) for atom in monomial])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +112,11 @@ class Index:
         other = Index.of(other)
         for number, rest in ((self.value, other), (other.value, self)):
             if number is not None:
+                if number == 1:
+                    return rest
                 return Index(tuple((m, c * number) for m, c in rest.terms)) if number else ZERO
         return _collect(
-            (tuple(sorted((*m1, *m2), key=_atom_key)), c1 * c2)
+            (tuple(sorted((*m1, *m2), key=_atom_key)) if m1 and m2 else m1 or m2, c1 * c2)
             for m1, c1 in self.terms
             for m2, c2 in other.terms
         )
@@ -281,15 +294,18 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Index:
     sums: dict[Monomial, int] = {}
     for m, c in terms:
         sums[m] = sums.get(m, 0) + c
-    _rejoin_division(sums)
+    divided = [m for m in sums for a in m if type(a) is Mod]
+    if divided:
+        _rejoin_division(sums, divided)
     kept = [(m, c) for m, c in sums.items() if c]
-    kept.sort(key=lambda t: (-len(t[0]), tuple(_atom_key(a) for a in t[0])))
+    if len(kept) > 1:
+        kept.sort(key=lambda term: _monomial_key(term[0]))
     return Index(tuple(kept))
 
 
-def _rejoin_division(sums: dict[Monomial, int]) -> None:
-    """Replace c*d*(x / d) + c*(x % d) by c*x, in place."""
-    for m in [m for m in sums if any(isinstance(a, Mod) for a in m)]:
+def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> None:
+    """Replace c*d*(x / d) + c*(x % d) by c*x, in place; `divided` are the terms that have a remainder."""
+    for m in dict.fromkeys(divided):
         for atom in m:
             c = sums.get(m, 0)
             if not isinstance(atom, Mod) or not c or atom.divisor.value is None:

@@ -18,6 +18,7 @@ from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
 from isamap.match.tiles import LoopAxis, OperandTile, Tile
 from isamap.match.want import Suppliers, Supply, Want
+from isamap.match.wrapping import wraps
 from isamap.match.written import Written, with_held
 
 LANE = Index.of("%0")
@@ -76,6 +77,8 @@ def _deliver(
     target: Expr, value: Expr, counter: str, width: int, register: int, suppliers: Suppliers
 ) -> Transfer | None:
     assert isinstance(target, Read)
+    if wraps(value, (width,)):
+        return None
     part = Index.of(width) if width < register else None
     want = Want(value, "", value.dtype, (register,), (part,))
     found = find_delivery(suppliers, target, value, "", None, want)

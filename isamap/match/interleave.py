@@ -22,9 +22,8 @@ from isamap.match.params import Params, extents_of, fit_shape, holds
 from isamap.match.pieces import Box, Lanes, axes_at, box_of
 from isamap.match.unify import Binding
 from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
+from isamap.match.wrapping import LEAST_RUN, wraps
 from isamap.transform import symbols
-
-LEAST_RUN = 4  # elements in a row: interleaving shorter runs takes as many moves as single elements
 
 MAX_LANES = 4096
 
@@ -63,7 +62,9 @@ def step_of(pieces: tuple[Pattern, ...]) -> int:
 
 
 def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
-    """Whether lanes that matter in part hold too many runs: loads and interleaves would not make them."""
+    """Whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
+    if wraps(want.expr, want.shape):
+        return True
     places = _places(suppliers, want) if want.used is not None else None
     return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
 

@@ -1,0 +1,185 @@
+"""How long schedules take: every shape of the suites on two machines, stage by stage, with gap and cost.
+
+python benchmarks/scheduling.py --store /tmp/scheduling.jsonl --output benchmarks/results/scheduling.txt
+python benchmarks/scheduling.py --store /tmp/some.jsonl --suite resnet50-conv --every 4
+
+Each case that is finished is one line of the store; started again, only what it lacks is done. `first` is from
+the kernel's text to greedy's schedule, `final` to CP-SAT's, in seconds of wall clock and of processor time, those
+of child processes counted. One process does all cases, as a service or a tuning run would; the machine is loaded
+before. No hardware is needed. The cache of schedules is not used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from scheduling_cases import Case, all_cases
+
+from isamap.driver.pipeline import compile_kernel, find_schedule
+from isamap.driver.request import Request, ortools_version
+from isamap.machine import load_machine
+
+FIRST_S, FINAL_S, GAP = 1.0, 10.0, 0.05  # what is asked for
+WORST = 12
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Runs what the store lacks, then prints the summary."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--suite", nargs="+")
+    parser.add_argument("--kind", nargs="+")
+    parser.add_argument("--every", type=int, default=1, help="one case of so many")
+    parser.add_argument("--limit", type=float, default=FINAL_S)
+    options = parser.parse_args()
+    cases = [
+        case
+        for case in all_cases()
+        if case.suite in (options.suite or [case.suite]) and case.kind in (options.kind or [case.kind])
+    ][:: options.every]
+    done = _stored(options.store)
+    started = time.perf_counter()
+    with options.store.open("a", encoding="utf-8") as store:
+        for number, case in enumerate(cases):
+            if case.name not in done:
+                done[case.name] = _measure(case, options.limit)
+                store.write(json.dumps(done[case.name]) + "\n")
+                store.flush()
+                print(f"{number + 1}/{len(cases)} {_line(done[case.name])}", flush=True)
+    lines = _summary([done[case.name] for case in cases], time.perf_counter() - started)
+    print("\n".join(lines))
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _stored(path: Path) -> dict[str, Row]:
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return {row["name"]: row for row in rows}
+
+
+def _measure(case: Case, limit_s: float) -> Row:
+    load_machine(case.machine)
+    request = Request(case.kernel, case.machine, case.sizes, limit_s=limit_s)
+    clocks = [_clocks()]
+    compilation = compile_kernel(request, "match")
+    problem = compilation.problem
+    assert problem is not None
+    clocks.append(_clocks())
+    first = find_schedule(Request(**{**_fields(request), "heuristic": "greedy"}), problem)
+    clocks.append(_clocks())
+    final = find_schedule(request, problem)
+    clocks.append(_clocks())
+    walls, cpus = zip(*clocks, strict=True)
+    return {
+        "name": case.name,
+        "kind": case.kind,
+        "machine": case.machine,
+        "dtype": case.dtype,
+        "sizes": case.sizes,
+        "options": [len(nest.options) for nest in problem.nests],
+        "parse_s": compilation.stage_seconds["parse"],
+        "problem_s": compilation.stage_seconds["match"],
+        "greedy_s": walls[2] - walls[1],
+        "solver_s": walls[3] - walls[2],
+        "first_s": walls[2] - walls[0],
+        "final_s": walls[1] - walls[0] + walls[3] - walls[2],
+        "first_cpu_s": cpus[2] - cpus[0],
+        "final_cpu_s": cpus[1] - cpus[0] + cpus[3] - cpus[2],
+        "status": final.status,
+        "gap": final.gap,
+        "cost_ns": final.cost_ns,
+        "greedy_ns": first.cost_ns,
+        "reproducible": final.reproducible,
+    }
+
+
+def _fields(request: Request) -> Row:
+    return {name: getattr(request, name) for name in request.__dataclass_fields__}
+
+
+def _clocks() -> tuple[float, float]:
+    """Wall clock, and processor time of this process and its children. Units: seconds."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return time.perf_counter(), sum(u.ru_utime + u.ru_stime for u in used)
+
+
+# --- what is said about it --------------------------------------------------------------------------------
+
+
+def _line(row: Row) -> str:
+    sizes = " ".join(f"{name}={value}" for name, value in row["sizes"].items())
+    return (
+        f"{row['name']:34} first {row['first_s']:5.2f} s (cpu {row['first_cpu_s']:5.2f})  final "
+        f"{row['final_s']:5.2f} s (cpu {row['final_cpu_s']:5.2f})  {row['status']:8} gap {100 * row['gap']:5.2f} % "
+        f"greedy/best {row['greedy_ns'] / row['cost_ns']:.3f}  {sizes}"
+    )
+
+
+def _summary(rows: Sequence[Row], seconds: float) -> list[str]:
+    lines = [
+        f"command: python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".rstrip(),
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"Python {platform.python_version()}, OR-Tools {ortools_version()}; {seconds:.0f} s in this run",
+        "",
+        "wall seconds, processor seconds in brackets; in-limit: first <= 1 s, gap <= 5 % within 10 s",
+        f"{'kind':10} {'machine':11} {'type':5} {'cases':>5} {'first in':>9} {'gap in':>8} {'proved':>8}"
+        f" {'first median':>14} {'worst':>14} {'final median':>14} {'worst':>14} {'greedy/best':>12}",
+    ]
+    keys = list(dict.fromkeys((row["kind"], row["machine"], row["dtype"]) for row in rows))
+    for key in keys:
+        lines.append(_of(key, [r for r in rows if (r["kind"], r["machine"], r["dtype"]) == key]))
+    lines.append(_of(("all", "", ""), rows))
+    stages = [f"{s} {sum(r[f'{s}_s'] for r in rows):.0f} s" for s in ("parse", "problem", "greedy", "solver")]
+    lines += ["", f"where the time goes, all cases: {', '.join(stages)}"]
+    for title, key in (("first", "first_cpu_s"), ("final", "final_cpu_s"), ("gap", "gap")):
+        lines += ["", f"worst by {title}:"]
+        lines += [_line(row) for row in sorted(rows, key=lambda r: -r[key])[:WORST]]
+    missed = [row for row in rows if not _is_in(row)]
+    lines += ["", f"above {100 * GAP:.0f} % after {FINAL_S:.0f} s: {len(missed)}", *map(_line, missed)]
+    return lines
+
+
+def _of(key: tuple[str, str, str], rows: Sequence[Row]) -> str:
+    kind, machine, dtype = key
+    first_in = sum(row["first_s"] <= FIRST_S for row in rows)
+    first_cpu_in = sum(row["first_cpu_s"] <= FIRST_S for row in rows)
+    within, proved = sum(map(_is_in, rows)), sum(row["status"] == "OPTIMAL" for row in rows)
+    count = len(rows)
+    return (
+        f"{kind:10} {machine:11} {dtype:5} {count:5} {_share(first_in, count):>9} {_share(within, count):>8}"
+        f" {_share(proved, count):>8} {_both(rows, 'first', median):>14} {_both(rows, 'first', max):>14}"
+        f" {_both(rows, 'final', median):>14} {_both(rows, 'final', max):>14}"
+        f" {max(r['greedy_ns'] / r['cost_ns'] for r in rows):12.3f}   (first in by cpu: {_share(first_cpu_in, count)})"
+    )
+
+
+def _is_in(row: Row) -> bool:
+    return row["gap"] <= GAP and row["final_s"] <= FINAL_S * 1.1 + 0.5
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %"
+
+
+def _both(rows: Iterable[Row], what: str, of: Any) -> str:
+    return f"{of([r[f'{what}_s'] for r in rows]):.2f} ({of([r[f'{what}_cpu_s'] for r in rows]):.2f})"
+
+
+if __name__ == "__main__":
+    main()
