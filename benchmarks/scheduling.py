@@ -3,10 +3,10 @@
 python benchmarks/scheduling.py --store /tmp/scheduling.jsonl --output benchmarks/results/scheduling.txt
 python benchmarks/scheduling.py --store /tmp/some.jsonl --suite resnet50-conv --every 4
 
-Each case that is finished is one line of the store; started again, only what it lacks is done. `first` is from
-the kernel's text to greedy's schedule, `final` to CP-SAT's, in seconds of wall clock and of processor time, those
-of child processes counted. One process does all cases, as a service or a tuning run would; the machine is loaded
-before. No hardware is needed. The cache of schedules is not used.
+Each case that is finished is one line of the store; started again, only what it lacks is done. `first` is
+from the kernel's text to greedy's schedule, `final` to CP-SAT's, in seconds of wall clock and of processor
+time, that of the solver's process not counted. One process does all cases, as a service or a tuning run
+would; the machine is loaded before. No hardware is needed, and the cache is not used.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,13 +76,13 @@ def _stored(path: Path) -> dict[str, Row]:
 
 def _measure(case: Case, limit_s: float) -> Row:
     load_machine(case.machine)
-    request = Request(case.kernel, case.machine, case.sizes, limit_s=limit_s)
+    request = Request(case.kernel, case.machine, case.sizes, limit_s=limit_s, cache=False)
     clocks = [_clocks()]
     compilation = compile_kernel(request, "match")
     problem = compilation.problem
     assert problem is not None
     clocks.append(_clocks())
-    first = find_schedule(Request(**{**_fields(request), "heuristic": "greedy"}), problem)
+    first = find_schedule(replace(request, heuristic="greedy"), problem)
     clocks.append(_clocks())
     final = find_schedule(request, problem)
     clocks.append(_clocks())
@@ -109,10 +110,6 @@ def _measure(case: Case, limit_s: float) -> Row:
     }
 
 
-def _fields(request: Request) -> Row:
-    return {name: getattr(request, name) for name in request.__dataclass_fields__}
-
-
 def _clocks() -> tuple[float, float]:
     """Wall clock, and processor time of this process and its children. Units: seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -124,26 +121,27 @@ def _clocks() -> tuple[float, float]:
 
 def _line(row: Row) -> str:
     sizes = " ".join(f"{name}={value}" for name, value in row["sizes"].items())
-    return (
-        f"{row['name']:34} first {row['first_s']:5.2f} s (cpu {row['first_cpu_s']:5.2f})  final "
-        f"{row['final_s']:5.2f} s (cpu {row['final_cpu_s']:5.2f})  {row['status']:8} gap {100 * row['gap']:5.2f} % "
-        f"greedy/best {row['greedy_ns'] / row['cost_ns']:.3f}  {sizes}"
-    )
+    first, final = (f"{row[f'{w}_s']:5.2f} s (cpu {row[f'{w}_cpu_s']:5.2f})" for w in ("first", "final"))
+    gap, ratio = f"{100 * row['gap']:5.2f} %", f"{row['greedy_ns'] / row['cost_ns']:.3f}"
+    answer = f"{row['status']:8} gap {gap} greedy/best {ratio}"
+    return f"{row['name']:34} first {first}  final {final}  {answer}  {sizes}"
 
 
 def _summary(rows: Sequence[Row], seconds: float) -> list[str]:
+    computer = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    versions = f"Python {platform.python_version()}, OR-Tools {ortools_version()}"
+    head = ("cases", "first in", "by cpu", "gap in", "proved")
+    times = ("first median", "worst", "final median", "worst", "greedy/best")
     lines = [
         f"command: python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".rstrip(),
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
-        f"Python {platform.python_version()}, OR-Tools {ortools_version()}; {seconds:.0f} s in this run",
+        f"{computer}, {versions}; {seconds:.0f} s in this run",
         "",
-        "wall seconds, processor seconds in brackets; in-limit: first <= 1 s, gap <= 5 % within 10 s",
-        f"{'kind':10} {'machine':11} {'type':5} {'cases':>5} {'first in':>9} {'gap in':>8} {'proved':>8}"
-        f" {'first median':>14} {'worst':>14} {'final median':>14} {'worst':>14} {'greedy/best':>12}",
+        "wall seconds, processor seconds in brackets; in: first <= 1 s, gap <= 5 % within 10 s",
+        f"{'kind':10} {'machine':11} {'type':5} "
+        + " ".join([f"{w:>8}" for w in head] + [f"{w:>14}" for w in times]),
     ]
     keys = list(dict.fromkeys((row["kind"], row["machine"], row["dtype"]) for row in rows))
-    for key in keys:
-        lines.append(_of(key, [r for r in rows if (r["kind"], r["machine"], r["dtype"]) == key]))
+    lines += [_of(key, [r for r in rows if (r["kind"], r["machine"], r["dtype"]) == key]) for key in keys]
     lines.append(_of(("all", "", ""), rows))
     stages = [f"{s} {sum(r[f'{s}_s'] for r in rows):.0f} s" for s in ("parse", "problem", "greedy", "solver")]
     lines += ["", f"where the time goes, all cases: {', '.join(stages)}"]
@@ -160,13 +158,11 @@ def _of(key: tuple[str, str, str], rows: Sequence[Row]) -> str:
     first_in = sum(row["first_s"] <= FIRST_S for row in rows)
     first_cpu_in = sum(row["first_cpu_s"] <= FIRST_S for row in rows)
     within, proved = sum(map(_is_in, rows)), sum(row["status"] == "OPTIMAL" for row in rows)
-    count = len(rows)
-    return (
-        f"{kind:10} {machine:11} {dtype:5} {count:5} {_share(first_in, count):>9} {_share(within, count):>8}"
-        f" {_share(proved, count):>8} {_both(rows, 'first', median):>14} {_both(rows, 'first', max):>14}"
-        f" {_both(rows, 'final', median):>14} {_both(rows, 'final', max):>14}"
-        f" {max(r['greedy_ns'] / r['cost_ns'] for r in rows):12.3f}   (first in by cpu: {_share(first_cpu_in, count)})"
-    )
+    shares = [_share(part, len(rows)) for part in (first_in, first_cpu_in, within, proved)]
+    times = [_both(rows, what, of) for what in ("first", "final") for of in (median, max)]
+    times.append(f"{max(r['greedy_ns'] / r['cost_ns'] for r in rows):.3f}")
+    columns = [f"{w:>8}" for w in (str(len(rows)), *shares)] + [f"{w:>14}" for w in times]
+    return f"{kind:10} {machine:11} {dtype:5} " + " ".join(columns)
 
 
 def _is_in(row: Row) -> bool:

@@ -12,7 +12,7 @@ from string import Template
 
 from isamap.kernels import kernel_path
 from isamap.source import Source
-from isamap.suites import Conv, Product, Shape, read_suite
+from isamap.suites import Product, Shape, read_suite
 
 MACHINES = {"x86-amx": ("bf16", "s8"), "x86-avx512": ("f32",)}
 # What elements are, what they are summed in, and how the shipped products call that.
@@ -71,10 +71,18 @@ def all_cases() -> list[Case]:
     shapes: dict[tuple[str, tuple[tuple[str, int], ...], bool, bool], tuple[str, Shape, int]] = {}
     for suite, shape, rank in _shapes():
         sizes = tuple(_sizes(shape, rank).items())
-        turned = isinstance(shape, Product) and (shape.x_transposed, shape.w_transposed) or (False, False)
+        turned = (shape.x_transposed, shape.w_transposed) if isinstance(shape, Product) else (False, False)
         shapes.setdefault((_kind(shape, rank), sizes, *turned), (suite, shape, rank))
     return [
-        Case(suite, shape.number, _kind(shape, rank), machine, dtype, _text(shape, rank, dtype), _sizes(shape, rank))
+        Case(
+            suite,
+            shape.number,
+            _kind(shape, rank),
+            machine,
+            dtype,
+            _text(shape, rank, dtype),
+            _sizes(shape, rank),
+        )
         for suite, shape, rank in shapes.values()
         for machine, dtypes in MACHINES.items()
         for dtype in dtypes
@@ -108,8 +116,8 @@ def _sizes(shape: Shape, rank: int) -> dict[str, int]:
     filters = {} if shape.groups > 1 else {"K": shape.k}
     sizes = {"N": shape.n, "C": shape.c, **filters}
     for letter in letters:
-        for name, value in zip((letter, f"{letter}w", f"{letter}s", f"{letter}p"), pixels[letter], strict=True):
-            sizes[name] = value
+        names = (letter, f"{letter}w", f"{letter}s", f"{letter}p")
+        sizes |= dict(zip(names, pixels[letter], strict=True))
     return sizes
 
 

@@ -20,6 +20,7 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    NoCache,
     ProfileName,
     ScheduleFile,
     SizeWords,
@@ -61,11 +62,23 @@ def compile_command(
     profile: ProfileName = "default",
     evaluate: EvaluatorName = "",
     best: BestCount = "1",
+    no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel on a machine."""
     choices = Choices(
-        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads
+        schedule,
+        heuristic,
+        cost_model,
+        limit,
+        fix,
+        model,
+        profile,
+        transform,
+        evaluate,
+        best,
+        threads,
+        no_cache,
     )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:

@@ -21,6 +21,7 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    NoCache,
     ProfileName,
     ScheduleFile,
     SizeWords,
@@ -54,6 +55,7 @@ def run_command(
     profile: ProfileName = "default",
     evaluate: EvaluatorName = "",
     best: BestCount = "1",
+    no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
@@ -61,7 +63,18 @@ def run_command(
     from isamap.driver.timing import profile_sizes, time_program
 
     choices = Choices(
-        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads
+        schedule,
+        heuristic,
+        cost_model,
+        limit,
+        fix,
+        model,
+        profile,
+        transform,
+        evaluate,
+        best,
+        threads,
+        no_cache,
     )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:

@@ -121,3 +121,15 @@ ThreadCount = Annotated[
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither recall earlier results nor keep new ones.")
+]
+RowsFile = Annotated[
+    str | None,
+    typer.Option(
+        "--rows",
+        metavar="FILE.csv",
+        help="Schedule every row: sizes under a header that names them, or a shipped suite's name.",
+        show_default=False,
+    ),
+]

@@ -33,6 +33,7 @@ class Choices:
     evaluate: str = ""
     best: str = "1"
     threads: str = "1"
+    no_cache: bool = False
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -59,4 +60,5 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         evaluate=choices.evaluate,
         best=read_count(choices.best, "--best", 1, MOST_SCHEDULES),
         threads=read_count(choices.threads, "--threads", 1, MAX_THREADS),
+        cache=not choices.no_cache,
     )

@@ -22,7 +22,9 @@ from isamap.cli.options import (
     KernelName,
     LimitSeconds,
     MachineName,
+    NoCache,
     ProfileName,
+    RowsFile,
     SizeWords,
     ThreadCount,
 )
@@ -54,6 +56,8 @@ def schedule_command(
     evaluators: EvaluatorNames = None,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     threads: ThreadCount = "1",
+    no_cache: NoCache = False,
+    rows: RowsFile = None,
     output: Annotated[
         str | None,
         typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
@@ -69,8 +73,14 @@ def schedule_command(
         check_name("heuristic", name)
     for name in _names(evaluators):
         check_name("evaluator", name)
-    choices = Choices(None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads)
+    choices = Choices(
+        None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads, no_cache=no_cache
+    )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    if rows is not None:
+        from isamap.cli.batch import schedule_rows
+
+        return schedule_rows(request, asked, rows, output)
     with Progress() as progress:
         matched = compile_kernel(request, "match", progress)
         assert matched.problem is not None

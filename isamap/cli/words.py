@@ -11,7 +11,7 @@ from isamap.driver.request import Size
 from isamap.source import Diagnostic, Source, Span, UsageProblem
 
 C = TypeVar("C", bound=str)
-GROUPS = ("hw", "bench", "bench.deepbench", "tune")
+GROUPS = ("hw", "bench", "bench.deepbench", "cache", "tune")
 """Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""

@@ -50,7 +50,7 @@ class Outcome:
 
 def recall(request: Request) -> Outcome | None:
     """The outcome of an equal request; None where there is none yet."""
-    path = Cache.open(KIND).find(request_key(request))
+    path = Cache.open(KIND).find(request_key(request)) if request.cache else None
     if path is None:
         return None
     stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def recall(request: Request) -> Outcome | None:
 
 def remember(request: Request, outcome: Outcome) -> None:
     """Keeps an outcome that depends on nothing but the request: not on the clock, nor on measurements."""
-    if outcome.is_cut_short or request.evaluate:
+    if outcome.is_cut_short or request.evaluate or not request.cache:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}

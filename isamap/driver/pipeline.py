@@ -13,10 +13,18 @@ from dataclasses import dataclass, field, replace
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
 from isamap.driver.profiles import with_profile
+from isamap.driver.recalled import (
+    problem_key,
+    recall_problem,
+    recall_schedule,
+    remember_problem,
+    remember_schedule,
+    schedule_key,
+)
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.workspace import pack_workspace
-from isamap.ir import Kernel, bind
+from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
@@ -86,12 +94,10 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
     if stop_after == "parse":
         return Compilation(kernel, stage_seconds=clock.seconds)
     with clock("match"):
-        if stop_after != "match" and request.schedule is None and request.heuristic == "cpsat":
-            start_early()
         machine = with_profile(load_machine(request.machine), request.profile)
         form = choose_form(request, parsed, machine, sizes)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
-        problem = build_problem(canonical, machine, sizes, request.threads)
+        problem = _asked(request, canonical, machine, sizes, solves=stop_after != "match")
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
@@ -116,10 +122,30 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
     )
 
 
+def _asked(
+    request: Request, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], *, solves: bool
+) -> Problem:
+    """The problem, recalled or built; meanwhile the solver starts, where it will be asked."""
+    key = problem_key(request, kernel) if request.cache else None
+    known = recall_problem(key) if key is not None else None
+    if known is not None:
+        return known
+    if solves and request.schedule is None and request.heuristic == "cpsat":
+        start_early()
+    problem = build_problem(kernel, machine, sizes, request.threads)
+    if key is not None:
+        remember_problem(key, problem)
+    return problem
+
+
 def find_schedule(request: Request, problem: Problem) -> Schedule:
-    """The schedule that is replayed or found, checked. Raises: UsageProblem, Infeasible."""
+    """The schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
 
     def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
+        key = schedule_key(request, question, fixed) if request.cache else None
+        known = recall_schedule(key, question) if key is not None else None
+        if known is not None:
+            return known
         made = solve(
             question,
             heuristic=request.heuristic,
@@ -127,7 +153,11 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
             limit_s=request.limit_s,
             fixed=fixed,
         )
-        return replace(made, profile=request.profile.digest[:12]) if request.profile else made
+        if request.profile:
+            made = replace(made, profile=request.profile.digest[:12])
+        if key is not None:
+            remember_schedule(key, made)
+        return made
 
     if request.schedule is None:
         given = {name: value for name, value in request.fixed.items() if value is not None}

@@ -32,6 +32,7 @@ class Request:
     replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
     best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
     `threads` is how many are there to perform the kernel.
+    `cache` is whether earlier results may be recalled and new ones kept.
     Units: `limit_s` in seconds of wall clock.
     """
 
@@ -49,6 +50,7 @@ class Request:
     evaluate: str = ""
     best: int = 1
     threads: int = 1
+    cache: bool = True
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""

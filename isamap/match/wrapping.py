@@ -2,9 +2,9 @@
 
     X[(@n.w + %0) / 28, (@n.w + %0) % 28]
 
-is one run of elements where `@n.w` is a multiple of 28, and two runs elsewhere. No load has an address for that:
-only lanes whose distance is a multiple of 28 keep their distance in memory, so that each other lane takes a move
-of its own. Where that comes to too many moves the search for them is spared.
+is one run of elements where `@n.w` is a multiple of 28, and two runs elsewhere. No load has an address for
+that: only lanes whose distance is a multiple of 28 keep their distance in memory, so that each other lane
+takes a move of its own. Where that comes to too many moves the search for them is spared.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
-    """How many lanes are told apart by what they leave when what is divided starts anywhere; 1 if it stands."""
+    """How many different remainders lanes leave when what is divided starts anywhere; 1 if it stands."""
     if divisor is None or not any(_is_lane(s) for s in value.symbols) or all(map(_is_lane, value.symbols)):
         return 1
     moved = Index(tuple(t for t in value.terms if any(map(_is_lane, Index((t,)).symbols))))

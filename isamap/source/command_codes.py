@@ -13,6 +13,15 @@ COMMAND_CODES: dict[str, Explanation] = {
         "more threads than cores",
         "Each thread of a benchmark has a core of its own, or its times say nothing.",
     ),
+    "cache-damaged": Explanation(
+        "a file in the cache that is not what was kept",
+        "What the cache holds is named by its sha256, which is checked at every use; a file that differs is "
+        "not used, and its result is made anew.",
+    ),
+    "cache-kind": Explanation(
+        "a kind of results that the cache does not hold",
+        "`isamap cache clear KIND` deletes one kind, such as schedules; `isamap cache list` lists them.",
+    ),
     "contender-lost": Explanation(
         "a contender of a benchmark ended",
         "Each contender runs in a process of its own; this one crashed or hung, and the row says so.",
@@ -117,6 +126,14 @@ COMMAND_CODES: dict[str, Explanation] = {
     "size-syntax": Explanation(
         "a size that cannot be read",
         "Sizes are written NAME=NUMBER, or NAME=LOW..HIGH@TYPICAL for a size that is given at run time.",
+    ),
+    "rows-output": Explanation(
+        "one file for many schedules",
+        "`-o` names the file of one schedule; `--rows --json` gives all of them.",
+    ),
+    "rows-without-sizes": Explanation(
+        "a table without sizes of the kernel",
+        "The first line of a table names its columns. Those that are sizes of the kernel are taken.",
     ),
     "size-twice": Explanation(
         "a size given twice", "Each size has one value; only `isamap verify` takes several sets."

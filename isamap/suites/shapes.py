@@ -80,9 +80,14 @@ _Row = Mapping[str, str]
 
 def read_suite(name: str) -> tuple[Shape, ...]:
     """All shapes of a suite in the order of its file. Raises: KeyError for a name that is not in SUITES."""
-    file, read = _FILES[name]
-    with (_FOLDER / file).open(encoding="utf-8", newline="") as text:
+    _, read = _FILES[name]
+    with suite_path(name).open(encoding="utf-8", newline="") as text:
         return tuple(read(number, row) for number, row in enumerate(csv.DictReader(text)))
+
+
+def suite_path(name: str) -> Path:
+    """The file of a suite. Raises: KeyError for a name that is not in SUITES."""
+    return _FOLDER / _FILES[name][0]
 
 
 def _deepbench_gemm(number: int, row: _Row) -> Product:

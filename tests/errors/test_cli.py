@@ -19,6 +19,7 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 ELSEWHERE = frozenset(
     (
+        "cache-damaged",  # a cache that is damaged: tests/unit/test_cache_command.py
         "bench-threads",  # tests/unit/test_bench.py
         "contender-lost",
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py

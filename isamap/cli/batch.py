@@ -1,0 +1,124 @@
+"""`isamap schedule --rows`: one kernel at many sizes, in one process."""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.cli.answer import Answer, Finding
+from isamap.cli.inputs import read_file
+from isamap.cli.progress import Progress
+from isamap.cli.words import read_pair
+from isamap.report.columns import table
+from isamap.source import Diagnostic, UsageProblem
+from isamap.suites import SUITES, suite_path
+
+if TYPE_CHECKING:
+    from isamap.driver.request import Request, Size
+    from isamap.plan.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One row's schedule by one heuristic. Units: `seconds` from the kernel's text on."""
+
+    sizes: Mapping[str, Size]
+    heuristic: str
+    schedule: Schedule
+    seconds: float
+
+
+def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output: str | None) -> Answer:
+    """A schedule for every row of a table. Raises: UsageProblem for a table without sizes of the kernel."""
+    if output is not None:
+        raise UsageProblem(
+            Diagnostic(
+                "rows-output",
+                "`-o` writes one schedule, and `--rows` asks for many",
+                help="leave out `-o`; `--json` gives all schedules as text",
+            )
+        )
+    sets = _read_rows(request, rows)
+    done: list[Done] = []
+    with Progress() as progress:
+        for number, sizes in enumerate(sets, 1):
+            progress(f"schedule {number} of {len(sets)}")
+            done += [_schedule(replace(request, sizes=sizes, heuristic=name)) for name in heuristics]
+    findings = dict.fromkeys(finding for row in done for finding in row.schedule.findings)
+    cut_short = not all(row.schedule.reproducible for row in done)
+    return Answer(
+        _payload(request, done), _text(done), tuple(map(Finding.of, findings)), 4 if cut_short else 0
+    )
+
+
+def _schedule(request: Request) -> Done:
+    from isamap.driver.pipeline import compile_kernel
+
+    started = time.perf_counter()
+    found = compile_kernel(request, "schedule").schedule
+    assert found is not None
+    return Done(request.sizes, request.heuristic, found, time.perf_counter() - started)
+
+
+def _read_rows(request: Request, name: str) -> list[dict[str, Size]]:
+    """The sizes of every row: columns that the kernel knows, beside those that are the same for all."""
+    from isamap.syntax import parse_kernel
+
+    source = read_file(suite_path(name) if name in SUITES else Path(name), name)
+    kernel = parse_kernel(request.kernel)
+    known = {param.name for param in kernel.params}
+    reader = csv.DictReader(source.text.splitlines())
+    columns = [column for column in reader.fieldnames or () if column in known]
+    if not columns:
+        raise UsageProblem(
+            Diagnostic(
+                "rows-without-sizes",
+                f"no column of {name} is a size of {kernel.name}",
+                notes=(
+                    f"columns: {', '.join(reader.fieldnames or ()) or 'none'}",
+                    f"sizes: {', '.join(param.name for param in kernel.params)}",
+                ),
+                help="the first line names the columns, as in `M,N,K`",
+            )
+        )
+    common = {n: size for n, size in request.sizes.items() if n not in columns}
+    return [common | dict(read_pair(f"{c}={row[c] or ''}") for c in columns) for row in reader]
+
+
+def _payload(request: Request, done: Sequence[Done]) -> dict[str, object]:
+    from isamap.plan.text import print_schedule
+
+    return {
+        "kernel": request.kernel.name,
+        "machine": request.machine,
+        "rows": [
+            {
+                "sizes": dict(row.sizes),
+                "heuristic": row.heuristic,
+                "cost_ns": row.schedule.cost_ns,
+                "lower_bound_ns": row.schedule.lower_bound_ns,
+                "gap": row.schedule.gap,
+                "status": row.schedule.status,
+                "reproducible": row.schedule.reproducible,
+                "seconds": row.seconds,
+                "schedule": print_schedule(row.schedule),
+            }
+            for row in done
+        ],
+    }
+
+
+def _text(done: Sequence[Done]) -> str:
+    lines = [("sizes", "heuristic", "cost_ns", "gap", "status", "seconds")]
+    for row in done:
+        sizes = " ".join(f"{name}={value}" for name, value in row.sizes.items())
+        gap = "" if row.schedule.gap is None else f"{100 * row.schedule.gap:.1f} %"
+        cost = "" if row.schedule.cost_ns is None else f"{row.schedule.cost_ns:.1f}"
+        lines.append((sizes, row.heuristic, cost, gap, row.schedule.status, f"{row.seconds:.2f}"))
+    total = sum(row.seconds for row in done)
+    worst = max((row.schedule.gap or 0.0 for row in done), default=0.0)
+    return f"{table(lines)}\n\n{len(done)} schedules in {total:.1f} s, largest gap {100 * worst:.1f} %"

@@ -1,0 +1,82 @@
+"""`isamap cache`: what was kept of earlier results, whether it is whole, and how to be rid of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answer import Answer, Finding
+from isamap.cli.options import AsJson
+from isamap.codegen.cache import cache_root
+from isamap.codegen.cache_contents import Kind, clear, damaged, kinds
+from isamap.report.columns import table
+from isamap.source import Diagnostic, UsageProblem
+
+
+def list_command(as_json: AsJson = False) -> Answer:
+    """List what the cache holds."""
+    found = kinds()
+    lines = [("kind", "entries", "size", "last used")]
+    lines += [
+        (kind.name, str(kind.entries), _size(kind.size_bytes), f"{kind.idle_days:.1f} days ago")
+        for kind in found
+    ]
+    total = f"{sum(kind.entries for kind in found)} entries, {_size(sum(kind.size_bytes for kind in found))}"
+    return Answer(_payload(found), f"{cache_root()}\n\n{table(lines)}\n\n{total}")
+
+
+def clear_command(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="KIND", help="What to clear; everything by default.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Delete what the cache holds, or one kind of it."""
+    if kind is not None and kind not in [known.name for known in kinds()]:
+        raise UsageProblem(
+            Diagnostic(
+                "cache-kind",
+                f"the cache holds nothing called `{kind[:80]}`",
+                help="`isamap cache list` says what there is; without a name everything goes",
+            )
+        )
+    gone = clear(kind)
+    freed = _size(sum(k.size_bytes for k in gone))
+    return Answer(_payload(gone), f"cleared {sum(k.entries for k in gone)} entries, {freed}")
+
+
+def verify_command(as_json: AsJson = False) -> Answer:
+    """Compare what the cache holds with its digests."""
+    wrong = damaged()
+    findings = tuple(
+        Finding.of(
+            Diagnostic(
+                "cache-damaged",
+                f"{path} is not what was kept",
+                severity="warning",
+                notes=("its sha256 differs from its name; it is never used",),
+                help=f"`isamap cache clear {path.parents[1].name}` deletes it",
+            )
+        )
+        for path in wrong
+    )
+    said = f"{len(wrong)} damaged" if wrong else "nothing is damaged"
+    return Answer(
+        {**_payload(kinds()), "damaged": [str(p) for p in wrong]}, said, findings, 1 if wrong else 0
+    )
+
+
+def _payload(found: tuple[Kind, ...]) -> dict[str, object]:
+    return {
+        "folder": str(cache_root()),
+        "kinds": [{"kind": k.name, "entries": k.entries, "size_bytes": k.size_bytes} for k in found],
+    }
+
+
+def _size(size_bytes: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.1f} {name}"
+    return f"{size_bytes} B"

@@ -1,0 +1,89 @@
+"""Problems and schedules that were found before, recalled by the digest of all that they depend on.
+
+A problem depends on the kernel with its sizes, on the machine with its measured figures, and on this program.
+A schedule depends on the problem itself, down to the last number in it, on what was asked, and on the version
+of OR-Tools. Both are kept as text under its sha256, and a schedule that is recalled is judged like a new one:
+an entry that is damaged, or breaks a rule, is no entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from isamap.codegen.cache import Cache, digest
+from isamap.driver.request import Request, ortools_version, program_state
+from isamap.ir import Kernel, print_routine
+from isamap.machine import machine_digest
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.plugins import load_cost_model, load_heuristic, origin
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_schedule
+from isamap.scheduler.codec import read, write
+from isamap.source import IsamapError, Source
+
+PROBLEMS, SCHEDULES = "problems", "schedules"
+
+
+def problem_key(request: Request, kernel: Kernel) -> str:
+    """The sha256 of everything that a problem depends on; `kernel` has its sizes bound and guards explicit.
+
+    Raises: as `machine_digest`.
+    """
+    return digest(
+        program_state(),
+        print_routine(kernel),
+        json.dumps(sorted(request.sizes.items())),
+        request.machine,
+        machine_digest(request.machine),
+        json.dumps([request.options()["profile"], request.threads]),
+    )
+
+
+def recall_problem(key: str) -> Problem | None:
+    """The problem that was built before; None where there is none, or none that can be read."""
+    path = Cache.open(PROBLEMS).find(key)
+    if path is None:
+        return None
+    try:
+        found = read(path.read_bytes())
+    except (OSError, ValueError, TypeError, KeyError, IndexError):
+        return None
+    return found if isinstance(found, Problem) else None
+
+
+def remember_problem(key: str, problem: Problem) -> None:
+    """Keeps a problem."""
+    Cache.open(PROBLEMS).keep(key, write(problem).encode())
+
+
+def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
+    """The sha256 of everything that a schedule depends on; None where that cannot be known.
+
+    What a plug-in does may depend on anything.
+    """
+    if origin(load_heuristic(request.heuristic)) or origin(load_cost_model(request.cost_model)):
+        return None
+    profile = request.profile.digest if request.profile else ""
+    asked = (request.heuristic, request.cost_model, request.limit_s, sorted(fixed.items()), profile)
+    return digest(program_state(), ortools_version(), write(problem), json.dumps(asked))
+
+
+def recall_schedule(key: str, problem: Problem) -> Schedule | None:
+    """The schedule that was found before and still answers the problem."""
+    path = Cache.open(SCHEDULES).find(key)
+    if path is None:
+        return None
+    try:
+        found = parse_schedule(Source("schedule from the cache", path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, IsamapError):
+        return None
+    return None if check_schedule(found, problem) else found
+
+
+def remember_schedule(key: str, schedule: Schedule) -> None:
+    """Keeps a schedule that another run would find as well: none that the clock cut short, or a failure."""
+    if schedule.reproducible and not schedule.findings:
+        Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())

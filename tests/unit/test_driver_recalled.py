@@ -1,0 +1,153 @@
+"""Problems and schedules from the cache: recalled without a solver, never trusted, and only what recurs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import isamap.driver.pipeline
+from isamap.codegen.cache import Cache
+from isamap.driver.api import source_of
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.recalled import PROBLEMS, SCHEDULES, schedule_key
+from isamap.driver.request import Request
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_schedule
+
+REQUEST = Request(source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40}, heuristic="greedy")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was built and solved since, in order."""
+    done: list[str] = []
+    for name in ("build_problem", "solve"):
+        original: Any = getattr(isamap.driver.pipeline, name)
+
+        def noted(*words: Any, name: str = name, original: Any = original, **named: Any) -> Any:
+            done.append(name)
+            return original(*words, **named)
+
+        monkeypatch.setattr(isamap.driver.pipeline, name, noted)
+    return done
+
+
+def scheduled(request: Request) -> Schedule:
+    found = compiled(request).schedule
+    assert found is not None
+    return found
+
+
+def compiled(request: Request) -> Compilation:
+    return compile_kernel(request, "schedule")
+
+
+def only_object(kind: str) -> Path:
+    (found,) = (Cache.open(kind).folder / "objects").iterdir()
+    return found
+
+
+def test_a_schedule_is_recalled_as_it_was(worked: list[str]) -> None:
+    first, again = compiled(REQUEST), compiled(REQUEST)
+    assert worked == ["build_problem", "solve"]
+    assert again.schedule == first.schedule
+    assert again.problem == first.problem
+
+
+def test_a_problem_serves_every_heuristic(worked: list[str]) -> None:
+    scheduled(REQUEST)
+    scheduled(replace(REQUEST, heuristic="annealing"))
+    assert worked == ["build_problem", "solve", "solve"]
+
+
+def test_without_the_cache_nothing_is_recalled_or_kept(worked: list[str], empty_cache: Path) -> None:
+    scheduled(replace(REQUEST, cache=False))
+    assert not empty_cache.exists()
+    scheduled(REQUEST)
+    scheduled(replace(REQUEST, cache=False))
+    assert worked == ["build_problem", "solve"] * 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"limit_s": 11.0},
+        {"fixed": {"nest0.block.k": 8}},
+        {"sizes": {"M": 24, "N": 48, "K": 41}},
+        {"machine": "x86-avx2"},
+        {"kernel": source_of("gemm_nt_f32")},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_another_question_is_another_schedule(worked: list[str], other: dict[str, Any]) -> None:
+    first = scheduled(REQUEST)
+    assert worked.count("solve") == 1
+    found = scheduled(replace(REQUEST, **other))
+    assert worked.count("solve") == 2
+    assert found == first or print_schedule(found) != print_schedule(first)
+
+
+def test_words_that_mean_nothing_do_not_matter(worked: list[str]) -> None:
+    scheduled(REQUEST)
+    text = "# another comment\n" + REQUEST.kernel.text
+    scheduled(replace(REQUEST, kernel=replace(REQUEST.kernel, text=text)))
+    assert worked == ["build_problem", "solve"]
+
+
+@pytest.mark.parametrize("kind", [PROBLEMS, SCHEDULES])
+def test_a_damaged_entry_is_made_again(worked: list[str], kind: str) -> None:
+    first = scheduled(REQUEST)
+    path = only_object(kind)
+    path.write_bytes(path.read_bytes().replace(b"gemm", b"gemn"))
+    assert scheduled(REQUEST) == first
+    assert worked == ["build_problem", "solve", "build_problem" if kind == PROBLEMS else "solve"]
+
+
+def test_an_entry_that_breaks_a_rule_is_solved_again(worked: list[str]) -> None:
+    first = compiled(REQUEST)
+    assert first.problem is not None
+    key = schedule_key(REQUEST, first.problem, {})
+    assert key is not None
+    wrong = only_object(SCHEDULES).read_text(encoding="utf-8").replace("unroll m by 1", "unroll m by 3")
+    Cache.open(SCHEDULES).keep(key, wrong.encode())
+    assert scheduled(REQUEST) == first.schedule
+    assert worked == ["build_problem", "solve", "solve"]
+
+
+@pytest.mark.parametrize("kind", [PROBLEMS, SCHEDULES])
+def test_an_entry_of_nonsense_is_no_entry(worked: list[str], kind: str) -> None:
+    first = scheduled(REQUEST)
+    (key,) = (Cache.open(kind).folder / "keys").iterdir()
+    Cache.open(kind).keep(key.name, b'{"classes": [], "objects": [[7]], "root": {"is": 0}}')
+    assert scheduled(REQUEST) == first
+    assert len(worked) == 3
+
+
+def test_what_the_clock_cut_short_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve: Any = isamap.driver.pipeline.solve
+
+    def stopped(*words: Any, **named: Any) -> Schedule:
+        return replace(solve(*words, **named), reproducible=False)
+
+    monkeypatch.setattr(isamap.driver.pipeline, "solve", stopped)
+    scheduled(REQUEST)
+    assert not (Cache.open(SCHEDULES).folder / "keys").exists() or not list(
+        (Cache.open(SCHEDULES).folder / "keys").iterdir()
+    )
+
+
+def test_what_a_plug_in_finds_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = compiled(REQUEST).problem
+    assert problem is not None
+    assert schedule_key(REQUEST, problem, {}) is not None
+    monkeypatch.setattr("isamap.driver.recalled.origin", str)  # any text: the package that it is from
+    assert schedule_key(REQUEST, problem, {}) is None

@@ -1,0 +1,44 @@
+"""Elements that wrap around: which searches are spared, and which must not be."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.ir import F32, Cast, Index, Read
+from isamap.ir.dtypes import F64
+from isamap.ir.index import FloorDiv, Mod
+from isamap.match.wrapping import wraps
+
+LANE, HERE = Index.of("%0"), Index.of("@n.w")
+
+
+def read(*index: Index) -> Read:
+    return Read("X", index, F32)
+
+
+@pytest.mark.parametrize("by", [28, 16, 15, 5])
+def test_a_row_that_may_end_anywhere_within_the_lanes_wraps(by: int) -> None:
+    row = read(Index.of(FloorDiv(HERE + LANE, Index.of(by))), Index.of(Mod(HERE + LANE, Index.of(by))))
+    assert wraps(row, (16,))
+    assert wraps(Cast(row, F64), (16,))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        HERE + LANE,
+        LANE.floordiv(2) + HERE * 16,  # the position does not tell where a pair of lanes begins
+        (HERE * 28 + LANE).mod(28),
+        Index.of(Mod(HERE, Index.of(28))) + LANE,  # all lanes are in one row
+        Index.of(Mod(HERE + LANE * 28, Index.of(28))),  # lanes are whole rows apart
+        Index.of(Mod(HERE + LANE.floordiv(8), Index.of(28))),  # two runs of eight
+    ],
+    ids=str,
+)
+def test_lanes_that_keep_their_distance_do_not_wrap(index: Index) -> None:
+    assert not wraps(read(index), (16,))
+
+
+def test_one_element_never_wraps() -> None:
+    assert not wraps(read(Index.of(Mod(HERE + LANE, Index.of(28)))), ())
+    assert not wraps(read(Index.of(Mod(HERE + LANE, Index.of(28)))), (1,))
