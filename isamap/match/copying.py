@@ -77,7 +77,7 @@ def _deliver(
     target: Expr, value: Expr, counter: str, width: int, register: int, suppliers: Suppliers
 ) -> Transfer | None:
     assert isinstance(target, Read)
-    if wraps(value, (width,)):
+    if wraps(value, (width,), suppliers.strides):
         return None
     part = Index.of(width) if width < register else None
     want = Want(value, "", value.dtype, (register,), (part,))

@@ -63,7 +63,7 @@ def step_of(pieces: tuple[Pattern, ...]) -> int:
 
 def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
     """Whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
-    if wraps(want.expr, want.shape):
+    if wraps(want.expr, want.shape, suppliers.strides):
         return True
     places = _places(suppliers, want) if want.used is not None else None
     return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)

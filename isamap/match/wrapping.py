@@ -2,7 +2,8 @@
 
     X[(@n.w + %0) / 28, (@n.w + %0) % 28]
 
-is one run of elements where `@n.w` is a multiple of 28, and two runs elsewhere. No load has an address for
+is one run of elements where `@n.w` is a multiple of 28, and two runs elsewhere, unless the rows of X lie one
+behind the other, so that the address is `@n.w + %0` again. No load has an address for
 that: only lanes whose distance is a multiple of 28 keep their distance in memory, so that each other lane
 takes a move of its own. Where that comes to too many moves the search for them is spared.
 """
@@ -14,36 +15,26 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from isamap.ir import Call, Cast, Expr, Index, Read
-from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.ir import Expr, Index
+from isamap.ir.index import ZERO, Atom, FloorDiv, MinMax, Mod
+from isamap.match.address import Strides, address_of
+from isamap.transform import reads
 
 LEAST_RUN = 4  # elements in a row: interleaving shorter runs takes as many moves as single elements
 MAX_LANES = 4096
 
 
-def wraps(expr: Expr, shape: tuple[int, ...]) -> bool:
+def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
     """Whether more moves than are worth it would fill a register of this shape, wherever the loops are."""
     lanes = prod(shape)
     if not 1 < lanes <= MAX_LANES:
         return False
     return any(
         _residues(atom.value, atom.divisor.value, shape) > max(1, lanes // LEAST_RUN)
-        for index in _subscripts(expr)
-        for atom in _divisions(index)
+        for read in reads(expr)
+        if any(isinstance(a, FloorDiv | Mod) for i in read.index for m, _ in i.terms for a in m)
+        for atom in _divisions(address_of(read, strides) or ZERO)
     )
-
-
-def _subscripts(expr: Expr) -> Iterator[Index]:
-    match expr:
-        case Read(_, index):
-            yield from index
-        case Call(_, args):
-            for arg in args:
-                yield from _subscripts(arg)
-        case Cast(value):
-            yield from _subscripts(value)
-        case _:
-            pass
 
 
 def _divisions(index: Index) -> Iterator[FloorDiv | Mod]:

@@ -9,6 +9,7 @@ from isamap.ir.dtypes import F64
 from isamap.ir.index import FloorDiv, Mod
 from isamap.match.wrapping import wraps
 
+APART = {"X": (Index.of("X.s0"), Index.of(1))}  # rows as far apart as the caller says
 LANE, HERE = Index.of("%0"), Index.of("@n.w")
 
 
@@ -18,9 +19,22 @@ def read(*index: Index) -> Read:
 
 @pytest.mark.parametrize("by", [28, 16, 15, 5])
 def test_a_row_that_may_end_anywhere_within_the_lanes_wraps(by: int) -> None:
-    row = read(Index.of(FloorDiv(HERE + LANE, Index.of(by))), Index.of(Mod(HERE + LANE, Index.of(by))))
-    assert wraps(row, (16,))
-    assert wraps(Cast(row, F64), (16,))
+    row = wrapped(by)
+    assert wraps(row, (16,), APART)
+    assert wraps(Cast(row, F64), (16,), APART)
+
+
+def test_rows_one_behind_the_other_do_not_wrap() -> None:
+    assert not wraps(wrapped(28), (16,), {"X": (Index.of(28), Index.of(1))})
+
+
+def test_an_array_whose_place_is_not_known_is_left_to_the_search() -> None:
+    assert not wraps(wrapped(28), (16,), {})
+
+
+def wrapped(by: int) -> Read:
+    """An element of a row of so many, lanes running on into the next."""
+    return read(Index.of(FloorDiv(HERE + LANE, Index.of(by))), Index.of(Mod(HERE + LANE, Index.of(by))))
 
 
 @pytest.mark.parametrize(
@@ -36,9 +50,9 @@ def test_a_row_that_may_end_anywhere_within_the_lanes_wraps(by: int) -> None:
     ids=str,
 )
 def test_lanes_that_keep_their_distance_do_not_wrap(index: Index) -> None:
-    assert not wraps(read(index), (16,))
+    assert not wraps(read(HERE, index), (16,), APART)
 
 
 def test_one_element_never_wraps() -> None:
-    assert not wraps(read(Index.of(Mod(HERE + LANE, Index.of(28)))), ())
-    assert not wraps(read(Index.of(Mod(HERE + LANE, Index.of(28)))), (1,))
+    assert not wraps(read(HERE, Index.of(Mod(HERE + LANE, Index.of(28)))), (), APART)
+    assert not wraps(read(HERE, Index.of(Mod(HERE + LANE, Index.of(28)))), (1,), APART)
