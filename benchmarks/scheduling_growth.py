@@ -3,8 +3,8 @@
 python benchmarks/scheduling_growth.py --output benchmarks/results/scheduling-growth.txt
 
 Each row changes one number of the same problem: a contraction of two arrays on vectors of 16 with 32
-registers and three levels of cache. `greedy` and `solver` are seconds of wall clock, processor time in brackets,
-that of the solver's process not counted; the solver's are those after greedy, which it starts from.
+registers and three levels of cache. `greedy` and `solver` are seconds of wall clock, processor time in
+brackets, that of the solver's process not counted; the solver starts from what greedy found.
 """
 
 from __future__ import annotations

@@ -33,21 +33,23 @@ from isamap.driver.request import Request
 
 STAGES = ("parse", "match", "schedule", "lower", "emit")
 
+OutputFolder = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="Where to; KERNEL-MACHINE by default.",
+        show_default=False,
+    ),
+]
+
 
 def compile_command(
     kernel: KernelName,
     hw: MachineName,
     sizes: SizeWords = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FOLDER",
-            help="Where to; KERNEL-MACHINE by default.",
-            show_default=False,
-        ),
-    ] = None,
+    output: OutputFolder = None,
     stop_after: Annotated[
         str, typer.Option("--stop-after", metavar="STAGE", help=f"Print one of {', '.join(STAGES)} instead.")
     ] = "",
