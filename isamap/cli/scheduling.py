@@ -67,6 +67,7 @@ def schedule_command(
     """Find a schedule of a kernel, or compare what heuristics find."""
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.plugins import check_name, known_names
+    from isamap.scheduler import start_early
 
     asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
     for name in asked:
@@ -81,6 +82,8 @@ def schedule_command(
         from isamap.cli.batch import schedule_rows
 
         return schedule_rows(request, asked, rows, output)
+    if "cpsat" in asked:
+        start_early()
     with Progress() as progress:
         matched = compile_kernel(request, "match", progress)
         assert matched.problem is not None
