@@ -149,7 +149,9 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     out_and_back = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: Const(once + out_and_back)}
     if operand.is_accumulator:
-        costs[1] = Const(once)
+        # In a scratchpad sums come and go with each register block, else they stay for all summing loops.
+        again = [tiling.blocks[axis.name] for axis in space.axes if axis.is_reduction]
+        costs[1] = times(once, *again) if operand.homes[0] else Const(once)
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 

@@ -57,7 +57,7 @@ def open_options(
     for number, option in enumerate(nest.options):
         if found and time.monotonic() > stop:
             break
-        space = Space(nest.statement, option, registers, fixed)
+        space = Space(nest.statement, option, registers, fixed, dict(problem.scratchpads))
         if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
         if not heeds(space):

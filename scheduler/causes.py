@@ -216,7 +216,7 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
     lacks: list[tuple[int, str, Space]] = []
     for space in spaces:
         demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
-        short = {m: _count(parts) - space.registers.get(m, _count(parts)) for m, parts in demand.items()}
+        short = {m: _count(p) - space.registers[m] for m, p in demand.items() if m in space.registers}
         memory = max(short, key=lambda m: short[m])
         lacks.append((short[memory], memory, space))
     _, memory, space = min(lacks, key=lambda lack: lack[0])

@@ -20,6 +20,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.candidates import fixed_names, heeds
 from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers, unsupplied
 from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.scratch_causes import too_small_scratchpads
 from isamap.scheduler.space import MAX_UNROLLED, Assignment, Space, issues_along
 from isamap.source import Diagnostic
 
@@ -38,7 +39,8 @@ class Question:
     nest: NestProblem
 
     def space(self, option: NestOption, fixed: Assignment) -> Space:
-        return Space(self.nest.statement, option, dict(self.problem.registers), fixed)
+        scratchpads = dict(self.problem.scratchpads)
+        return Space(self.nest.statement, option, dict(self.problem.registers), fixed, scratchpads)
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
         """Whether an option, which is the fixed one if any is, has a schedule."""
@@ -76,7 +78,9 @@ def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
     """No schedule with nothing fixed but the mapping: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     supplied = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
-    return too_few_registers(supplied) if supplied else unsupplied(spaces[0])
+    if not supplied:
+        return unsupplied(spaces[0])
+    return too_small_scratchpads(supplied) or too_few_registers(supplied)
 
 
 def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
@@ -99,7 +103,8 @@ def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
     if not reliefs:
         notes.append("there are other conflicts besides among what is fixed")
         reliefs = list(_reliefs(question, option, least, least))
-    cause = cause_of(question.space(option, least))
+    space = question.space(option, least)
+    cause = too_small_scratchpads([space]) or cause_of(space)
     return Diagnostic(
         cause.code,
         cause.message,

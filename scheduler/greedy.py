@@ -126,25 +126,25 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     """No cache blocks, axes in their order, nothing staged, as far as that may be.
 
     None proves that nothing else is possible with this register block: larger cache blocks and staged sums
-    only ever allow more.
+    only ever allow more, and where scratchpads say otherwise the blocks have shrunk as far as they can.
     """
-    assignment = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
-    for axis in space.axes:
-        sizes = space.blocks(axis, block.get(axis.name, 1))
-        if not sizes:
-            return None
-        assignment[space.block(axis)] = sizes[0]
+    sizes = {axis: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
     order = first_order(space.axes, space.order_pairs(), space.fixed)
     sweep = first_order(space.register_axes, space.sweep_pairs(), space.fixed)
-    if order is None or sweep is None:
+    if order is None or sweep is None or not all(sizes.values()):
         return None
-    assignment |= order | sweep
-    for operand in space.option.operands:
-        assignment[space.stage(operand)] = space.stage_values(operand)[0]
-    if not space.is_feasible(assignment):
-        for operand in space.option.operands:
-            assignment[space.stage(operand)] = space.stage_values(operand)[-1 if operand.stage_whole else 0]
-    return assignment if space.is_feasible(assignment) else None
+    made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | order | sweep
+    # Blocks shrink together until what is staged fits into its scratchpads; without those, none has to.
+    for shrunk in range(max(map(len, sizes.values()), default=1) if space.scratchpads else 1):
+        blocks = {space.block(axis): found[min(shrunk, len(found) - 1)] for axis, found in sizes.items()}
+        for last in (False, True):
+            staged = {
+                space.stage(o): space.stage_values(o)[-1 if last and o.stage_whole else 0]
+                for o in space.option.operands
+            }
+            if space.is_feasible(assignment := made | blocks | staged):
+                return assignment
+    return None
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:

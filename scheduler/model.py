@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate
 from isamap.scheduler.orders import Pairs, canonical
+from isamap.scheduler.scratch import limit_scratch
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.terms import imply
 from isamap.scheduler.translate import Literals, Translator
@@ -129,6 +130,7 @@ def _decision_literals(
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
     literals = Literals(joint, axis_of, single)
     _forbid_narrow_sums(model, space, literals)
+    limit_scratch(model, space, literals)
     return literals
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Stage
 from isamap.scheduler.orders import axes_in_order
+from isamap.scheduler.scratch import with_addresses
 from isamap.scheduler.space import Assignment, Space
 
 
@@ -31,7 +32,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     unrolls = [LoopStep(name, tiles[name], "unroll") for name in space.unroll_order(block)]
     around = [*blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
     inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
-    return NestSchedule(
+    nest = NestSchedule(
         space.statement,
         option.mapping,
         option.choose,
@@ -39,11 +40,12 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
         _stages(space, assignment, blocks, len(around)),
         len(around),
     )
+    return with_addresses(nest, option)
 
 
 def _stages(space: Space, assignment: Assignment, blocks: list[LoopStep], hold: int) -> tuple[Stage, ...]:
     stages = [
-        Stage(operand.name, _depth(space, operand, choice, blocks, hold))
+        Stage(operand.name, _depth(space, operand, choice, blocks, hold), memory=operand.homes[0])
         for operand in space.option.operands
         if (choice := assignment[space.stage(operand)])
     ]
@@ -53,11 +55,13 @@ def _stages(space: Space, assignment: Assignment, blocks: list[LoopStep], hold: 
 def _depth(space: Space, operand: TileOperand, choice: int, blocks: list[LoopStep], hold: int) -> int:
     """How many loops stand around a stage.
 
-    An accumulator's stands around every summing loop outside `hold`; an input's as far inside as it can
-    without copying an element again.
+    An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's
+    as far inside as it can without copying an element again.
     """
     if choice == 2:
         return 0
+    if operand.is_accumulator and operand.homes[0] and not operand.stage_whole:
+        return hold
     if operand.is_accumulator:
         summing = {axis.name for axis in space.option.axes if axis.is_reduction}
         return next((depth for depth, loop in enumerate(blocks) if loop.axis in summing), hold)

@@ -44,7 +44,7 @@ def read_nest(
     """The option and the decisions that a nest stands for; None where no decisions lead to it."""
     for option in nest.options:
         if option.mapping == chosen.mapping:
-            space = Space(nest.statement, option, dict(problem.registers), {})
+            space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
             for assignment in _readings(space, chosen):
                 if build_nest(space, assignment) == replace(chosen, fused=()):
                     return option, assignment

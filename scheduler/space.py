@@ -8,7 +8,7 @@ The first axes of a pair in `order` and `sweep` are those that the problem lists
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import prod
 
@@ -36,6 +36,7 @@ class Space:
     option: NestOption
     registers: Mapping[str, int]
     fixed: Assignment
+    scratchpads: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def axes(self) -> tuple[TileAxis, ...]:
@@ -83,10 +84,39 @@ class Space:
         return made[self.block(axis)] >= axis.extent
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """Whether partial sums never have to rest in a tensor that is too narrow for them."""
+        """Whether sums never rest in a tensor too narrow for them, and scratchpads hold what is staged."""
         cut = any(assignment[self.block(x)] < x.extent for x in self.axes if x.is_reduction)
         forced = [o for o in self.option.operands if o.is_accumulator and o.stage_whole]
-        return not cut or all(assignment[self.stage(o)] for o in forced)
+        narrow = cut and not all(assignment[self.stage(o)] for o in forced)
+        return not narrow and self.fits_scratchpads(assignment)
+
+    def fits_scratchpads(self, made: Assignment) -> bool:
+        """Whether what is staged in scratchpads fits into them."""
+        needed: dict[str, int] = {}
+        for operand, size in self.scratch_parts(made) if self.scratchpads else []:
+            needed[operand.homes[0]] = needed.get(operand.homes[0], 0) + size
+        return all(size <= self.scratchpads[memory] for memory, size in needed.items())
+
+    def scratch_parts(self, made: Assignment) -> list[tuple[TileOperand, int]]:
+        """The operands that are staged in scratchpads, with the bytes of their buffers."""
+        found: list[tuple[TileOperand, int]] = []
+        for operand in self.option.operands:
+            choice = made[self.stage(operand)]
+            if operand.homes[0] and choice:
+                axes = self.axes_of(operand)
+                tiles = prod(self.scratch_tiles(axis, operand, choice, made) for axis in axes)
+                found.append((operand, tiles * operand.buffer_tile_bytes))
+        return found
+
+    def axes_of(self, operand: TileOperand) -> list[TileAxis]:
+        """The axes with a loop that an operand follows."""
+        return [axis for axis in self.axes if axis.name in operand.axes]
+
+    def scratch_tiles(self, axis: TileAxis, operand: TileOperand, choice: int, made: Assignment) -> int:
+        """Tiles along an axis of a buffer in a scratchpad: of a cache block; of sums, of a register block."""
+        if operand.is_accumulator:
+            return made.get(self.unroll(axis), 1)
+        return -(-(axis.extent if choice == 2 else min(axis.extent, made[self.block(axis)])) // axis.tile)
 
     def names(self) -> tuple[str, ...]:
         """Every decision of this option."""
@@ -160,7 +190,8 @@ class Space:
         if fixed is not None:
             return (axis.extent,)
         trips = -(-axis.extent // step)
-        least = MIN_SUMMING_TRIPS if axis.is_reduction else 1
+        # Where blocks have to fit into a scratchpad, short summing loops are better than none.
+        least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1
         sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) >= least}
         return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))
 

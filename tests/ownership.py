@@ -1,6 +1,6 @@
 """A lowered program walked turn by turn, byte by byte: does what is read from a buffer still stand there?
 
-Knows nothing of lives and packers. Each byte of the workspace remembers which buffer wrote it last; a byte
+Knows nothing of lives and packers. Each byte of each memory remembers which buffer wrote it last; a byte
 that is read through another buffer, or was never written, is a finding.
 """
 
@@ -16,11 +16,13 @@ from isamap.lower.program import (
     Declare,
     Fill,
     For,
+    Hint,
     If,
     Issue,
     LoweredProgram,
     MemoryRef,
     Node,
+    Parallel,
 )
 from isamap.machine import Machine
 
@@ -36,7 +38,7 @@ class _Walk:
     def __init__(self, program: LoweredProgram, machine: Machine) -> None:
         self.program, self.machine = program, machine
         self.buffers = {b.name: b for b in program.buffers}
-        self.wrote: dict[int, str] = {}
+        self.wrote: dict[tuple[str, int], str] = {}
 
     def run(self, sizes: dict[str, int]) -> Iterator[str]:
         yield from self.nodes(self.program.body, {**dict(self.program.sizes), **sizes})
@@ -57,7 +59,11 @@ class _Walk:
                     self.write(buffer, range(first, first + number(elements, at)))
                 case Issue():
                     yield from self.issue(node, at)
-                case Configure() | Declare():
+                case Parallel(counters, body):
+                    for turns in product(*(range(number(trips, at)) for _, trips in counters)):
+                        names = (name for name, _ in counters)
+                        yield from self.nodes(body, at | dict(zip(names, turns, strict=True)))
+                case Configure() | Declare() | Hint():
                     pass
 
     def issue(self, node: Issue, at: dict[str, int]) -> Iterator[str]:
@@ -96,15 +102,15 @@ class _Walk:
         for byte in self.bytes(name, elements):
             if self.wrote.get(byte) != name:
                 writer = self.wrote.get(byte, "nobody")
-                yield f"{instruction} reads byte {byte} of {name}: {writer} wrote it"
+                yield f"{instruction} reads byte {byte[1]} of {name}: {writer} wrote it"
 
-    def bytes(self, name: str, elements: list[int] | range) -> Iterator[int]:
+    def bytes(self, name: str, elements: list[int] | range) -> Iterator[tuple[str, int]]:
         buffer = self.buffers[name]
         assert buffer.offset is not None, "programs of known sizes have offsets"
         size = buffer.dtype.size_bytes
         for element in elements:
             start = buffer.offset + element * size
-            yield from range(start, start + size)
+            yield from ((buffer.memory, byte) for byte in range(start, start + size))
 
 
 def number(index: Index | int, at: dict[str, int]) -> int:

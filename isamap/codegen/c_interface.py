@@ -19,7 +19,7 @@ from isamap.codegen.names import Names
 from isamap.ir import DType, Index
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
 from isamap.lower.workspace import ALIGNMENT_BYTES as ALIGNMENT
-from isamap.lower.workspace import fixed_bytes, shared_names
+from isamap.lower.workspace import place_of, placed_bytes, shared_names
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),
@@ -176,7 +176,7 @@ class _Entry:
             lines += [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sizes]
         else:
             lines += ["  (void)args;"]
-        parts = [str(fixed)] if (fixed := fixed_bytes(self.program)) else []
+        parts = [str(fixed)] if (fixed := placed_bytes(self.program)) else []
         parts += [_aligned(b, self.index(_bytes(b))) for b in buffers if b.offset is None]
         total = " + ".join(parts)
         lines += [f"  return {total} + {ALIGNMENT - 1};" if buffers else "  return 0;", "}"]
@@ -241,12 +241,12 @@ class _Entry:
         mask = ALIGNMENT - 1
         lines = [f"  char *space = (char *)(((uintptr_t)workspace + {mask}) & ~(uintptr_t){mask});"]
         lines += [
-            self._pointer(b, f"space + {b.offset}" if b.offset else "space")
+            self._pointer(b, f"space + {place}" if place else "space")
             for b in self.program.buffers
-            if b.offset is not None
+            if (place := place_of(self.program, b)) is not None
         ]
         free = [b for b in self.program.buffers if b.offset is None]
-        if free and (fixed := fixed_bytes(self.program)):
+        if free and (fixed := placed_bytes(self.program)):
             lines.append(f"  space += {fixed};")
         for n, b in enumerate(free):
             lines.append(self._pointer(b, "space"))

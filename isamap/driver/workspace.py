@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from isamap.lower.program import LoweredProgram
-from isamap.lower.workspace import place_buffers, workspace_buffers
+from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.machine import Machine
 from isamap.plan.memory import check_placement
+from isamap.source import Diagnostic, UsageProblem
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
@@ -17,4 +18,27 @@ def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     whole = sum(b.size_bytes for b in buffers)
     findings = check_placement(buffers, offsets, whole)
     assert not findings, f"the packer broke its rules: {findings}"
+    _check_scratchpads(program, machine)
     return place_buffers(program, buffers, offsets)
+
+
+def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:
+    """Holds a schedule's addresses against the buffers that lowering made of it. Raises: UsageProblem."""
+    for memory in sorted({b.memory for b in program.buffers if b.memory}):
+        buffers = [b for b in program.buffers if b.memory == memory]
+        for buffer in buffers:
+            if exact_bytes(buffer) is None:
+                raise UsageProblem(
+                    Diagnostic(
+                        "scratchpad-open-size",
+                        f"`{buffer.name}` in `{memory}` has {buffer.elements} elements: how many "
+                        "is known only at run time",
+                        help="give the sizes as numbers, or stage inside loops that cut them",
+                    )
+                )
+        capacity = machine.memories[memory].capacity_bytes or 0
+        findings = check_placement(
+            scratch_buffers(program, machine, memory), {b.name: b.offset or 0 for b in buffers}, capacity
+        )
+        if findings:
+            raise UsageProblem(*findings)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from isamap.ir import Index, print_expr
 from isamap.lower.names import Names
 from isamap.lower.program import For, Node
+from isamap.lower.scratch import dma_loops
 from isamap.lower.values import Emitter
 from isamap.match import Copy, Suppliers, Transfer, find_transfer
 from isamap.source import Diagnostic, NoMapping
@@ -16,6 +17,9 @@ def copy_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
     """The loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
+    moved = dma_loops(copy, counts, suppliers, names)
+    if moved is not None:
+        return moved
     found = transfer_of(copy, counts, suppliers)
     order = [c for c in copy.counters if c != found.counter]
     trips = {c: counts[c] for c in order}

@@ -17,7 +17,7 @@ from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
 from isamap.lower.parallel import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
-from isamap.lower.program import Block, For, If, Issue, Node, OperandRef, RegisterRef, Value
+from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
 from isamap.lower.results import Results, bindings_of, symbols_of
 from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
@@ -36,7 +36,8 @@ from isamap.match import (
 )
 from isamap.plan.schedule import LoopStep, NestSchedule, Stage
 
-Held = dict[tuple[Index, ...], Value]
+Held = dict[tuple[Index, ...], Value | MemoryRef]
+"""Sums by place: in registers, or where they lie in a scratchpad that the instruction itself adds to."""
 Build = Callable[[Place], tuple[Node, ...]]
 
 
@@ -190,7 +191,7 @@ class _Nest:
         operand = self._operand(name)
         loops, known = self.schedule.loops, (self.suppliers, self.names)
         shared = self.overlap.staged(stage, place)
-        staged = shared or stage_at(operand, depth, self.tile, loops, *known)
+        staged = shared or stage_at(operand, depth, self.tile, loops, *known, stage=stage)
         is_result = operand is self.tile.accumulator
         shares = part_count(self.tile, self.schedule) if depth < self.schedule.parallel else ONE
         nodes: list[Node] = []
@@ -229,6 +230,9 @@ class _Nest:
         here = [leaf for _, leaf in unrolled_places(place, mine)]
         begun = self._begin(acc, here, before)
         buffers: list[str | None] = []
+        if self.suppliers.is_addressable(acc.memory):
+            held |= {self._key(acc, leaf): self._in_place(acc, leaf) for leaf in here}
+            return (Block(f"hold {acc.name}", self.loops(depth, place, held)),)
         for leaf in here:
             held[self._key(acc, leaf)], buffer = self._bring(begun, leaf, before)
             buffers.append(buffer)
@@ -237,7 +241,9 @@ class _Nest:
         def write(written: tuple[Written, ...]) -> tuple[Node, ...]:
             after = Emitter(self.names)
             for leaf, buffer in zip(here, buffers, strict=True):
-                self._take_back(acc, leaf, held[self._key(acc, leaf)], buffer, written, after)
+                value = held[self._key(acc, leaf)]
+                assert isinstance(value, Value)
+                self._take_back(acc, leaf, value, buffer, written, after)
             return tuple(after.nodes)
 
         back = (
@@ -246,6 +252,13 @@ class _Nest:
             else at_end(self.finish, self.tile, place, write)
         )
         return (Block(f"hold {acc.name}", (*before.nodes, *inner, *back)),)
+
+    def _in_place(self, acc: OperandTile, place: Place) -> MemoryRef:
+        """Where sums lie that the instruction itself adds to in their scratchpad."""
+        found, bindings, _ = self._supply(acc, place, Emitter(self.names))
+        where = Emitter(self.names).reference(found, bindings)
+        assert isinstance(where, MemoryRef), "sums in a scratchpad are staged there"
+        return where
 
     def _begin(self, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
         """What accumulators are brought in from; where that is their array, it begins as a companion says."""
@@ -271,7 +284,7 @@ class _Nest:
     def _bring(self, acc: OperandTile, place: Place, emitter: Emitter) -> tuple[Value, str | None]:
         """An accumulator with its first contents, and the buffer of its own that it goes through, if any."""
         found, bindings, buffer = self._supply(acc, place, emitter)
-        assert not isinstance(found, Location), "planning takes accumulators in registers only"
+        assert not isinstance(found, Location), "sums in a scratchpad are not brought anywhere"
         value = emitter.value(found, bindings)
         emitter.known.clear()  # accumulators change: none may stand for another's first contents
         return value, buffer
@@ -373,7 +386,8 @@ class _Nest:
                 found, bindings, _ = self._supply(operand, place, emitter)
                 brought[key] = emitter.reference(found, bindings)
             operands.append((operand.name, brought[key]))
-        operands.append((acc.name, RegisterRef(held[self._key(acc, place)].name)))
+        total = held[self._key(acc, place)]
+        operands.append((acc.name, RegisterRef(total.name) if isinstance(total, Value) else total))
         emitter.nodes.append(
             Issue(self.tile.mapping.instruction, tuple(operands), (*self.tile.params, *self.tile.scalars))
         )

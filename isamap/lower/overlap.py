@@ -74,6 +74,7 @@ class Overlap:
                 self.suppliers,
                 self.names,
                 copies=slots_of(self.schedule, stage),
+                stage=stage,
             )
             self.buffers[stage.operand] = made
             for turn in range(stage.ahead):

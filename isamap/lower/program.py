@@ -41,7 +41,8 @@ class Buffer:
     """A piece of the workspace: `elements` of `dtype`, 64-byte aligned, contents undefined at first.
 
     `offset` is where it begins, None while that is not decided or known only at run time; then it lies behind
-    all that have one. `life` is from when to when it is needed, in leaves of the program. Units: bytes.
+    all that have one. `memory` is the scratchpad that it lies in, "" for the workspace. `life` is from when
+    to when it is needed, in leaves of the program. Units: bytes.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Buffer:
     why: str = ""
     offset: int | None = None
     life: tuple[int, int] | None = None
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import copy_loops, group_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, at_least, left_inside
-from isamap.lower.program import Buffer, Condition, Fill, For, If, Node
+from isamap.lower.program import Buffer, Condition, For, If, Node
+from isamap.lower.scratch import clear
 from isamap.match import (
     OFFSET,
     Copy,
@@ -30,7 +31,7 @@ from isamap.match import (
     find_transfer,
     shown_axes,
 )
-from isamap.plan.schedule import LoopStep
+from isamap.plan.schedule import LoopStep, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,20 @@ class Staged:
         return Read(self.buffer, (Index.of(OFFSET), *self.operand.cells), self.operand.dtype)
 
 
-def claim_buffer(operand: OperandTile, elements: Index, suppliers: Suppliers, names: Names, why: str) -> str:
-    """The name of a new workspace buffer of whole tiles of an operand."""
+def claim_buffer(
+    operand: OperandTile,
+    elements: Index,
+    suppliers: Suppliers,
+    names: Names,
+    why: str,
+    stage: Stage | None = None,
+) -> str:
+    """The name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad."""
     name = names.fresh(f"{operand.name}_tiles")
-    names.buffers.append(Buffer(name, operand.dtype, elements, why))
+    memory, address = (stage.memory, stage.address) if stage is not None and stage.memory else ("", None)
+    names.buffers.append(Buffer(name, operand.dtype, elements, why, address, None, memory))
+    if memory:
+        suppliers.homes[name] = memory
     strides: list[Index] = []
     step = ONE
     for size in reversed(operand.cell_shape):
@@ -80,6 +91,7 @@ def stage_at(
     names: Names,
     *,
     copies: int = 1,
+    stage: Stage | None = None,
 ) -> Staged:
     """A buffer for all tiles of an operand that the loops from `depth` on read, so many times over."""
     region: dict[str, Index] = {}
@@ -97,7 +109,7 @@ def stage_at(
         placed.insert(0, (number, step))
         step = step * count
     why = "staged tiles" if copies == 1 else f"staged tiles, {copies} times"
-    buffer = claim_buffer(operand, step * copies, suppliers, names, why)
+    buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage)
     return Staged(buffer, operand, tuple(placed), size=step)
 
 
@@ -148,9 +160,11 @@ def copy_tile(
     """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
-    clear: tuple[Node, ...] = (
-        () if back is not None else (Fill(buffer, offset, Index.of(prod(operand.cell_shape))),)
-    )
+    cells = prod(operand.cell_shape)
+
+    def cleared() -> tuple[Node, ...]:
+        return () if back is not None else clear(buffer, operand.dtype, offset, cells, suppliers, names)
+
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
 
@@ -164,13 +178,13 @@ def copy_tile(
                 return packed
         return copy_loops(copy, counts, suppliers, names)
 
-    whole = (*(() if fills_all(operand, tile) else clear), *run(False))
+    whole = (*(() if fills_all(operand, tile) else cleared()), *run(False))
     if not open_axes:
         return whole
     if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
-        return (*clear, *run(True))
+        return (*cleared(), *run(True))
     nodes: list[Node] = [If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
-    nodes += [If(conditions, (*clear, *run(True))) for conditions in _first_short(open_axes, lefts)]
+    nodes += [If(conditions, (*cleared(), *run(True))) for conditions in _first_short(open_axes, lefts)]
     return tuple(nodes)
 
 

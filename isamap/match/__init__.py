@@ -2,6 +2,7 @@
 
 from isamap.match.address import Location, address_of
 from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.chains import MoveKind, Movement
 from isamap.match.copying import (
     Copy,
     Transfer,
@@ -13,18 +14,20 @@ from isamap.match.copying import (
     shown_axes,
 )
 from isamap.match.delivery import find_delivery, widths
+from isamap.match.dma import Clearing, Dma, find_clearing, find_dma
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.fix import Fix, fixes
 from isamap.match.improving import Gain, Improvement, improving_rewrites
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
-from isamap.match.movement import MoveKind, Movement, choices, movements
+from isamap.match.movement import choices, movements
 from isamap.match.params import extents_of
 from isamap.match.proof import Proof, prove
 from isamap.match.reach import dims
 from isamap.match.refuse import refusals
 from isamap.match.rejection import REASONS, Rejection
+from isamap.match.scratch import homes_of, scratch_move, scratchpads
 from isamap.match.several import GroupMapping, find_groups
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
@@ -47,8 +50,10 @@ __all__ = [
     "OFFSET",
     "REASONS",
     "AxisGroup",
+    "Clearing",
     "Copy",
     "CountMode",
+    "Dma",
     "Fix",
     "Gain",
     "GroupMapping",
@@ -85,7 +90,9 @@ __all__ = [
     "dims",
     "extents_of",
     "fills_all",
+    "find_clearing",
     "find_delivery",
+    "find_dma",
     "find_groups",
     "find_mappings",
     "find_packing",
@@ -93,6 +100,7 @@ __all__ = [
     "find_transfer",
     "first_violation",
     "fixes",
+    "homes_of",
     "improving_rewrites",
     "in_register",
     "in_tiles",
@@ -106,6 +114,8 @@ __all__ = [
     "profile_sizes",
     "prove",
     "refusals",
+    "scratch_move",
+    "scratchpads",
     "shown_axes",
     "simplify",
     "simplify_expr",

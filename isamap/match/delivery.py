@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isamap.ir import DType, Expr, Index, Operand, Read, substitute_expr
-from isamap.match.address import locate
 from isamap.match.bounds import simplify_expr
 from isamap.match.instructions import Pattern
 from isamap.match.params import fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
-from isamap.match.supply import supply_inputs
+from isamap.match.supply import find_location, supply_inputs
 from isamap.match.unify import Binding, unify_once
 from isamap.match.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
@@ -42,7 +41,7 @@ def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
     return [
         p
         for (memory, name), patterns in suppliers.producers.items()
-        if name == dtype.name and suppliers.holds_arrays(memory)
+        if name == dtype.name and suppliers.is_addressable(memory)
         for p in patterns
     ]
 
@@ -70,7 +69,7 @@ def _try_delivery(
     whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
     if reads_past(output, limits, whole, want.shape, want.valid):
         return None
-    place = locate(suppliers.strides, pattern.output, output, params, limits)
+    place = find_location(suppliers, pattern.output, output, params, limits)
     if place is None:
         return None
     for bindings in unify_once(pattern.value, subject):

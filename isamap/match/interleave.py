@@ -180,11 +180,12 @@ def _source(
     limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
     if suppliers.is_addressable(operand.memory):
         moving = {a for i in value.index for a in i.symbols if box.limits.get(a, 1) > 1}
-        if not suppliers.holds_arrays(operand.memory) or (moving and not box.full):
+        if moving and not box.full:
             return None  # it would read what may not be there
         binding = Binding(operand.name, value.index, subject)
         place = locate(suppliers.strides, operand, binding, params, limits)
-        return None if place is None else (operand.name, place)
+        fits = place is not None and suppliers.lies_in(place.buffer, operand.memory)
+        return (operand.name, place) if place is not None and fits else None
     wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
     found = find(suppliers, wanted, moves) if wanted is not None else None
     return None if found is None else (operand.name, found)

@@ -36,9 +36,14 @@ def profile_sizes(statement: Statement) -> dict[str, int]:
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
-def in_tiles(operand: OperandTile, suppliers: Suppliers) -> Read:
-    """An operand's elements, over its coordinates, as they would lie in a staging buffer."""
-    name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}"
+def in_tiles(operand: OperandTile, suppliers: Suppliers, home: str = "") -> Read:
+    """An operand's elements, over its coordinates, as they would lie in a staging buffer.
+
+    `home` is the scratchpad that the buffer is to lie in; "" means the workspace.
+    """
+    name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}" + (f"@{home}" if home else "")
+    if home:
+        suppliers.homes[name] = home
     strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
     suppliers.strides.setdefault(name, (ONE, *strides))
     return Read(name, (Index.of(OFFSET), *operand.cells), operand.dtype)

@@ -25,13 +25,13 @@ found by the search of `supply.py` and `delivery.py`; none is known by its name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from typing import Literal
 
 from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
 from isamap.machine import Machine
 from isamap.match.address import Location
+from isamap.match.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
 from isamap.match.copying import (
     Transfer,
     copy_by_axes,
@@ -47,6 +47,7 @@ from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
 from isamap.match.mapping import Mapping
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
+from isamap.match.scratch import through_scratchpad
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     OperandTile,
@@ -58,33 +59,9 @@ from isamap.match.tiles import (
     is_read_of,
 )
 from isamap.match.unify import read_twice
-from isamap.match.want import Leaf, Suppliers, Supply
+from isamap.match.want import Suppliers
 from isamap.match.written import own_sum
 from isamap.transform import Statement, reads
-
-MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """What moves for one operand.
-
-    `chain` are the instructions of one issue in the order in which they are performed, `packing` those of the
-    copy into (or out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing
-    cheaper serves. Units: `moves_per_issue` instructions, those of the copy not counted; `packing_moves`
-    instructions for one tile of the copy; `bytes_per_issue` of the array that one issue needs; `cost_ns` of
-    one issue, the copy not counted.
-    """
-
-    operand: str
-    kind: MoveKind
-    chain: tuple[str, ...]
-    why: str = ""
-    packing: tuple[str, ...] = ()
-    moves_per_issue: int = 0
-    packing_moves: int = 0
-    bytes_per_issue: int = 0
-    cost_ns: float = 0.0
 
 
 def movements(
@@ -197,10 +174,10 @@ def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement 
         return None
     if isinstance(found, Location):
         owner = tile.pattern.instruction
-        kind: MoveKind = "in place" if _is_dense(found, owner, operand.name, dict(tile.params)) else "strided"
-        return _moved(operand, kind, ())
-    chain = _steps(found)
-    return _moved(operand, _kind_of(chain, len(set(reads(operand.subject))), suppliers), chain)
+        kind: MoveKind = "in place" if is_dense(found, owner, operand.name, dict(tile.params)) else "strided"
+        return moved_by(operand, kind, ())
+    chain = steps_of(found)
+    return moved_by(operand, kind_of(chain, len(set(reads(operand.subject))), suppliers), chain)
 
 
 def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
@@ -209,12 +186,14 @@ def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> M
         return None
     loaded = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
     copied = _copied(operand, tile, suppliers, back=False)
-    if loaded is None or copied is None:
+    if loaded is None:
+        return through_scratchpad(operand, tile, suppliers)
+    if copied is None:
         return None
-    chain = () if isinstance(loaded, Location) else _steps(loaded)
+    chain = () if isinstance(loaded, Location) else steps_of(loaded)
     single = prod(operand.cell_shape) == 1
-    moved = _moved(operand, "packed" if single or copied.width > 1 else "gathered", chain)
-    return _with_copy(moved, operand, copied)
+    moved = moved_by(operand, "packed" if single or copied.width > 1 else "gathered", chain)
+    return with_copy(moved, operand, copied)
 
 
 def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool) -> Transfer | None:
@@ -237,14 +216,17 @@ def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: boo
 def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
     """The accumulator: brought in and taken back in place, or through a buffer."""
     if suppliers.is_addressable(acc.memory):
+        kept = through_scratchpad(acc, tile, suppliers, back=True)
+        if kept is not None:
+            return (kept,)
         return (Movement(acc.name, "none", (), f"accumulators in {acc.memory} are not held by any schedule"),)
     target, value = accumulator_delivery(tile)
     first = find_supply(suppliers, acc.want({}))
     back = find_delivery(suppliers, target, value, "", None, acc.want({}))
     found: list[Movement] = []
     if first is not None and back is not None:
-        chain = (*_steps(first), *_steps(back))
-        found.append(_moved(acc, _kind_of(chain, 1, suppliers), chain))
+        chain = (*steps_of(first), *steps_of(back))
+        found.append(moved_by(acc, kind_of(chain, 1, suppliers), chain))
         if not every:
             return tuple(found)
     cell = in_tiles(acc, suppliers)
@@ -255,9 +237,9 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
     into, out = copies
     if loaded is not None and stored is not None and into is not None and out is not None:
         kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
-        moved = _moved(acc, kind, (*_steps(loaded), *_steps(stored)))
+        moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
         why = "" if found else f"no chain of moves brings it from {_array(acc)} and back"
-        found.append(replace(_with_copy(moved, acc, into, out), why=why))
+        found.append(replace(with_copy(moved, acc, into, out), why=why))
     return tuple(found) or (Movement(acc.name, "none", (), _why_none(acc, suppliers)),)
 
 
@@ -275,76 +257,14 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
             said = f"{found.instruction} writes {target.buffer} sooner"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
-    chain = tuple(s for s in _steps(found) if s != found)
-    kind = _kind_of(chain, len(set(reads(result.subject))), suppliers)
+    chain = tuple(s for s in steps_of(found) if s != found)
+    kind = kind_of(chain, len(set(reads(result.subject))), suppliers)
     assert found.target is not None
     params = {n: v.value for n, v in found.params if isinstance(v, Index) and v.value is not None}
-    dense = _is_dense(found.target, tile.pattern.instruction, output, params)
+    dense = is_dense(found.target, tile.pattern.instruction, output, params)
     size = prod(result.cell_shape) * target.dtype.size_bytes
     written = Movement(output, "in place" if dense else "strided", (), bytes_per_issue=size)
-    return ((_moved(result, kind, chain),), (written,))
-
-
-# --- chains -----------------------------------------------------------------------------------------------
-
-
-def _steps(found: Supply | Leaf) -> tuple[Supply, ...]:
-    """The instructions of a chain in the order in which they are performed; equal ones run once."""
-    if isinstance(found, Leaf):
-        return ()
-    inner = [s for _, source in found.inputs if isinstance(source, Supply) for s in _steps(source)]
-    return tuple(dict.fromkeys((*inner, found)))
-
-
-def _kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:
-    """What a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
-    places: dict[Location, bool] = {}
-    for step in chain:
-        owner = suppliers.machine.instructions[step.instruction].instruction
-        params = {n: v.value for n, v in step.params if isinstance(v, Index) and v.value is not None}
-        ends = [(n, p) for n, p in step.inputs if isinstance(p, Location)]
-        if step.target is not None:
-            ends.append((step.output, step.target))
-        for name, place in ends:
-            places[place] = _is_dense(place, owner, name, params)
-    if len({(p.buffer, p.offset) for p in places}) > arrays:
-        return "gathered"
-    return "in place" if all(places.values()) else "strided"
-
-
-def _is_dense(place: Location, owner: Instruction, name: str, params: dict[str, int]) -> bool:
-    """Whether the elements of an operand in memory follow each other without a gap."""
-    step = Index.of(1)
-    for size, stride in reversed(list(zip(owner.operand(name).shape, place.strides, strict=True))):
-        length = size.substitute(params)
-        if length.value != 1 and stride != step:
-            return False
-        step = step * length
-    return True
-
-
-def _moved(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
-    """The movement of one issue by a chain."""
-    array = [r.dtype.size_bytes for r in reads(operand.subject)]
-    return Movement(
-        operand.name,
-        kind,
-        tuple(s.instruction for s in chain),
-        moves_per_issue=len(chain),
-        bytes_per_issue=prod(operand.cell_shape) * sum(array),
-        cost_ns=sum(s.cost_ns - sum(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain),
-    )
-
-
-def _with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
-    """The movement with its copies into and out of a buffer."""
-    chains = [(_steps(c.delivery), c.width) for c in copies]
-    elements = prod(operand.cell_shape)
-    return replace(
-        moved,
-        packing=tuple(s.instruction for chain, _ in chains for s in chain),
-        packing_moves=sum(len(chain) * -(-elements // width) for chain, width in chains),
-    )
+    return ((moved_by(result, kind, chain),), (written,))
 
 
 # --- where there is none ----------------------------------------------------------------------------------
@@ -359,7 +279,7 @@ def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
     machine = suppliers.machine.name
     register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
     if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
-        return f"nothing is copied into {operand.memory} yet: programs keep arrays in memory and in registers"
+        return f"{machine} has nothing that copies {register} of {_array(operand)} into {operand.memory}"
     writers = suppliers.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
         return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"

@@ -11,10 +11,11 @@ from functools import cached_property
 from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
 from isamap.machine import Machine
 from isamap.machine.model import EmitNothing
+from isamap.match.chains import Movement
 from isamap.match.instructions import Pattern, patterns_of
 from isamap.match.kernel_text import brief
 from isamap.match.layouts import layouts
-from isamap.match.movement import Movement, movements
+from isamap.match.movement import movements
 from isamap.match.rejection import Case, Cause
 from isamap.match.several import find_groups
 from isamap.match.supply import Suppliers

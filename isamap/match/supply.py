@@ -28,13 +28,21 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 
 def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
     """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
-    if not suppliers.holds_arrays(operand.memory) or any(
+    if any(
         part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
     ):
         return None
     limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
     binding = Binding(operand.name, tuple(Index.of(a) for a in limits), want.expr)
-    return locate(suppliers.strides, operand, binding, params, limits)
+    return find_location(suppliers, operand, binding, params, limits)
+
+
+def find_location(
+    suppliers: Suppliers, operand: Operand, binding: Binding, params: Params, limits: dict[str, int]
+) -> Location | None:
+    """As `locate`; None as well where the array does not lie in the operand's memory."""
+    found = locate(suppliers.strides, operand, binding, params, limits)
+    return found if found is not None and suppliers.lies_in(found.buffer, operand.memory) else None
 
 
 def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
@@ -178,9 +186,8 @@ def supply_inputs(
         if suppliers.is_addressable(operand.memory):
             where = (
                 None
-                if not suppliers.holds_arrays(operand.memory)
-                or reads_past(binding, limits, pattern, want.shape, want.valid)
-                else locate(suppliers.strides, operand, binding, params, limits)
+                if reads_past(binding, limits, pattern, want.shape, want.valid)
+                else find_location(suppliers, operand, binding, params, limits)
             )
             if where is None:
                 return None

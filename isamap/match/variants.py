@@ -18,10 +18,11 @@ from typing import Literal
 
 from isamap.ir import Const, Index, Kernel
 from isamap.machine import Machine
+from isamap.match.chains import Movement
 from isamap.match.delivery import find_delivery
 from isamap.match.layouts import layouts
 from isamap.match.mapping import AxisGroup, Mapping
-from isamap.match.movement import Movement, choices, tile_of
+from isamap.match.movement import choices, tile_of
 from isamap.match.padding import neutral_fills
 from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, bring
 from isamap.match.want import Suppliers

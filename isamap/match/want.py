@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from isamap.ir import DType, Expr, Index, Operand
@@ -68,11 +68,12 @@ class Supply:
 class Suppliers:
     """A machine's instructions by what they write, and where the kernel's arrays lie.
 
-    Units: `strides` of each array in elements.
+    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
     """
 
     machine: Machine
     strides: dict[str, tuple[Index, ...]]
+    homes: dict[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def producers(self) -> dict[tuple[str, str], list[Pattern]]:
@@ -127,6 +128,11 @@ class Suppliers:
     def holds_arrays(self, memory: str | None) -> bool:
         """Whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
         return memory is not None and self.machine.memories[memory].kind == "addressable"
+
+    def lies_in(self, buffer: str, memory: str | None) -> bool:
+        """Whether an array or buffer lies in a memory: arrays lie in what is addressable."""
+        home = self.homes.get(buffer)
+        return self.holds_arrays(memory) if home is None else home == memory
 
     def interval_ns(self, name: str, params: Params) -> float:
         """Time that an instruction occupies one of its units. Units: ns."""

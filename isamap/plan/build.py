@@ -25,11 +25,14 @@ from isamap.match import (
     find_delivery,
     find_packing,
     find_supply,
+    homes_of,
     in_tiles,
     is_read_of,
     layouts,
     pattern_of,
     profile_sizes,
+    scratch_move,
+    scratchpads,
     statement_mappings,
     statement_text,
 )
@@ -114,6 +117,7 @@ def build_problem(
         threads=threads,
         thread_start_ns=machine.thread_start_ns if threads > 1 else 0.0,
         hinted=tuple(sorted(line_hints(machine))),
+        scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
     )
 
 
@@ -233,11 +237,6 @@ def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool
     return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
 
 
-def _staged_supply(operand: OperandTile, suppliers: Suppliers) -> Supply | Leaf | None:
-    """How a tile is loaded from a buffer of whole tiles."""
-    return find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers)))
-
-
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
     """Axes that are never a whole tile: instruction axes that stay empty."""
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
@@ -245,11 +244,22 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 
 def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
     direct = bring(suppliers, tile, operand, operand.want({}))
-    staged = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
-    if staged is None:
+    homes = homes_of(tile, operand, suppliers)
+    if not homes:
         return None
+    first, staged = next(iter(homes.items()))
     described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
-    return replace(described, pack_ns_per_element=_pack_ns(operand, direct, suppliers))
+    moved = _scratch_ns(operand, tile, first, suppliers) if first else _pack_ns(operand, direct, suppliers)
+    return replace(described, pack_ns_per_element=moved, homes=tuple(homes))
+
+
+def _scratch_ns(
+    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+) -> float:
+    """Time to move one element into its scratchpad, or back."""
+    moved = scratch_move(operand, tile, home, suppliers, back=back)
+    assert moved is not None, "homes are those that something moves to"
+    return moved.cost_ns
 
 
 def _with_reads(
@@ -358,16 +368,33 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
             return None
         return _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
     acc = tile.accumulator
-    value = _value(acc)
-    loaded = _staged_supply(acc, suppliers)
-    cell = in_tiles(acc, suppliers)
-    stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
-    if loaded is None or stored is None:
+    homes = _accumulator_homes(tile, acc, suppliers)
+    if not homes:
         return None
     target, expr = accumulator_delivery(tile)
     first = find_supply(suppliers, acc.want({}))
     back = find_delivery(suppliers, target, expr, "", None, acc.want({}))
     direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
     narrower = isinstance(acc.elements, Cast)
-    staged = (_cost(loaded) or 0.0) + stored.cost_ns
-    return _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
+    home, staged = next(iter(homes.items()))
+    described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
+    if not home:
+        return replace(described, homes=tuple(homes))
+    moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
+    return replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
+
+
+def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
+    """What bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
+    found: dict[str, float] = {}
+    for home, loaded in homes_of(tile, acc, suppliers).items():
+        if home and scratch_move(acc, tile, home, suppliers, back=True) is None:
+            continue
+        if isinstance(loaded, Location):  # the instruction itself adds to what lies there
+            found |= {home: 0.0} if home else {}
+            continue
+        cell = in_tiles(acc, suppliers, home)
+        stored = find_delivery(suppliers, cell, _value(acc), acc.memory, acc.dtype, acc.want({}))
+        if stored is not None:
+            found[home] = (_cost(loaded) or 0.0) + stored.cost_ns
+    return found

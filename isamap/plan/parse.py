@@ -306,11 +306,18 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
 
 def _parse_stage(reader: _Reader, depth: int) -> Stage:
     operand = reader.take_name("an operand")
-    ahead = 0
-    if reader.take_one_of(("ahead", ";")) == "ahead":
+    ahead, memory, address = 0, "", None
+    word = reader.take_one_of(("ahead", "in", ";"))
+    if word == "ahead":
         ahead = _parse_turns(reader)
+        word = reader.take_one_of(("in", ";"))
+    if word == "in":
+        memory = reader.take_name("a scratchpad")
+        word = reader.take_one_of(("at", ";"))
+    if word == "at":
+        address = reader.take_number()
         reader.take_one_of((";",))
-    return Stage(operand, depth, ahead=ahead)
+    return Stage(operand, depth, ahead, memory, address)
 
 
 def _parse_turns(reader: _Reader) -> int:

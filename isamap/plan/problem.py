@@ -38,6 +38,9 @@ class TileOperand:
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
     (0 if unknown): with both known, what it costs to read many rows in place is modelled.
+
+    `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
+    name, "" for the workspace.
     """
 
     name: str
@@ -56,6 +59,12 @@ class TileOperand:
     subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
     dense_axis: str = ""
     pitch_bytes: int = 0
+    homes: tuple[str, ...] = ("",)
+
+    @property
+    def buffer_tile_bytes(self) -> int:
+        """Bytes of one tile in a staging buffer."""
+        return self.tile_elements * self.staged_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class Problem:
     beyond the last cache, and `memory_shared` whether cores share that. `threads` is how many there are to
     perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other, once.
     `hinted` are the caches into which an instruction brings memory ahead of its use.
+    `scratchpads` are those with their bytes.
     """
 
     kernel: str
@@ -134,3 +144,4 @@ class Problem:
     memory_shared: bool = False
     threads: int = 1
     thread_start_ns: float = 0.0
+    scratchpads: tuple[tuple[str, int], ...] = ()

@@ -36,15 +36,16 @@ class Stage:
     """Copy of an operand into a workspace buffer, laid out as the loops below read it.
 
     `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
-    `memory` is the scratchpad that the buffer lies in, "" for the workspace in main memory.
     `ahead` is how many turns of the loop around it a buffer is filled early: shares of that are performed
-    inside the turn that runs meanwhile, and the buffer has so many copies more.
+    inside the turn that runs meanwhile, and the buffer has so many copies more. `memory` is the scratchpad
+    that the buffer lies in, "" for the workspace in main memory; `address` where it begins there, in bytes.
     """
 
     operand: str
     depth: int
-    memory: str = ""
     ahead: int = 0
+    memory: str = ""
+    address: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

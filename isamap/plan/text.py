@@ -82,4 +82,6 @@ def _stage(nest: NestSchedule, stage: Stage) -> list[str]:
     early = f" ahead {stage.ahead}" if stage.ahead else ""
     spread = spread_of(nest, stage.operand)
     late = [f"spread write {spread.operand} into {spread.axis};"] if spread else []
-    return [f"stage {stage.operand}{early};", *late]
+    at = f" at {stage.address}" if stage.address is not None else ""
+    place = f" in {stage.memory}{at}" if stage.memory else ""
+    return [f"stage {stage.operand}{early}{place};", *late]

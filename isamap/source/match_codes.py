@@ -286,6 +286,11 @@ MATCH_CODES: dict[str, Explanation] = {
         "Every statement of a kernel needs an instruction whose operation, types and axes agree with it. "
         "`isamap match --explain` says of each instruction what it lacks.",
     ),
+    "no-clearing": Explanation(
+        "nothing sets a scratchpad to zero",
+        "A tile at the end of an axis holds zeros where there are no elements. Only instructions write to a "
+        "scratchpad, so that one has to write zeros: neighbouring ones, as many as a scalar parameter says.",
+    ),
     "no-move": Explanation(
         "no instruction copies what has to be copied",
         "Staging and padding need moves between memory and registers for the type of the data.",

@@ -201,6 +201,16 @@ PLAN_CODES: dict[str, Explanation] = {
         "not stop at its limit, or could not be started; the note says which. The schedule is the best that "
         "was known by then: the result is correct, and may be slower than it could be.",
     ),
+    "scratchpad-open-size": Explanation(
+        "a buffer in a scratchpad whose size only the run time knows",
+        "Addresses in a scratchpad are decided while compiling. Sizes that are given as ranges leave buffers "
+        "open unless loops with numbers as steps stand around them.",
+    ),
+    "scratchpad-too-small": Explanation(
+        "what has to be staged does not fit into a scratchpad",
+        "All buffers of a statement are needed while its innermost loops run, and together they are larger "
+        "than the memory, in cache blocks as small as they get. The message says the least that is needed.",
+    ),
     "too-few-registers": Explanation(
         "not even one issue has its registers",
         "The operands of one issue take more registers of a memory than it has, in every mapping of the "

@@ -9,8 +9,9 @@ import pytest
 from isamap.driver.accesses import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.plan.access_counts import CONVENTIONS
+from isamap.plan.access_counts import CONVENTIONS, count_accesses
 from isamap.plan.access_report import StatementAccesses
+from isamap.plan.loop_nest import Counted, Keep, LoopNest, Turn
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "accesses"
@@ -51,6 +52,62 @@ def test_one_level_under_a_convolution_counts_as_timeloop_publishes() -> None:
         ("buffer", "W"): (48, 0, 0),
         ("buffer", "X"): (48, 0, 0),
         ("buffer", "Y"): (32, 0, 48),
+    }
+
+
+@pytest.mark.parametrize("schedule", ["conv1d-2level-os", "conv1d-2level-ws"])
+def test_two_levels_count_as_timeloop_publishes_whatever_stays(schedule: str) -> None:
+    (found,) = counted("conv1d_valid", "mac-2level", {"P": 16, "R": 3}, "timeloop", schedule)
+    assert found.latency_ns == 48
+    assert by_level(found) == {
+        ("main", "W"): (3, 0, 0),
+        ("buffer", "W"): (48, 3, 0),
+        ("main", "X"): (18, 0, 0),
+        ("buffer", "X"): (48, 18, 0),
+        ("main", "Y"): (0, 0, 16),
+        ("buffer", "Y"): (32, 16, 48),
+    }
+
+
+def test_three_levels_that_operands_bypass_count_as_timeloop_publishes() -> None:
+    sizes = {"K": 32, "P": 16, "R": 3}
+    (found,) = counted("conv1d_channels", "mac-3level", sizes, "timeloop", "conv1d-3level-bypass")
+    assert found.latency_ns == 1536
+    assert by_level(found) == {
+        ("main", "W"): (96, 0, 0),
+        ("global", "W"): (1536, 96, 0),
+        ("main", "X"): (18, 0, 0),
+        ("global", "X"): (1536, 18, 0),
+        ("main", "Y"): (0, 0, 512),
+        ("file", "Y"): (1024, 512, 1536),
+    }
+
+
+def test_the_best_schedule_of_three_levels_takes_no_longer_than_timeloop_s() -> None:
+    (found,) = counted("conv1d_channels", "mac-3level", {"K": 32, "P": 16, "R": 3}, "timeloop")
+    assert found.latency_ns <= 1536
+
+
+def test_three_levels_that_nothing_bypasses_count_as_timeloop_publishes() -> None:
+    axes = (("k", 32), ("p", 16), ("r", 3))
+    loops = (Turn("k", 2), Turn("p", 1), Turn("k", 1), Turn("r", 1))
+    keeps = (Keep("main", 0), Keep("global", 0), Keep("file", 2))
+    operands = (
+        Counted("w", "W", ((("k", 1),), (("r", 1),)), keeps),
+        Counted("x", "X", ((("p", 1), ("r", 1)),), keeps),
+        Counted("y", "Y", ((("k", 1),), (("p", 1),)), keeps, "update"),
+    )
+    found = count_accesses(LoopNest(axes, loops, operands), CONVENTIONS["timeloop"])
+    assert {(a.level, a.tensor): (a.reads, a.fills, a.updates) for a in found} == {
+        ("main", "W"): (96, 0, 0),
+        ("global", "W"): (96, 96, 0),
+        ("file", "W"): (1536, 96, 0),
+        ("main", "X"): (18, 0, 0),
+        ("global", "X"): (288, 18, 0),
+        ("file", "X"): (1536, 288, 0),
+        ("main", "Y"): (0, 0, 512),
+        ("global", "Y"): (0, 512, 512),
+        ("file", "Y"): (1024, 512, 1536),
     }
 
 

@@ -1,0 +1,110 @@
+"""Scratchpads while scheduling: where buffers begin, and that they fit, as constraints of the solver's model.
+
+What a buffer takes is said by `Space.scratch_tiles`. All buffers of a nest are needed while its innermost
+loops run: their sum must fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from isamap.plan.memory import Buffer
+from isamap.plan.problem import NestOption, TileOperand
+from isamap.plan.schedule import NestSchedule, Stage
+from isamap.scheduler.terms import imply
+from isamap.scheduler.workspace import pack
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.space import Space
+    from isamap.scheduler.translate import Literals
+
+
+# --- addresses --------------------------------------------------------------------------------------------
+
+
+def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
+    """The nest with addresses for its buffers in scratchpads."""
+    operands = {operand.name: operand for operand in option.operands}
+    places: dict[str, int] = {}
+    for memory in sorted({stage.memory for stage in nest.stages if stage.memory}):
+        here = [stage for stage in nest.stages if stage.memory == memory]
+        sizes = {s.operand: _buffer_bytes(nest, s, operands[s.operand], option) for s in here}
+        places |= pack([Buffer(name, 0, 1, size) for name, size in sizes.items()])
+    stages = tuple(
+        replace(stage, address=places[stage.operand]) if stage.memory else stage for stage in nest.stages
+    )
+    return replace(nest, stages=stages)
+
+
+def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option: NestOption) -> int:
+    """Bytes of one copy of a stage's buffer."""
+    inside = {axis.name: axis.extent for axis in option.axes}
+    for loop in nest.loops[: stage.depth]:
+        inside[loop.axis] = min(inside[loop.axis], loop.step)
+    tiles = 1
+    for loop in nest.loops[stage.depth :]:
+        if loop.axis in operand.axes:
+            tiles *= -(-inside[loop.axis] // loop.step)
+            inside[loop.axis] = min(inside[loop.axis], loop.step)
+    return tiles * operand.buffer_tile_bytes
+
+
+# --- in the solver's model --------------------------------------------------------------------------------
+
+
+def limit_scratch(model: cp_model.CpModel, space: Space, literals: Literals) -> None:
+    """Constraints: what is staged in a scratchpad fits into it."""
+    by_home: dict[str, list[cp_model.IntVar]] = {}
+    for operand in space.option.operands:
+        home = operand.homes[0]
+        if home:
+            by_home.setdefault(home, []).append(_taken(model, space, operand, literals))
+    for home, taken in by_home.items():
+        model.add(sum(taken) <= space.scratchpads[home])
+
+
+def _taken(
+    model: cp_model.CpModel, space: Space, operand: TileOperand, literals: Literals
+) -> cp_model.IntVar:
+    """The bytes that an operand's buffer takes; 0 where it has none."""
+    capacity = space.scratchpads[operand.homes[0]]
+    most = capacity + 1  # as good as more
+    taken = model.new_int_var(0, most, "")
+    for choice, chosen in literals.single[space.stage(operand)].items():
+        if not choice:
+            continue
+        size = _product(model, space, operand, choice, literals, most)
+        imply(model, chosen, taken >= size)
+    return taken
+
+
+def _product(
+    model: cp_model.CpModel,
+    space: Space,
+    operand: TileOperand,
+    choice: int,
+    literals: Literals,
+    most: int,
+) -> cp_model.LinearExprT:
+    """Bytes under one choice of a stage, cut off at `most`."""
+    size: cp_model.LinearExprT = min(most, operand.buffer_tile_bytes)
+    bound = min(most, operand.buffer_tile_bytes)
+    for axis in space.axes_of(operand):
+        counts: Mapping[int, int] = {
+            n: space.scratch_tiles(axis, operand, choice, made)
+            for n, (_, made) in enumerate(literals.joint[axis.name])
+        }
+        high = max(counts.values())
+        tiles = model.new_int_var(1, high, "")
+        model.add(tiles == sum(counts[n] * at for n, (at, _) in enumerate(literals.joint[axis.name])))
+        whole = model.new_int_var(0, bound * high, "")
+        model.add_multiplication_equality(whole, [size, tiles])
+        bound = min(most, bound * high)
+        cut = model.new_int_var(0, bound, "")
+        model.add_min_equality(cut, [whole, most])
+        size = cut
+    return size
