@@ -66,6 +66,7 @@ def machine(text: str, *, emitted: bool = True) -> Machine:
         },
         target=Target(),
         clock_ghz=None,
+        thread_start_ns=0.0,
         sources={},
         digest="",
     )
