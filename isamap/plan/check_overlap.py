@@ -57,6 +57,12 @@ def _check_prefetch(
             f"{name}: the machine has no instruction that brings memory into `{prefetch.cache}`",
             notes=(f"it has for {', '.join(hinted) or 'none'}",),
         )
+    if operand.registers == 0:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: `{operand.tensor}` is read inside another operand, which is no box of one array",
+            help="leave the line out",
+        )
     around = nest.loops[prefetch.depth - 1] if prefetch.depth else None
     if around is None or around.kind != "for" or around.axis not in operand.axes:
         where = f"`for {around.axis} by {around.step}`" if around else "no loop"

@@ -15,7 +15,7 @@ from plan_problems import answer, elementwise, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
 
@@ -33,6 +33,15 @@ BOTH = replace(
         *GOOD.nests,
         replace(answer(elementwise(64, 64), "m:1 n:16 | ").nests[0], statement=1),
     ),
+)
+
+# a machine with a hint into its second cache, and an operand that is read inside another
+OPTION = GEMM.nests[0].options[0]
+PART = replace(OPTION.operands[0], name="a.0", registers=0, staged_ns=None)
+READ_INSIDE = replace(
+    GEMM,
+    nests=(replace(GEMM.nests[0], options=(replace(OPTION, operands=(*OPTION.operands, PART)),)),),
+    hinted=("l2",),
 )
 
 Change = Callable[[NestSchedule], NestSchedule]
@@ -133,6 +142,18 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "an accumulator filled ahead": (TILED, of(stages(Stage("c", 0, ahead=1), Stage("b", 2)), TILES)),
     "a result spread that is not staged": (GEMM, of(lambda n: replace(n, spread=(Spread("c", "k"),)))),
     "an input spread": (GEMM, of(lambda n: replace(n, spread=(Spread("b", "k"),)))),
+    "a prefetch of what is read inside another operand": (
+        READ_INSIDE,
+        of(lambda n: replace(n, prefetches=(Prefetch("a.0", 3, 1, "l2"),))),
+    ),
+    "a prefetch into a cache without a hint": (
+        READ_INSIDE,
+        of(lambda n: replace(n, prefetches=(Prefetch("a", 3, 1, "l3"),))),
+    ),
+    "a prefetch of what the loop does not move": (
+        READ_INSIDE,
+        of(lambda n: replace(n, prefetches=(Prefetch("b", 3, 1, "l2"),))),
+    ),
     "a result spread into no loop": (TILED, of(lambda n: replace(n, spread=(Spread("c", "x"),)), TILES)),
 }
 

@@ -26,7 +26,7 @@ from isamap.plan.build import build_problem
 from isamap.plan.check import check_schedule
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
-from isamap.source import Infeasible, Source
+from isamap.source import Infeasible, Source, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 
@@ -88,8 +88,8 @@ def cases(number: int, machine: Machine, counts: Counter[str]) -> Iterator[Case]
             named = replace(kernel, name=f"{kernel.name}_{attempt}")  # several stand in one library
             try:
                 program = emit_c(lower(named, machine, bad, sizes), machine)
-            except Infeasible:  # what registers hold besides tiles is known when they are given numbers only
-                counts["out of registers"] += 1
+            except (Infeasible, UsageProblem):  # registers besides tiles, and lines of arrays, are known late
+                counts["refused later"] += 1
                 continue
             counts["passed"] += 1
             yield Case(change, written, arrays, bad, program)
