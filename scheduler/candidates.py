@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from isamap.plan.cost import Cost, bounds, evaluate
+from isamap.plan.cost import Cost, evaluate
 from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
+from isamap.scheduler.floors import floors_of
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.space import Assignment, RegisterBlock, Space, issues_along
 
@@ -68,7 +69,7 @@ def open_options(
             *space.names(),
         }:
             cost = model.expression(problem, nest, option)
-            floor = bounds(cost, decision_ranges(space, blocks))[0]
+            floor = min(floors_of(cost, space, blocks))
             found.append(OpenOption(number, space, cost, blocks, floor))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
 
@@ -88,29 +89,6 @@ def heeds(space: Space) -> bool:
 def fixed_names(fixed: Iterable[str], statement: int) -> tuple[str, ...]:
     """The fixed decisions of a statement."""
     return tuple(name for name in fixed if name.startswith(f"nest{statement}."))
-
-
-def decision_ranges(space: Space, blocks: Iterable[RegisterBlock]) -> Mapping[str, tuple[int, int]]:
-    """Between which values each decision of an option lies when its register block is one of these."""
-    ranges: dict[str, tuple[int, int]] = {}
-    listed = tuple(blocks)
-    for axis in space.axes:
-        factors = [block.get(axis.name, 1) for block in listed]
-        sizes = [size for factor in sorted(set(factors)) for size in space.blocks(axis, factor)]
-        ranges[space.block(axis)] = min(sizes, default=axis.extent), max(sizes, default=axis.extent)
-        if not axis.is_reduction:
-            ranges[space.unroll(axis)] = min(factors), max(factors)
-    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
-        ranges[name] = space.fixed.get(name, 0), space.fixed.get(name, 1)
-    for operand in space.option.operands:
-        values = space.stage_values(operand)
-        ranges[space.stage(operand)] = min(values), max(values)
-    return ranges
-
-
-def floor_of(option: OpenOption, block: RegisterBlock) -> float:
-    """What no schedule with this register block undercuts. Units: nanoseconds."""
-    return float(bounds(option.cost, decision_ranges(option.space, (block,)))[0])
 
 
 def decided(option: OpenOption, assignment: Assignment) -> Candidate:

@@ -16,8 +16,9 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
+from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.exchange import Found, Limits, Search
+from isamap.scheduler.floors import floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.greedy import SAME, first_candidate, greedy_candidate
 from isamap.scheduler.isolate import Answer, ask_apart, failed
@@ -134,15 +135,16 @@ def _contenders(
         if time.monotonic() > stop:
             floors.append(option.floor_ns)
             continue
-        below = [(floor_of(option, block), block) for block in option.register_blocks]
-        below = [(floor, block) for floor, block in below if floor < first.cost_ns]
+        floors_ns = floors_of(option.cost, option.space, option.register_blocks)
+        pairs = zip(floors_ns, option.register_blocks, strict=True)
+        below = [(floor, block) for floor, block in pairs if floor < first.cost_ns]
         start = first if option is first.option else greedy_candidate([option], stop)
         if below and start is not None:
             own = {
                 axis.name: start.assignment[option.space.unroll(axis)] for axis in option.space.register_axes
             }
             if own not in [block for _, block in below]:
-                below.append((floor_of(option, own), own))
+                below.append((floors_of(option.cost, option.space, (own,))[0], own))
             least, blocks = zip(*below, strict=True)
             found.append(Contender(start, blocks, least))
             floors.append(min(least))

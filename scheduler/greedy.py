@@ -14,7 +14,8 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble, impossible
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, floor_of
+from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
@@ -23,6 +24,8 @@ from isamap.source import Infeasible
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.
 ROUNDS = 4
 TRIED_BLOCKS = 3
+# How many changes are priced at a time: more are wasted where one of the first pays.
+TRIED_AT_ONCE = 64
 # Costs closer than this are the same: sums of floats must not decide anything.
 SAME = 1e-9
 
@@ -80,7 +83,8 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
             break  # the options come by their floors
         if best is not None and time.monotonic() > stop:
             break
-        for floor, i in _promising(option, stop)[:TRIED_BLOCKS]:
+        floors = floors_of(option.cost, option.space, option.register_blocks)
+        for floor, i in sorted((floor, i) for i, floor in enumerate(floors))[:TRIED_BLOCKS]:
             if best is not None and floor >= best.cost_ns:
                 break
             start = first_assignment(option.space, option.register_blocks[i])
@@ -91,35 +95,35 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
     return descend(best, _double_moves, stop) if best is not None else None
 
 
-def _promising(option: OpenOption, stop: float) -> list[tuple[float, int]]:
-    """Floor and number of each register block, the most promising first; of some where `stop` is early."""
-    floors: list[tuple[float, int]] = []
-    for i, block in enumerate(option.register_blocks):
-        if floors and time.monotonic() > stop:
-            break
-        floors.append((floor_of(option, block), i))
-    return sorted(floors)
-
-
 def descend(
     best: Candidate,
     moves: Callable[[OpenOption, Assignment], Iterator[Assignment]],
     stop: float = inf,
 ) -> Candidate:
     """The result of improving one decision after the other, as far as that goes by `stop`."""
-    option = best.option
     for _ in range(ROUNDS):
         before = best.cost_ns
-        for move in moves(option, best.assignment):
+        left = list(moves(best.option, best.assignment))
+        while left:
             if time.monotonic() > stop:
                 return best
-            assignment = {**best.assignment, **move}
-            if option.space.is_feasible(assignment):
-                found = decided(option, assignment)
-                best = found if found.cost_ns < best.cost_ns * (1 - SAME) else best
+            best, left = _improved(best, left)
         if best.cost_ns >= before:
             break
     return best
+
+
+def _improved(best: Candidate, left: Sequence[Assignment]) -> tuple[Candidate, Sequence[Assignment]]:
+    """The first change that pays, and those behind it; the same where none of the first few does."""
+    option, tried = best.option, left[:TRIED_AT_ONCE]
+    enough = best.cost_ns * (1 - SAME)
+    for i, cost_ns in enumerate(costs_of(option.cost, best.assignment, tried)):
+        assignment = {**best.assignment, **tried[i]}
+        if cost_ns < enough and option.space.is_feasible(assignment):
+            found = decided(option, assignment)
+            if found.cost_ns < enough:
+                return found, left[i + 1 :]
+    return best, left[len(tried) :]
 
 
 def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 
+import pytest
 from conftest import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_problems import problem
 
 from isamap.plan.check import check_schedule, live_registers
-from isamap.plan.cost import bounds, evaluate
+from isamap.plan.cost import evaluate
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.candidates import decision_ranges, open_options
+from isamap.scheduler.candidates import open_options
+from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, Space
 from isamap.source import Source
@@ -159,10 +161,22 @@ def test_a_larger_machine_never_makes_the_optimum_worse(question: Problem, what:
 @settings(max_examples=max(20, ASKED))
 def test_bounds_hold_everywhere(question: Problem) -> None:
     (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
-    low, high = bounds(option.cost, decision_ranges(option.space, option.register_blocks))
-    costs = list(every_cost(question))
-    assert low <= min(costs) * (1 + 1e-9)
-    assert max(costs) <= high * (1 + 1e-9)
+    space = option.space
+    floors = floors_of(option.cost, space, option.register_blocks)
+    assert option.floor_ns == min(floors)
+    for assignment in every_assignment(space):
+        own = {axis.name: assignment[space.unroll(axis)] for axis in space.register_axes}
+        floor = floors[option.register_blocks.index(own)]
+        assert floor <= float(evaluate(option.cost, assignment)) * (1 + 1e-9)
+
+
+@given(problems(largest=6))
+@settings(max_examples=max(20, ASKED))
+def test_many_costs_at_once_are_those_of_each(question: Problem) -> None:
+    (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
+    some = list(islice(every_assignment(option.space), 0, 4000, 37))
+    found = costs_of(option.cost, {}, some)
+    assert found == pytest.approx([float(evaluate(option.cost, assignment)) for assignment in some])
 
 
 def every_cost(question: Problem) -> Iterator[float]:
