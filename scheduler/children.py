@@ -90,7 +90,8 @@ class Child:
         self.said.close()
 
 
-_idle: list[Child] = []
+kept: list[Child] = []
+"""Children that wait for a job."""
 _lock = Lock()
 
 
@@ -100,7 +101,7 @@ def start_early(command: Command = COMMAND) -> None:
         if any(child.command == command for child in idle()):
             return
     with suppress(ChildLost):
-        _give_back(_start(command))
+        _give_back(start(command))
 
 
 @contextmanager
@@ -117,11 +118,11 @@ def _borrow(command: Command) -> Child:
     with _lock:
         for child in idle():
             if child.command == command:
-                _idle.remove(child)
+                kept.remove(child)
                 if child.process.poll() is None:
                     return child
                 child.end()
-    return _start(command)
+    return start(command)
 
 
 def _give_back(child: Child) -> None:
@@ -129,15 +130,16 @@ def _give_back(child: Child) -> None:
         child.end()
         return
     with _lock:
-        _idle.append(child)
+        kept.append(child)
 
 
 def idle(owner: int | None = None) -> list[Child]:
     """Those that wait, of this process: what the one that it was forked from has started answers that one."""
-    return [child for child in _idle if child.owner == (owner or os.getpid())]
+    return [child for child in kept if child.owner == (owner or os.getpid())]
 
 
-def _start(command: Command) -> Child:
+def start(command: Command) -> Child:
+    """A new child. Raises: ChildLost when it cannot be started."""
     said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
     root = str(Path(isamap.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -32,12 +32,15 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     isolate: bool = False,
     profile: str = "default",
     threads: int = 1,
+    limit_s: float = 10.0,
+    fix: Mapping[str, int] | None = None,
 ) -> CompiledKernel:
     """The kernel, compiled for a machine, and for so many threads.
 
     `kernel` is a shipped name or a text of the language; `machine` a name, a path or "host"; sizes are
     numbers, or ranges such as "1..8192@512", which stay open until the call. `profile` is "default" (the
-    newest one that fits), "none" or a path.
+    newest one that fits), "none" or a path. `limit_s` is the longest time for the solver, `fix` what it may
+    not decide: {"block.k": 256}.
     Raises: IsamapError of every kind.
     """
     name = machine_of(machine)
@@ -48,6 +51,8 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
         heuristic=heuristic,
         profile=find_profile(profile, name),
         threads=threads,
+        limit_s=limit_s,
+        fixed=fix or {},
     )
     return CompiledKernel(prepare(request), isolate)
 
