@@ -124,7 +124,7 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads)
+    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads=threads)
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())
