@@ -6,8 +6,10 @@ that is read through another buffer, or was never written, is a finding.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from isamap.ir import Index
 from isamap.lower.program import (
@@ -32,6 +34,13 @@ MOST = 20
 def lost_bytes(program: LoweredProgram, machine: Machine, sizes: dict[str, int] | None = None) -> list[str]:
     """What is read through a buffer and was not written through it; at most 20 findings."""
     return list(_Walk(program, machine).run(sizes or {}))[:MOST]
+
+
+def moved_elements(program: LoweredProgram, machine: Machine) -> Counter[tuple[str, str]]:
+    """(array or buffer, role of the operand) → elements that instructions read or write there."""
+    walk = _Count(program, machine)
+    assert list(walk.run({})) == []
+    return walk.moved
 
 
 class _Walk:
@@ -111,6 +120,26 @@ class _Walk:
         for element in elements:
             start = buffer.offset + element * size
             yield from ((buffer.memory, byte) for byte in range(start, start + size))
+
+
+class _Count(_Walk):
+    """Counts instead of remembering."""
+
+    def __init__(self, program: LoweredProgram, machine: Machine) -> None:
+        super().__init__(program, machine)
+        self.buffers = {}
+        self.moved: Counter[tuple[str, str]] = Counter()
+
+    def issue(self, node: Issue, at: dict[str, int]) -> Iterator[str]:
+        instruction = self.machine.instructions[node.instruction].instruction
+        params = {n: number(v, at) if isinstance(v, Index) else v for n, v in node.params}
+        numbers = {n: v for n, v in params.items() if isinstance(v, int)}
+        for name, ref in node.operands:
+            if isinstance(ref, MemoryRef):
+                operand = instruction.operand(name)
+                size = prod(s.substitute(numbers).value or 0 for s in operand.shape)
+                self.moved[ref.buffer, operand.role] += size
+        return iter(())
 
 
 def number(index: Index | int, at: dict[str, int]) -> int:

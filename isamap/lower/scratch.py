@@ -70,7 +70,9 @@ def clear(
         )
     whole, rest = divmod(elements, found.most)
     nodes: list[Node] = []
-    if whole:
+    if whole == 1:
+        nodes.append(_clearing(found, buffer, offset, found.most))
+    elif whole:
         variable = names.fresh("part")
         here = offset + Index.of(variable) * found.most
         nodes.append(For(variable, Index.of(whole), (_clearing(found, buffer, here, found.most),)))

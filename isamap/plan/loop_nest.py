@@ -94,7 +94,7 @@ def _counted(operand: TileOperand, nest: NestSchedule, option: NestOption, home:
         if stage.operand == operand.name
     ]
     held = nest.hold if operand.is_accumulator else min(unrolled, default=len(nest.loops))
-    if held < len(nest.loops):
+    if held < len(nest.loops) and operand.memory not in operand.homes:  # else it is read where it is staged
         keeps.append(Keep(operand.memory, held))
     role: Role = "read"
     if operand.is_accumulator:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from isamap.lower.program import LoweredProgram
-from isamap.lower.workspace import fixed_bytes, padded_bytes
+from isamap.lower.workspace import exact_bytes, fixed_bytes, padded_bytes, scratch_regions
 
 
 def workspace_json(program: LoweredProgram) -> dict[str, object]:
     """Buffers with bytes, offset and life (None: known at run time only); bytes with and without sharing."""
-    sizes = [padded_bytes(b) for b in program.buffers]
+    sizes = [exact_bytes(b) for b in program.buffers]
     return {
         "fixed_bytes": fixed_bytes(program),
-        "unshared_bytes": sum(size for size in sizes if size is not None),
+        "unshared_bytes": _unshared_bytes(program),
+        "scratchpad_bytes": {name: size for name, (_, size) in scratch_regions(program).items()},
         "buffers": [
             {
                 "name": b.name,
                 "dtype": b.dtype.name,
+                "memory": b.memory,
                 "bytes": size,
                 "offset_bytes": b.offset,
                 "life": list(b.life) if b.life is not None else None,
@@ -36,7 +38,13 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
         why = f", {b.why}" if b.why else ""
         place = f" at {b.offset}" if b.offset is not None else ""
         life = f", needed from {b.life[0]} to {b.life[1]}" if b.life is not None else ""
-        yield f"workspace {b.name}: {b.dtype}, {shown}{place}{why}{life}"
-    unshared = sum(padded_bytes(b) or 0 for b in program.buffers)
-    if fixed_bytes(program) < unshared:
+        yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}"
+    if fixed_bytes(program) < (unshared := _unshared_bytes(program)):
         yield f"workspace: {fixed_bytes(program)} bytes; {unshared} if nothing were shared"
+    for name, (_, size) in scratch_regions(program).items():
+        yield f"{name}: {size} bytes in use"
+
+
+def _unshared_bytes(program: LoweredProgram) -> int:
+    """What the workspace's buffers of known size would take each for itself."""
+    return sum(padded_bytes(b) or 0 for b in program.buffers if not b.memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ownership import moved_elements
 
 from isamap.driver.accesses import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
@@ -109,6 +110,33 @@ def test_three_levels_that_nothing_bypasses_count_as_timeloop_publishes() -> Non
         ("global", "Y"): (0, 512, 512),
         ("file", "Y"): (1024, 512, 1536),
     }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "sizes", "fixed"),
+    [
+        ("gemm_f32", "x86-avx512", {"M": 13, "N": 50, "K": 21}, {}),
+        ("gemm_f32", "x86-avx512", {"M": 24, "N": 64, "K": 20}, {"nest0.stage.b": 2}),
+        ("gemm_s8s8", "systolic-16", {"M": 40, "N": 33, "K": 50}, {}),
+        ("conv2d_nchw", "x86-avx512", {"N": 1, "C": 3, "K": 4, "H": 10, "W": 20, "R": 3, "S": 3}, {}),
+    ],
+)
+def test_our_own_convention_counts_what_programs_do(
+    kernel: str, machine: str, sizes: dict[str, int], fixed: dict[str, int]
+) -> None:
+    source = Source(f"{kernel}.ir", (KERNELS / f"{kernel}.ir").read_text(encoding="utf-8"))
+    made = compile_kernel(Request(source, machine, sizes, heuristic="greedy", fixed=fixed), "lower")
+    assert made.schedule is not None
+    assert made.problem is not None
+    assert made.machine is not None
+    assert made.program is not None
+    (found,) = schedule_accesses(made.schedule, made.problem, made.machine, CONVENTIONS["isamap"])
+    home = next(m.name for m in made.machine.memories.values() if m.kind == "addressable")
+    moved = moved_elements(made.program, made.machine)
+    for count in found.accesses:
+        if count.level == home:
+            assert count.reads == moved[count.tensor, "in"]
+            assert count.updates == moved[count.tensor, "out"]
 
 
 def test_first_reads_are_charged_when_the_convention_says_so() -> None:
