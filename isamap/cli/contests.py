@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request
     from isamap.report.contest import Verdicts
+    from isamap.report.explained import Explained
     from isamap.report.schedules import Attempt
     from isamap.scheduler import Ranking
+
+
+# How many schedules a report compares where none were asked for.
+RUNNERS_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,21 @@ def hold_contest(
         _verdicts(request, matched, attempts, name, progress, again=again) for name in evaluators
     )
     return Contest(attempts, verdicts, ranking)
+
+
+def show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
+    """What is to be seen of the winner, with the cheapest schedules as runners-up."""
+    from isamap.driver.search import rank_schedules
+    from isamap.plan.plugins import load_cost_model
+    from isamap.report.explained import explain_schedule
+
+    assert matched.machine is not None
+    assert matched.problem is not None
+    progress("report")
+    ranking = contest.ranking or rank_schedules(replace(request, best=RUNNERS_UP), matched.problem)
+    model = load_cost_model(request.cost_model)
+    best = contest.best.schedule
+    return explain_schedule(best, matched.problem, matched.machine, model, ranking.schedules)
 
 
 def _verdicts(

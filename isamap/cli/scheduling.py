@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.contests import Contest, hold_contest
+from isamap.cli.contests import Contest, hold_contest, show_best
 from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.options import (
     AsJson,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from isamap.driver.request import Request, Size
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
+    from isamap.report.explained import Explained
     from isamap.report.schedules import Attempt
 
 
@@ -54,6 +55,13 @@ def schedule_command(
     profile: ProfileName = "default",
     best: BestCount = "1",
     evaluators: EvaluatorNames = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Show what bounds it, its tree, where time goes, runners-up.")
+    ] = False,
+    roofline: Annotated[
+        str | None,
+        typer.Option("--roofline", metavar="FILE", help="Draw its roofline as SVG.", show_default=False),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     threads: ThreadCount = "1",
     no_cache: NoCache = False,
@@ -90,7 +98,8 @@ def schedule_command(
         problem = matched.problem
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
-    return _answer(matched, contest, output)
+        shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
+    return _answer(matched, contest, output, shown, roofline)
 
 
 def _names(words: list[str] | None) -> tuple[str, ...]:
@@ -98,16 +107,28 @@ def _names(words: list[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in words or () for name in word.split(",")))
 
 
-def _answer(matched: Compilation, contest: Contest, output: str | None) -> Answer:
-    """All attempts, and the best schedule in a file or as text."""
+def _answer(
+    matched: Compilation, contest: Contest, output: str | None, shown: Explained | None, roofline: str | None
+) -> Answer:
+    """All attempts, what is to be seen of the best schedule, and itself in a file or as text."""
     from isamap.plan.text import print_schedule
 
     text = print_schedule(contest.best.schedule)
+    files = [] if output is None else [output]
+    payload, parts = _payload(matched, contest, text), [contest.text()]
     if output is not None:
         write_text(Path(output), text, overwrite=True)
-    shown = [contest.text(), "", text if output is None else f"wrote {output}"]
-    payload = _payload(matched, contest, text) | {"files": [output] if output is not None else []}
-    return Answer(payload, "\n".join(shown), *_findings(contest))
+    if shown is not None:
+        from isamap.report.explained import explained_json, explained_text
+
+        payload["report"] = explained_json(shown)
+        parts.append(explained_text(shown))
+        if roofline is not None:
+            write_text(Path(roofline), shown.svg(), overwrite=True)
+            files.append(roofline)
+    wrote = "\n".join(f"wrote {file}" for file in files)
+    parts += ([text.rstrip()] if output is None else []) + ([wrote] if wrote else [])
+    return Answer(payload | {"files": files}, "\n\n".join(parts), *_findings(contest))
 
 
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.driver.kept import Outcome, Warned, recall, remember
 from isamap.driver.request import Request, ortools_version, sha256
-from isamap.ir import print_routine
 from isamap.source import Source
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
     from isamap.codegen.pool import pool_files
+    from isamap.ir import print_routine
     from isamap.plan.text import print_schedule
     from isamap.report.compilation import compilation_report
     from isamap.report.workspace import workspace_json
@@ -100,6 +100,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
         "ortools": ortools_version(),
     }
     warnings = tuple(Warned.of(w) for w in made.warnings)
+    files |= _views(request, made, files["report.txt"])
     files["manifest.json"] = manifest(summary, depends, files)
     return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
 
@@ -115,6 +116,24 @@ def _priced(schedule: Schedule) -> dict[str, Any]:
         "status": schedule.status,
         "reproducible": schedule.reproducible,
         "profile": schedule.profile or None,
+    }
+
+
+def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
+    """What is to be seen of the schedule, as files, and the report with what bounds it."""
+    import json
+
+    from isamap.plan.plugins import load_cost_model
+    from isamap.report.explained import explain_schedule, explained_json, explained_text
+
+    assert made.machine and made.problem and made.schedule  # noqa: PT018 - as in `describe`
+    model = load_cost_model(request.cost_model)
+    shown = explain_schedule(made.schedule, made.problem, made.machine, model)
+    return {
+        "report.txt": f"{report}{shown.sentence}\n",
+        "views.txt": f"{explained_text(shown)}\n",
+        "views.json": json.dumps(explained_json(shown), indent=2, ensure_ascii=False) + "\n",
+        "roofline.svg": shown.svg(),
     }
 
 

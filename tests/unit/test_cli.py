@@ -85,6 +85,7 @@ def test_compile_writes_a_folder_and_says_so(tmp_path: Path, capsys: pytest.Capt
     assert code == 0
     assert {Path(f).name for f in answer["files"]} == {
         "gemm_f32.c", "gemm_f32.h", "gemm_f32.schedule", "report.txt", "manifest.json",
+        "roofline.svg", "views.json", "views.txt",
     }  # fmt: skip
     assert all(Path(f).is_file() for f in answer["files"])
     assert {"cost", "lower_bound", "gap", "model", "status"} <= answer["schedule"].keys()

@@ -69,7 +69,9 @@ def test_a_manifest_tells_what_the_result_depends_on() -> None:
     manifest = json.loads(compile_files(Request(GEMM, "generic-c", {"M": 5})).files["manifest.json"])
     assert manifest["sizes"] == {"M": 5}
     assert {"kernel_sha256", "machine_sha256", "options", "ortools"} <= manifest["depends_on"].keys()
-    assert set(manifest["files"]) == {"g.c", "g.h", "g.schedule", "report.txt"}
+    assert set(manifest["files"]) == {
+        "g.c", "g.h", "g.schedule", "report.txt", "roofline.svg", "views.json", "views.txt",
+    }  # fmt: skip
 
 
 def test_keys_differ_in_everything_that_matters() -> None:

@@ -1,0 +1,154 @@
+"""A scheduled statement as a tree of loops, with what one turn of each touches and which cache that fits.
+
+loop               trips  a        b        c        together  fits
+all                       40 KiB   120 KiB  80 KiB   240 KiB   l2
+for k by 100       3      40 KiB   80 KiB   80 KiB   200 KiB   l2
+  for m by 9       12     3.6 KiB  80 KiB   7.2 KiB  90.8 KiB  l2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isamap.plan.check import live_registers
+from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
+from isamap.plan.schedule import NestSchedule
+from isamap.plan.text import print_nest
+from isamap.report.columns import Row
+from isamap.report.sizes import bytes_text
+
+MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One line of a schedule's text; of a loop with what a turn of it touches.
+
+    Units: `touched_bytes` per operand. `trips` is None where the line is no loop, and 0 above all loops.
+    `fits` is the nearest cache that holds all of it.
+    """
+
+    depth: int
+    text: str
+    trips: int | None = None
+    touched_bytes: tuple[tuple[str, int], ...] = ()
+    fits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NestTree:
+    """All levels of a nest, and the registers that it uses: (memory, used, available)."""
+
+    statement: int
+    mapping: str
+    operands: tuple[str, ...]
+    levels: tuple[Level, ...]
+    registers: tuple[tuple[str, int, int], ...]
+
+
+def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestTree:
+    """The tree of a nest."""
+    extents = {axis.name: axis.extent for axis in option.axes}
+    covered = dict(extents)
+    levels = [_level(0, "all", 0, covered, _staged(nest, 0), option, problem.caches)]
+    loops = iter(enumerate(nest.loops))
+    depth = 0
+    for line in _lines(nest):
+        if not line.endswith("{"):
+            levels.append(Level(depth, line.rstrip(";")))
+            continue
+        number, loop = next(loops)
+        trips = -(-covered.get(loop.axis, 1) // loop.step)
+        covered[loop.axis] = min(loop.step, covered.get(loop.axis, loop.step))
+        text = line.removesuffix(" {")
+        staged = _staged(nest, number + 1)
+        levels.append(_level(depth, text, trips, covered, staged, option, problem.caches))
+        depth += 1
+    files = dict(problem.registers)
+    used = sorted(live_registers(nest, option).items())
+    return NestTree(
+        nest.statement,
+        nest.mapping,
+        tuple(operand.name for operand in option.operands),
+        tuple(levels),
+        tuple((memory, count, files[memory]) for memory, count in used if memory in files),
+    )
+
+
+def _lines(nest: NestSchedule) -> list[str]:
+    """The text of a nest inside its head, one statement a line."""
+    lines = [line.strip() for line in print_nest(nest).splitlines()[1:]]
+    return [line for line in lines if line != "}" and not line.startswith(("map ", "choose "))]
+
+
+def _staged(nest: NestSchedule, depth: int) -> frozenset[str]:
+    """The operands that are read from their buffers inside so many loops."""
+    return frozenset(stage.operand for stage in nest.stages if stage.depth < depth)
+
+
+def _level(
+    depth: int,
+    text: str,
+    trips: int,
+    covered: Mapping[str, int],
+    staged: frozenset[str],
+    option: NestOption,
+    caches: tuple[Cache, ...],
+) -> Level:
+    touched = tuple((o.name, _bytes(o, covered, o.name in staged)) for o in option.operands)
+    total = sum(size for _, size in touched)
+    fits = next((cache.name for cache in caches if total <= cache.capacity_bytes), MEMORY)
+    return Level(depth, text, trips, touched, fits)
+
+
+def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> int:
+    """Bytes of an operand that loops which cover so many elements of each axis touch."""
+    size = operand.staged_bytes if staged else operand.tensor_bytes
+    if operand.subscripts and not staged:
+        for subscript in operand.subscripts:
+            size *= 1 + sum(abs(step) * (covered[axis] - 1) for axis, step in subscript)
+        return size
+    for axis in operand.axes:
+        size *= covered[axis]
+    return size
+
+
+def tree_rows(tree: NestTree) -> list[Row]:
+    """The tree as a table's rows, the header first."""
+    rows: list[Row] = [("loop", "trips", *tree.operands, "together", "fits")]
+    for level in tree.levels:
+        text = "  " * level.depth + level.text
+        if level.trips is None:
+            rows.append((text, "", *("" for _ in tree.operands), "", ""))
+            continue
+        sizes = [size for _, size in level.touched_bytes]
+        shown = [bytes_text(size) for size in (*sizes, sum(sizes))]
+        rows.append((text, str(level.trips) if level.trips else "", *shown, level.fits))
+    return rows
+
+
+def registers_text(tree: NestTree) -> str:
+    """The registers used of those there are: `31 of 32 zmm`."""
+    return ", ".join(f"{used} of {there} {memory}" for memory, used, there in tree.registers)
+
+
+def tree_json(tree: NestTree) -> dict[str, object]:
+    """The tree as JSON."""
+    return {
+        "statement": tree.statement,
+        "mapping": tree.mapping,
+        "levels": [
+            {
+                "depth": level.depth,
+                "text": level.text,
+                "trips": level.trips,
+                "touched_bytes": dict(level.touched_bytes),
+                "fits": level.fits,
+            }
+            for level in tree.levels
+        ],
+        "registers": [
+            {"memory": memory, "used": used, "available": there} for memory, used, there in tree.registers
+        ],
+    }
