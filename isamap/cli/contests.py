@@ -102,17 +102,15 @@ def hold_contest(
 
 def show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
     """What is to be seen of the winner, with the cheapest schedules as runners-up."""
+    from isamap.driver.explaining import explain
     from isamap.driver.search import rank_schedules
-    from isamap.plan.plugins import load_cost_model
-    from isamap.report.explained import explain_schedule
 
     assert matched.machine is not None
     assert matched.problem is not None
     progress("report")
     ranking = contest.ranking or rank_schedules(replace(request, best=RUNNERS_UP), matched.problem)
-    model = load_cost_model(request.cost_model)
-    best = contest.best.schedule
-    return explain_schedule(best, matched.problem, matched.machine, model, ranking.schedules)
+    best, model = contest.best.schedule, request.cost_model
+    return explain(best, matched.problem, matched.machine, model, ranking.schedules)
 
 
 def _verdicts(

@@ -123,12 +123,11 @@ def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
     """What is to be seen of the schedule, as files, and the report with what bounds it."""
     import json
 
-    from isamap.plan.plugins import load_cost_model
-    from isamap.report.explained import explain_schedule, explained_json, explained_text
+    from isamap.driver.explaining import explain
+    from isamap.report.explained import explained_json, explained_text
 
     assert made.machine and made.problem and made.schedule  # noqa: PT018 - as in `describe`
-    model = load_cost_model(request.cost_model)
-    shown = explain_schedule(made.schedule, made.problem, made.machine, model)
+    shown = explain(made.schedule, made.problem, made.machine, request.cost_model)
     return {
         "report.txt": f"{report}{shown.sentence}\n",
         "views.txt": f"{explained_text(shown)}\n",

@@ -7,27 +7,26 @@ from dataclasses import dataclass
 
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
-from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
+from isamap.plan.time_shares import NestTime
 from isamap.report.columns import indented, table
 from isamap.report.nest_tree import NestTree, nest_tree, registers_text, tree_json, tree_rows
 from isamap.report.roofline import Roofline, roofline_json, roofline_rows, roofline_sentence, rooflines
 from isamap.report.roofline_svg import roofline_svg
-from isamap.report.runners_up import runner_rows, runners_json
+from isamap.report.runners_up import Runner, runner_rows, runners_json
 from isamap.report.time_spent import Spent, bound_sentence, spent_by_statement, spent_json, spent_rows
-from isamap.scheduler.shares import where_time_goes
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The views of one schedule; `ranked` are the cheapest ones, this one first, or nothing."""
+    """The views of one schedule; `runners` are it and the next cheapest ones, or nothing."""
 
     schedule: Schedule
     problem: Problem
     trees: tuple[NestTree, ...]
     spent: tuple[Spent, ...]
     roofs: tuple[Roofline, ...]
-    ranked: tuple[Schedule, ...]
+    runners: tuple[Runner, ...]
 
     @property
     def sentence(self) -> str:
@@ -43,24 +42,22 @@ def explain_schedule(
     schedule: Schedule,
     problem: Problem,
     machine: Machine,
-    model: CostModel,
-    ranked: Sequence[Schedule] = (),
+    times: Sequence[NestTime | None],
+    runners: Sequence[Runner] = (),
 ) -> Explained:
-    """The views of a schedule under a model; `ranked` are the cheapest schedules known."""
-    times = where_time_goes(schedule, problem, model)
+    """The views of a schedule whose statements spend `times`, in the order of the problem."""
     questions = {nest.statement: nest for nest in problem.nests}
     trees: list[NestTree] = []
     for nest in schedule.nests:
         option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
         trees.append(nest_tree(nest, option, problem))
-    others = tuple(other for other in ranked if other.nests != schedule.nests)
     return Explained(
         schedule,
         problem,
         tuple(trees),
         spent_by_statement(schedule, problem, machine, times),
         rooflines(schedule, problem, times),
-        (schedule, *others) if others else (),
+        tuple(runners),
     )
 
 
@@ -81,8 +78,8 @@ def explained_text(explained: Explained) -> str:
     for roof in explained.roofs:
         head = f"roofline of statement {roof.statement}: {roofline_sentence(roof)}"
         parts.append(f"{head}\n{indented(table(roofline_rows(roof), right=(1, 2, 3, 4)))}")
-    if explained.ranked:
-        rows = runner_rows(explained.ranked, explained.problem)
+    if explained.runners:
+        rows = runner_rows(explained.runners)
         parts.append(f"runners-up\n{indented(table(rows, right=(0, 1, 2)))}")
     return "\n\n".join(parts)
 
@@ -94,5 +91,5 @@ def explained_json(explained: Explained) -> dict[str, object]:
         "trees": [tree_json(tree) for tree in explained.trees],
         "time": [spent_json(spent) for spent in explained.spent],
         "rooflines": [roofline_json(roof) for roof in explained.roofs],
-        "runners_up": runners_json(explained.ranked, explained.problem) if explained.ranked else [],
+        "runners_up": runners_json(explained.runners),
     }

@@ -15,9 +15,9 @@ from math import prod
 
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
+from isamap.plan.time_shares import NestTime
 from isamap.report.columns import Row
 from isamap.report.sizes import bytes_text
-from isamap.scheduler.shares import NestTime
 
 OPERATIONS_PER_STEP = 2
 

@@ -7,53 +7,42 @@ number  cost_ns  more   decides otherwise
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
 from isamap.report.columns import Row
-from isamap.scheduler.pricing import read_nest
 
 MOST_WORDS = 4
 
 
-def runner_rows(schedules: Sequence[Schedule], problem: Problem) -> list[Row]:
-    """The list as a table's rows, the header first; the best of all comes first."""
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A schedule by its cost in nanoseconds, and by its decisions; a mapping is known by its name."""
+
+    cost_ns: float
+    decisions: Mapping[str, int | str]
+
+
+def runner_rows(runners: Sequence[Runner]) -> list[Row]:
+    """The list as a table's rows, the header first; the first is what the others are compared with."""
     rows: list[Row] = [("number", "cost_ns", "more", "decides otherwise")]
-    best = schedules[0].cost_ns or 0.0
-    for number, schedule in enumerate(schedules, 1):
-        cost = schedule.cost_ns or 0.0
-        more = f"{100 * (cost / best - 1):.1f} %" if number > 1 and best else ""
-        words = differences(schedules[0], schedule, problem)
+    best = runners[0].cost_ns
+    for number, runner in enumerate(runners, 1):
+        more = f"{100 * (runner.cost_ns / best - 1):.1f} %" if number > 1 and best else ""
+        words = differences(runners[0], runner)
         shown = ", ".join(words[:MOST_WORDS]) + (", …" if len(words) > MOST_WORDS else "")
-        rows.append((str(number), f"{cost:.1f}", more, shown))
+        rows.append((str(number), f"{runner.cost_ns:.1f}", more, shown))
     return rows
 
 
-def differences(one: Schedule, other: Schedule, problem: Problem) -> list[str]:
-    """The decisions that differ, each with both values; of one statement without its number."""
-    ours, theirs = decisions(one, problem), decisions(other, problem)
-    single = len(problem.nests) == 1
-    names = sorted({*ours, *theirs})
-    found = [(name, ours.get(name, "none"), theirs.get(name, "none")) for name in names]
-    return [f"{name.removeprefix('nest0.') if single else name} {a} to {b}" for name, a, b in found if a != b]
+def differences(one: Runner, other: Runner) -> list[str]:
+    """The decisions that differ, each with both values; without the statement where there is one only."""
+    names = sorted({*one.decisions, *other.decisions})
+    single = len({name.split(".")[0] for name in names}) == 1
+    found = [(name, one.decisions.get(name, "none"), other.decisions.get(name, "none")) for name in names]
+    return [f"{name.split('.', 1)[1] if single else name} {a} to {b}" for name, a, b in found if a != b]
 
 
-def decisions(schedule: Schedule, problem: Problem) -> dict[str, int | str]:
-    """The decisions that a schedule stands for, with the mapping by its name."""
-    nests = {nest.statement: nest for nest in schedule.nests}
-    found: dict[str, int | str] = {}
-    for question in problem.nests:
-        nest = nests.get(question.statement)
-        if nest is not None and (read := read_nest(problem, question, nest)) is not None:
-            found |= read[1]
-            found[f"nest{question.statement}.mapping"] = nest.mapping
-    return found
-
-
-def runners_json(schedules: Sequence[Schedule], problem: Problem) -> list[dict[str, object]]:
+def runners_json(runners: Sequence[Runner]) -> list[dict[str, object]]:
     """The list as JSON."""
-    return [
-        {"cost_ns": schedule.cost_ns, "differences": differences(schedules[0], schedule, problem)}
-        for schedule in schedules
-    ]
+    return [{"cost_ns": r.cost_ns, "differences": differences(runners[0], r)} for r in runners]

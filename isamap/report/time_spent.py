@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.plan.time_shares import NestTime
 from isamap.report.cells import time_text
 from isamap.report.columns import Row
 from isamap.report.sizes import percent_text
-from isamap.scheduler.shares import NestTime
 
 # A part that takes less than this share of the time is not named.
 SMALL = 0.0005

@@ -1,0 +1,42 @@
+"""Where the time of a scheduled statement goes by the model that priced it: parts that have names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShare:
+    """A part of the time of a scheduled statement. Units: nanoseconds."""
+
+    name: str
+    operand: str
+    overlaps: bool
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class NestTime:
+    """Where the time of a statement goes.
+
+    Units: nanoseconds; `total_ns` is the model's cost, whatever its parts come to.
+    """
+
+    statement: int
+    total_ns: float
+    shares: tuple[TimeShare, ...]
+
+    def sums(self) -> dict[str, float]:
+        """Nanoseconds per name, in their order."""
+        found: dict[str, float] = {}
+        for share in self.shares:
+            found[share.name] = found.get(share.name, 0.0) + share.ns
+        return found
+
+    @property
+    def rest_ns(self) -> float:
+        """What the parts leave unexplained."""
+        names = {share.name for share in self.shares if share.overlaps}
+        sums = self.sums()
+        slowest = max((ns for name, ns in sums.items() if name in names), default=0.0)
+        return self.total_ns - slowest - sum(ns for name, ns in sums.items() if name not in names)
