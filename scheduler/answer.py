@@ -15,9 +15,9 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.conflicts import explain
+from isamap.scheduler.conflicts import explained
 from isamap.scheduler.fixing import resolve
-from isamap.source import Diagnostic, Infeasible, UsageProblem
+from isamap.source import Diagnostic, UsageProblem
 
 
 def schedule(
@@ -36,10 +36,8 @@ def schedule(
     finder = load_heuristic(heuristic) if isinstance(heuristic, str) else heuristic
     priced = load_cost_model(model) if isinstance(model, str) else model
     decided = resolve(problem, fixed or {})
-    try:
+    with explained(problem, decided):
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
-    except Infeasible as error:
-        raise Infeasible(*(explain(problem, decided) or error.diagnostics)) from error
     findings = check_schedule(answer, problem)
     if findings:
         place = origin(finder)

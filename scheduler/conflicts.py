@@ -11,7 +11,8 @@ was tried with all else that is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -22,7 +23,7 @@ from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers,
 from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.scratch_causes import too_small_scratchpads
 from isamap.scheduler.space import MAX_UNROLLED, Assignment, Space, issues_along
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, Infeasible
 
 # How many other values of a decision are tried, nearest first, before it is only said to leave it.
 TRIED = 64
@@ -59,6 +60,15 @@ class Question:
 
     def is_possible(self, fixed: Assignment) -> bool:
         return any(self.has_schedule(option, fixed) for option in self.options(fixed))
+
+
+@contextmanager
+def explained(problem: Problem, fixed: Assignment) -> Generator[None]:
+    """Whatever calls the problem infeasible inside says why."""
+    try:
+        yield
+    except Infeasible as error:
+        raise Infeasible(*(explain(problem, fixed) or error.diagnostics)) from error
 
 
 def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:

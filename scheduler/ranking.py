@@ -18,6 +18,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption
+from isamap.scheduler.conflicts import explained
 from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, ROUNDING, Limits, solve_nest
 from isamap.scheduler.fixing import resolve
 from isamap.scheduler.fusing import Group, solve_groups
@@ -72,7 +73,8 @@ def k_best(
         found = lists[nest.statement] = _rank_nest(nest, options, k, limits, decided)
         return found.solved(found.candidates[0])
 
-    groups = solve_groups(problem, model, decided, solve)
+    with explained(problem, decided):
+        groups = solve_groups(problem, model, decided, solve)
     return _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
 
 

@@ -117,7 +117,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         if option is None:
             yield missing
             continue
-        unknown = tuple(_check_names(nest, option))
+        unknown = (*_check_names(nest, option), *_check_places(nest))
         yield from unknown
         if unknown:
             continue
@@ -184,6 +184,20 @@ def _check_names(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
                 f"nest {nest.statement}: there is no {what} `{name}`",
                 notes=(f"known: {', '.join(known)}",),
                 help=f"did you mean `{near[0]}`?" if near else None,
+            )
+
+
+def _check_places(nest: NestSchedule) -> Iterator[Diagnostic]:
+    """Stages and prefetches stand inside so many loops as there are: nothing else can be said of others."""
+    for what, name, depth in (
+        *(("stage", stage.operand, stage.depth) for stage in nest.stages),
+        *(("prefetch", prefetch.operand, prefetch.depth) for prefetch in nest.prefetches),
+    ):
+        if not 0 <= depth <= len(nest.loops):
+            yield Diagnostic(
+                "schedule-stage",
+                f"nest {nest.statement}: `{what} {name}` is to stand inside {depth} loops, "
+                f"and there are {len(nest.loops)}",
             )
 
 

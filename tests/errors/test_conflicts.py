@@ -14,7 +14,7 @@ from plan_problems import conv2d, elementwise, gemm, gemm_option, problem, tiled
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, Problem
-from isamap.scheduler import schedule
+from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.conflicts import explain
 from isamap.source import Diagnostic, Infeasible
 
@@ -178,6 +178,13 @@ def test_every_heuristic_refuses_in_the_same_words(heuristic: str) -> None:
     question, fixed = CASES["registers"]
     with pytest.raises(Infeasible) as refused:
         schedule(question, heuristic=heuristic, fixed=named(fixed))
+    assert refused.value.diagnostics == (refusal(question, named(fixed)),)
+
+
+def test_a_ranking_refuses_in_the_same_words() -> None:
+    question, fixed = CASES["registers"]
+    with pytest.raises(Infeasible) as refused:
+        k_best(question, AnalyticModel(), 3, fixed=named(fixed))
     assert refused.value.diagnostics == (refusal(question, named(fixed)),)
 
 

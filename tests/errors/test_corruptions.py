@@ -127,6 +127,11 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     # stages
     "a stage inside hold": (GEMM, of(stages(Stage("b", 5)))),
     "a stage before all loops": (GEMM, of(stages(Stage("b", -1)))),
+    "a stage inside more loops than there are": (GEMM, of(stages(Stage("b", 99, ahead=1)))),
+    "a prefetch inside more loops than there are": (
+        READ_INSIDE,
+        of(lambda n: replace(n, prefetches=(Prefetch("b", 99, 1, "l2"),))),
+    ),
     "a stage twice": (GEMM, of(stages(Stage("b", 0), Stage("b", 2)))),
     "a stage left out that has to be": (TILED, of(stages(Stage("c", 0)), TILES)),
     "a stage of what no move brings back": (
