@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from isamap.ir import Index, Kernel, Read, index_min
+from isamap.ir import Index, Kernel, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_of, in_case, where_first
 from isamap.lower.names import Names
@@ -19,7 +19,7 @@ from isamap.lower.parallel import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
 from isamap.lower.results import Results, bindings_of, symbols_of
-from isamap.lower.staging import Staged, claim_buffer, copy_tile, copy_tiles, stage_at
+from isamap.lower.staging import Staged, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
 from isamap.match import (
     OFFSET,
@@ -31,8 +31,6 @@ from isamap.match import (
     Tile,
     Written,
     bring,
-    dims,
-    find_delivery,
 )
 from isamap.plan.schedule import LoopStep, NestSchedule, Stage
 
@@ -301,33 +299,22 @@ class _Nest:
         """An accumulator into its staging buffer, or what is to be written of it to where that belongs."""
         staged = self.staged.get(acc.name)
         if staged is not None:
-            self._store_tile(acc, staged, staged.offset(place.trips), value, emitter)
+            self.results.store_tile(acc, staged, staged.offset(place.trips), value, emitter)
+            return
+        if self.tile.held is not None:
+            buffer = self.results.own_buffer(acc)
+            self.results.store_tile(acc, Staged(buffer, acc, ()), ZERO, value, emitter)
+            emitter.nodes += self.results.add_lanes(buffer, acc, place)
             return
         left = list(written)
         while left and buffer is None and self.results.deliver(acc, left[0], place, value, emitter):
             left.pop(0)
         if left:
-            source = Staged(buffer or self._own_buffer(acc), acc, ())
-            self._store_tile(acc, source, ZERO, value, emitter)
+            source = Staged(buffer or self.results.own_buffer(acc), acc, ())
+            self.results.store_tile(acc, source, ZERO, value, emitter)
             args = (self.tile, place, self.suppliers, self.names)
             for what in left:
                 emitter.nodes += copy_tile(acc, source.buffer, ZERO, *args, back=what)
-
-    def _own_buffer(self, operand: OperandTile) -> str:
-        size = ONE
-        for s in operand.cell_shape:
-            size = size * s
-        return claim_buffer(operand, size, self.suppliers, self.names, "one tile at an edge")
-
-    def _store_tile(
-        self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
-    ) -> None:
-        """A whole accumulator into a buffer of tiles."""
-        here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-        held = Read(f"$value:{acc.memory}", here, acc.dtype)
-        found = find_delivery(self.suppliers, staged.elements(), held, acc.memory, acc.dtype, acc.want({}))
-        assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
-        emitter.deliver(found, {OFFSET: offset}, value)
 
     # --- operands -----------------------------------------------------------------------------------------
 
@@ -348,7 +335,7 @@ class _Nest:
             found = bring(self.suppliers, self.tile, operand, operand.want(symbols_of(mine), zero=zero))
             if found is not None:
                 return found, bindings_of(place, mine), None
-        buffer = self._own_buffer(operand)
+        buffer = self.results.own_buffer(operand)
         emitter.nodes += copy_tile(
             operand, buffer, ZERO, self.tile, place, self.suppliers, self.names, back=None
         )

@@ -206,8 +206,7 @@ class Overlap:
         return outside.enter(number, loop.axis, position, left, turn)
 
     def _operand(self, name: str) -> OperandTile:
-        acc = self.tile.accumulator
-        held = acc if acc is not None else self.tile.result
+        held = self.tile.held or self.tile.accumulator or self.tile.result
         candidates = (*self.tile.inputs, *((held,) if held is not None else ()))
         return next(operand for operand in candidates if operand.name == name)
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
-from isamap.ir import Index, index_min, substitute_expr, substitute_read
+from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
+from isamap.ir.index import ONE
 from isamap.lower.copies import copy_loops
 from isamap.lower.names import Names
 from isamap.lower.place import Place, partial_axes
-from isamap.lower.program import Value
+from isamap.lower.program import Node, Value
+from isamap.lower.staging import Staged, claim_buffer
 from isamap.lower.values import Emitter
-from isamap.match import Copy, OperandTile, Suppliers, Tile, Written, find_delivery, in_register
+from isamap.match import (
+    OFFSET,
+    Copy,
+    OperandTile,
+    Suppliers,
+    Tile,
+    Written,
+    dims,
+    find_delivery,
+    in_register,
+    sum_of_lanes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +34,23 @@ class Results:
     tile: Tile
     suppliers: Suppliers
     names: Names
+
+    def own_buffer(self, operand: OperandTile) -> str:
+        """A new buffer for one tile."""
+        size = ONE
+        for s in operand.cell_shape:
+            size = size * s
+        return claim_buffer(operand, size, self.suppliers, self.names, "one tile at an edge")
+
+    def store_tile(
+        self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
+    ) -> None:
+        """A whole accumulator into a buffer of tiles."""
+        here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+        held = Read(f"$value:{acc.memory}", here, acc.dtype)
+        found = find_delivery(self.suppliers, staged.elements(), held, acc.memory, acc.dtype, acc.want({}))
+        assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
+        emitter.deliver(found, {OFFSET: offset}, value)
 
     def deliver(
         self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
@@ -52,6 +83,13 @@ class Results:
         target = substitute_read(written.target_at, moved)
         copy = Copy(target, substitute_expr(written.value_at, moved), tuple(counts))
         emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
+
+    def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
+        """Shares of a sum that lie in a buffer, added to its element."""
+        target, value = sum_of_lanes(buffer, prod(acc.shape), self.tile)
+        moved = {f"@{n}": p for n, p in place.position.items()}
+        copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())
+        return copy_loops(copy, {}, self.suppliers, self.names)
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:

@@ -1,6 +1,7 @@
 """Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
 
 from isamap.match.address import Location, address_of
+from isamap.match.apart import sum_of_lanes, tiles_apart
 from isamap.match.bounds import simplify, simplify_expr
 from isamap.match.chains import MoveKind, Movement
 from isamap.match.copying import (
@@ -122,7 +123,9 @@ __all__ = [
     "start_of_sum",
     "statement_mappings",
     "statement_text",
+    "sum_of_lanes",
     "tensor_strides",
+    "tiles_apart",
     "variants",
     "widths",
     "written_by",

@@ -87,6 +87,7 @@ class Tile:
 
     `accumulator` is None for a statement that only assigns; then `result` is the register to be written, and
     the target is given over its coordinates (`target_elements`) and over positions (`target_positions`).
+    With `held` the accumulator's lanes are shares of a sum, which are added to what `held` is in the end.
     """
 
     statement: Statement
@@ -100,6 +101,7 @@ class Tile:
     scalars: tuple[tuple[str, Expr], ...]
     target_elements: Read | None = None
     target_positions: Read | None = None
+    held: OperandTile | None = None
 
     def axis(self, name: str) -> LoopAxis:
         return next(a for a in self.axes if a.name == name)

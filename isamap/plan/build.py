@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, Memory, caches_from_nearest, cost_value, line_hints, memory_graph
+from isamap.machine import Machine, cost_value, line_hints
 from isamap.match import (
     Leaf,
     Location,
@@ -35,11 +35,14 @@ from isamap.match import (
     scratchpads,
     statement_mappings,
     statement_text,
+    tiles_apart,
 )
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
+from isamap.plan.apart import lanes_ns
+from isamap.plan.caches import caches_of
 from isamap.plan.fusing import Memories, fusions, offered_once
-from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
 from isamap.transform import Statement, reads, statements, symbols
@@ -48,7 +51,6 @@ STRICT_NOTE = (
     "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
     "fused nor reordering instructions may perform it"
 )
-UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
 
 
@@ -62,7 +64,7 @@ def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple
         tile = apply_mapping(statement, mapping, pattern, profile)
         if tile is not None and _sums_can_be_padded(tile):
             found.append(tile)
-    return tuple(found)
+    return (*found, *tiles_apart(statement, number, suppliers.machine, profile))
 
 
 def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
@@ -89,7 +91,7 @@ def build_problem(
     """
     profile = {n: _profile(v) for n, v in sizes.items()}
     suppliers = Suppliers(machine, layouts(kernel))
-    caches, beyond, beyond_is_shared = _caches(machine)
+    caches, beyond, beyond_is_shared = caches_of(machine)
     memories = Memories(caches, beyond)
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
@@ -149,40 +151,6 @@ def _no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMappi
     )
 
 
-def _caches(machine: Machine) -> tuple[tuple[Cache, ...], float, bool]:
-    """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond.
-
-    Cores share a cache, or what lies beyond, when the link from it is shared.
-    """
-    graph = memory_graph(machine)
-    names = caches_from_nearest(machine)
-
-    def fastest(edges: Iterable[tuple[str, str, float]]) -> float:
-        return max((bandwidth for _, _, bandwidth in edges), default=UNSTATED_BANDWIDTH)
-
-    caches = tuple(
-        Cache(
-            name,
-            machine.memories[name].capacity_bytes or 0,
-            fastest(graph.out_edges(name, data="bandwidth_bytes_per_ns")),
-            _ways(machine.memories[name]),
-            any(link.shared for link in machine.links if link.source_memory == name),
-        )
-        for name in names
-    )
-    beyond_shared = any(link.shared for link in machine.links if link.target_memory in names[-1:])
-    beyond = (
-        fastest(graph.in_edges(names[-1], data="bandwidth_bytes_per_ns")) if names else UNSTATED_BANDWIDTH
-    )
-    return caches, beyond, beyond_shared
-
-
-def _ways(memory: Memory) -> int:
-    """Ways of a cache; 0 where they are not stated."""
-    stated = dict(memory.decl.attributes).get("ways")
-    return (stated.value or 0) if isinstance(stated, Index) else 0
-
-
 def _sums_can_be_padded(tile: Tile) -> bool:
     """Padded lanes are filled with zero, which only a sum is indifferent to."""
     if tile.statement.assign.op in (None, "add"):
@@ -208,7 +176,7 @@ def _option(
     if held is None:
         return None
     operands.append(held)
-    held_tile = tile.accumulator or tile.result
+    held_tile = tile.held or tile.accumulator or tile.result
     subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}
     item = machine.instructions[tile.mapping.instruction]
     params = dict(tile.params)
@@ -368,6 +336,8 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
             return None
         return _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
     acc = tile.accumulator
+    if tile.held is not None:
+        return _shares(tile, acc, tile.held, suppliers, kernel)
     homes = _accumulator_homes(tile, acc, suppliers)
     if not homes:
         return None
@@ -398,3 +368,13 @@ def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> di
         if stored is not None:
             found[home] = (_cost(loaded) or 0.0) + stored.cost_ns
     return found
+
+
+def _shares(
+    tile: Tile, acc: OperandTile, held: OperandTile, suppliers: Suppliers, kernel: Kernel
+) -> TileOperand | None:
+    """An accumulator whose lanes are shares of a sum."""
+    direct = lanes_ns(tile, acc, suppliers)
+    narrower = isinstance(held.subject, Cast)
+    described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
+    return None if direct is None else described

@@ -61,7 +61,7 @@ def fusions(
 ) -> tuple[Fusion, ...]:
     """What a tile of statement `number` can take along."""
     acc = tile.accumulator
-    if acc is None:
+    if acc is None or tile.held is not None:
         return ()
     found: list[Fusion] = []
     tiles = prod(_extent(a.extent, profile, a.tile) for a in tile.axes if a.name in acc.axes)

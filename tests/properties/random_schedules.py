@@ -91,7 +91,11 @@ def _prefetches(
         Prefetch(operand.name, depth + 1, random.choice((1, 1, 2)), random.choice(hinted))
         for depth, loop in enumerate(nest.loops[: nest.hold])
         for operand in option.operands
-        if hinted and loop.axis in operand.axes and random.random() < 0.1
+        if hinted
+        and loop.axis in operand.axes
+        and operand.tensor != operand.name  # else it is computed, and may be no box of an array
+        and "." not in operand.name
+        and random.random() < 0.1
     ]
     return replace(nest, prefetches=tuple(found))
 

@@ -1,0 +1,106 @@
+"""Programs of isamap in alternation: what benchmarks of two schedules of one kernel share.
+
+Contenders take turns, in another order each round, on random data that are not zero. Figures are for people.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.arguments import make_call
+from isamap.codegen.toolchain import Compiled
+from isamap.codegen.worker import ask_permission, load_function, make_arguments
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request
+from isamap.ir import bind
+from isamap.kernels import kernel_path
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+Array = NDArray[Any]
+LEAST_SECONDS = 0.01
+
+
+def source(kernel: str) -> Source:
+    """A shipped kernel's text."""
+    path = kernel_path(kernel)
+    return Source(path.name, path.read_text())
+
+
+def program(
+    text: Source,
+    hw: str,
+    sizes: Mapping[str, int | str],
+    values: Mapping[str, int],
+    fixed: Mapping[str, int] | None = None,
+) -> tuple[Callable[[], object], dict[str, Array], Any]:
+    """A compiled kernel as a call without arguments, with the arrays that it works on, and its schedule.
+
+    `sizes` are what it is compiled for, `values` what it is called with.
+    """
+    made = prepare(Request(text, hw, sizes, fixed=fixed or {}))
+    kernel = bind(parse_kernel(text), dict(values))
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Array] = {}
+    for operand in kernel.operands:
+        if operand.role != "temp":
+            shape = tuple(extent.value or 0 for extent in operand.shape)
+            dtype = operand.dtype.numpy()
+            if operand.dtype.is_float:
+                arrays[operand.name] = rng.uniform(-1, 1, shape).astype(dtype)
+            else:
+                arrays[operand.name] = rng.integers(1, 100, shape).astype(dtype)
+    opened = {n: v for n, v in values.items() if not isinstance(sizes[n], int)}
+    assert made.program.compilation.schedule is not None
+    return prepared_call(made.compiled, arrays, opened), arrays, made.program.compilation.schedule
+
+
+def prepared_call(
+    compiled: Compiled, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Callable[[], object]:
+    """A call whose arguments are laid out once: Python's own share is a microsecond."""
+    function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
+    assert all(ask_permission(component) for component in compiled.permissions)
+    call = make_call(compiled.interface, arrays, sizes, {}, in_place=True)
+    arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
+    pointer = ctypes.addressof(arguments)
+    needed = int(workspace_bytes(pointer))
+    raw = np.empty(needed + 64, np.uint8)
+    workspace = (raw.ctypes.data + 63) // 64 * 64 if needed else None
+
+    kept = (arguments, raw, call)  # they stay alive as long as the call does
+    return lambda kept=kept: function(pointer, workspace, None)
+
+
+def turns(contenders: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, list[float]]:
+    """Seconds of one call per contender and round."""
+    repeats: dict[str, int] = {}
+    for name, call in contenders.items():
+        call()
+        started = time.perf_counter()
+        call()
+        repeats[name] = max(1, int(LEAST_SECONDS / max(time.perf_counter() - started, 1e-7)))
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    shuffled = random.Random(0)
+    for _ in range(rounds):
+        order = list(contenders)
+        shuffled.shuffle(order)
+        for name in order:
+            started = time.perf_counter()
+            for _ in range(repeats[name]):
+                contenders[name]()
+            found[name].append((time.perf_counter() - started) / repeats[name])
+    return found
+
+
+def ratio(times: Mapping[str, list[float]], of: str, to: str) -> float:
+    """The median over rounds of how much longer `of` took than `to`."""
+    return median(a / b for a, b in zip(times[of], times[to], strict=True))

@@ -1,0 +1,103 @@
+"""A summing axis on lanes that are summed apart and added up in the end: dot products on vector units.
+
+    instruction   c[i] += a[i] * b[i]            statement   y[m] += A[m, k] * x[k]
+
+No mapping lets k run on i, for lanes of c would be different elements of y. Yet each lane may sum a share of
+k, beginning from 0; what all of them hold together is added to y[m] when k is through. A row of A then is
+read as it lies. These tiles are no mappings in the sense of docs/matching.md, and are not counted: what
+performs the statement is the instruction together with that last sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from isamap.ir import Call, Cast, Const, Expr, Index, Read
+from isamap.ir.index import ZERO
+from isamap.machine import Machine
+from isamap.match.enumerate import pairings
+from isamap.match.instructions import Pattern, pattern_of
+from isamap.match.mapping import AxisGroup, Mapping
+from isamap.match.reach import dims
+from isamap.match.symmetry import Seen
+from isamap.match.tiles import OperandTile, Tile, apply_mapping
+from isamap.match.unify import read_twice
+from isamap.transform import Statement, symbols
+
+
+def tiles_apart(
+    statement: Statement, number: int, machine: Machine, profile: dict[str, int]
+) -> Iterator[Tile]:
+    """Every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
+    if statement.assign.op != "add":
+        return
+    for item in machine.instructions.values():
+        pattern = pattern_of(item.instruction)
+        if pattern is None or not _may_be_apart(pattern):
+            continue
+        seen = Seen(pattern)
+        for mapping in _mappings(statement, number, pattern):
+            if seen.is_new(mapping):
+                tile = apply_mapping(statement, mapping, pattern, profile)
+                if tile is not None and tile.accumulator is not None:
+                    yield _with_lanes(tile, tile.accumulator)
+
+
+def _may_be_apart(pattern: Pattern) -> bool:
+    """Whether all axes index all inputs, so that lanes that nobody uses add nothing; and some are lanes."""
+    read = [i for i in pattern.instruction.operands if i.role == "in"]
+    lanes = {s for i in pattern.target.index for s in i.symbols}
+    return bool(read and lanes) and pattern.statement.assign.op == "add" and not pattern.instruction.params
+
+
+def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
+    """One summing axis cut over all axes of the instruction, for every pairing of operands."""
+    lanes = [s for i in pattern.target.index for s in i.symbols]
+    axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
+    for bindings in pairings(pattern, statement, "complete"):
+        indexed = all(set(axes) <= {s for i in b.pattern for s in i.symbols} for b in bindings)
+        if not indexed or not bindings or read_twice(bindings):
+            continue
+        for axis in statement.reduction_axes:
+            if axis.extent.value != 1 and all(axis.name in symbols(b.subject) for b in bindings):
+                groups = (AxisGroup(axes, (axis.name,)),)
+                yield Mapping(pattern.name, number, bindings, groups, (), "whole")
+
+
+def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
+    """The tile with an accumulator of shares, which begin from 0."""
+    zero = Const(0.0 if acc.dtype.is_float else 0, acc.dtype)
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    shares = replace(
+        acc,
+        subject=zero,
+        elements=zero,
+        parts=tuple(None for _ in acc.shape),
+        scattered=frozenset[str](),
+        cell_shape=acc.shape,
+        cell_pattern=tile.pattern.target.index,
+        cells=here,
+    )
+    return replace(tile, accumulator=shares, held=acc)
+
+
+def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
+    """Over positions, the target and what it becomes when shares that lie in a buffer are added to it.
+
+    Halves are added to each other, again and again: so compilers find vector instructions for it.
+    """
+    assert tile.held is not None
+    old, dtype = tile.held.subject, tile.held.dtype
+    terms: list[Expr] = [Read(buffer, (ZERO, Index.of(n)), dtype) for n in range(lanes)]
+    while len(terms) > 1:
+        half = -(-len(terms) // 2)
+        rest = terms[half:]
+        terms = [
+            Call("add", (term, rest[n]), dtype) if n < len(rest) else term
+            for n, term in enumerate(terms[:half])
+        ]
+    value: Expr = Call("add", (old, terms[0]), dtype)
+    target = old.value if isinstance(old, Cast) else old
+    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
+    return target, value if target.dtype == dtype else Cast(value, target.dtype)
