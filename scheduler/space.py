@@ -14,6 +14,7 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.fitting import Taker, fitting, live
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]
@@ -41,11 +42,11 @@ class Space:
     @property
     def axes(self) -> tuple[TileAxis, ...]:
         """The axes that have a loop worth deciding about."""
-        return tuple(axis for axis in self.option.axes if issues_along(axis) > 1)
+        return tuple([axis for axis in self.option.axes if axis.extent > axis.tile])
 
     @property
     def register_axes(self) -> tuple[TileAxis, ...]:
-        return tuple(axis for axis in self.axes if not axis.is_reduction)
+        return tuple([axis for axis in self.axes if not axis.is_reduction])
 
     def unroll(self, axis: TileAxis) -> str:
         return unroll_of(self.statement, axis.name)
@@ -141,16 +142,18 @@ class Space:
 
     def _blocks_along(self, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Factors that are above 1 on the chosen axes only."""
-        factors = [1] * len(self.register_axes)
-        limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
-        first, second = (*chosen, -1, -1)[:2]
-        for i in range(2, limits[first] + 1) if chosen else (1,):
-            for j in range(2, limits[second] + 1) if len(chosen) > 1 else (1,):
-                for position, factor in zip(chosen, (i, j), strict=False):
-                    factors[position] = factor
-                if prod(factors) > MAX_UNROLLED or not self._fits(factors):
-                    break
-                yield tuple(factors)
+        axes = self.register_axes
+        names = [axes[position].name for position in chosen]
+        limits = tuple(min(issues_along(axes[position]), MAX_UNROLLED) for position in chosen)
+        takers = tuple(
+            Taker(o.memory, o.registers, tuple(name in o.axes for name in names), o.is_accumulator)
+            for o in self.option.operands
+        )
+        for along in fitting(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
+            factors = [1] * len(axes)
+            for position, factor in zip(chosen, along, strict=True):
+                factors[position] = factor
+            yield tuple(factors)
 
     def _agrees(self, factors: tuple[int, ...]) -> bool:
         pairs = zip(self.register_axes, factors, strict=True)
@@ -203,11 +206,5 @@ def issues_along(axis: TileAxis) -> int:
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:
     """Tiles of an operand that wait in registers: all of an accumulator, else those that are used again."""
-    if operand.is_accumulator:
-        return prod(block[axis] for axis in order if axis in operand.axes)
-    live = 1
-    reused = False
-    for axis in order:
-        reused = reused or axis not in operand.axes
-        live *= block[axis] if reused and axis in operand.axes else 1
-    return live
+    follows = [axis in operand.axes for axis in order]
+    return live(follows, [block[axis] for axis in order], is_accumulator=operand.is_accumulator)
