@@ -147,6 +147,17 @@ def test_a_short_limit_still_gives_a_schedule_and_says_so() -> None:
     assert not found.reproducible
 
 
+@pytest.mark.parametrize("heuristic", ["greedy", "cpsat", "annealing"])
+def test_without_any_time_there_is_a_schedule_of_which_nothing_is_proven(heuristic: str) -> None:
+    options = [gemm_option(512, 512, 512, width) for width in (1, 4, 16, 8)]
+    question = problem(options[0], *options[1:])
+    found = schedule(question, heuristic=heuristic, limit_s=0.0)
+    assert check_schedule(found, question) == ()
+    assert not found.reproducible
+    assert [finding.code for finding in found.findings] == ["solver-stopped"]
+    assert bound(found) <= cost(schedule(question))
+
+
 def test_the_answer_does_not_depend_on_hashes() -> None:
     script = (
         "from plan_problems import gemm, conv2d; from isamap.scheduler import schedule; "
