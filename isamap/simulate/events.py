@@ -24,6 +24,7 @@ LEFT_OUT = (
     "latencies behind the nearest cache: prefetching hides them, bandwidth counts",
     "lines that fall into the same set of a cache",
     "stores that a later load has to wait for",
+    "threads: one performs all parts of a parallel loop",
     f"how many issues are in flight: {WINDOW} are assumed",
 )
 # Two turns of a loop take the same time when they differ by less than this part of it.

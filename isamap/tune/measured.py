@@ -73,6 +73,7 @@ class _Contender:
     scalars: Mapping[str, float]
     first: float
     rounds: list[tuple[float, ...]]
+    threads: int = 1
     failure: str = ""
 
     def run(self, calls: int, *, counts: bool = False) -> None:
@@ -81,7 +82,13 @@ class _Contender:
             return
         try:
             done = run_program(
-                self.compiled, self.arrays, self.symbols, scalars=self.scalars, repeat=calls, limits=LIMITS
+                self.compiled,
+                self.arrays,
+                self.symbols,
+                scalars=self.scalars,
+                repeat=calls,
+                limits=LIMITS,
+                threads=self.threads,
             )
         except RunProblem as problem:
             self.failure = problem.diagnostics[0].message
@@ -120,7 +127,8 @@ def _contender(trial: Trial) -> _Contender:
     open_sizes = {p.name for p in trial.kernel.params if p.kind == "size"}
     kernel = bind(trial.kernel, {n: v for n, v in profile.items() if n in open_sizes})
     assert isinstance(kernel, Kernel)
-    return _Contender(compiled, make_arrays(kernel, "random"), symbols, make_scalars(kernel), 60.0, [])
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    return _Contender(compiled, arrays, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
 
 
 def _check_here(machine: Machine) -> None:
