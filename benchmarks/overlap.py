@@ -1,6 +1,7 @@
 """One schedule with and without work of one turn performed during another, in alternation in one run.
 
-    python benchmarks/overlap.py                       the cases below
+    python benchmarks/overlap.py                       the cases below: packed ahead, pipelined
+    python benchmarks/overlap.py prefetches            and each prefetch that they may have
     python benchmarks/overlap.py gemm_f32 x86-avx512 M=1024 N=1024 K=1024 a.schedule b.schedule
 
 The first form takes the solver's schedule and changes one thing at a time. The second compares schedules
@@ -25,6 +26,7 @@ import numpy as np
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
+from isamap.driver.pipelining import with_pipelines
 from isamap.driver.request import Request
 from isamap.ir import Kernel
 from isamap.kernels import kernel_path
@@ -33,6 +35,7 @@ from isamap.plan.text import print_schedule
 from isamap.source import Source
 
 ROUNDS = 61
+PREFETCHES = "prefetches" in sys.argv[1:]
 LEAST_S = 0.002  # a round repeats a contender until it has run so long
 CASES = (
     ("gemm_f32", "x86-avx512", {"M": 512, "N": 512, "K": 512}),
@@ -47,14 +50,19 @@ CASES = (
 
 def main() -> None:
     """Compare, print."""
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 2:
         kernel, hw, *rest = sys.argv[1:]
         sizes = {name: int(value) for name, _, value in (w.partition("=") for w in rest if "=" in w)}
         files = [word for word in rest if "=" not in word]
         compare(kernel, hw, sizes, lambda _: ((Path(f).stem, Path(f).read_text()) for f in files))
         return
     for kernel, hw, sizes in CASES:
-        compare(kernel, hw, sizes, lambda schedule: (*variants(schedule), *prefetched(schedule)))
+        compare(
+            kernel,
+            hw,
+            sizes,
+            lambda schedule: (*variants(schedule), *(prefetched(schedule) if PREFETCHES else ())),
+        )
 
 
 def prefetched(schedule: Schedule) -> Iterator[tuple[str, str]]:
@@ -116,6 +124,11 @@ def compare(
     made = compile_kernel(Request(source, hw, sizes))
     assert made.schedule
     texts = {"solver's": print_schedule(made.schedule), **dict(others(made.schedule))}
+    if len(sys.argv) < 3:
+        assert made.canonical
+        assert made.machine
+        pipelined = with_pipelines(made.schedule, made.canonical, made.machine, 5.0)
+        texts["pipelined"] = print_schedule(pipelined.schedule)
     arrays = random_arrays(made.kernel)
     contenders: dict[str, Callable[[], object]] = {}
     for name, text in texts.items():

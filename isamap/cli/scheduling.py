@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
     from isamap.report.explained import Explained
+    from isamap.report.pipelines import Ordered
     from isamap.report.schedules import Attempt
 
 
@@ -66,6 +67,7 @@ def schedule_command(
     threads: ThreadCount = "1",
     no_cache: NoCache = False,
     rows: RowsFile = None,
+    pipeline: Annotated[bool, typer.Option("--pipeline", help="Order innermost loops, modulo.")] = False,
     output: Annotated[
         str | None,
         typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
@@ -89,6 +91,7 @@ def schedule_command(
     if rows is not None:
         from isamap.cli.batch import schedule_rows
 
+        _refuse_many(pipeline)
         return schedule_rows(request, asked, rows, output)
     if "cpsat" in asked:
         start_early()
@@ -99,7 +102,24 @@ def schedule_command(
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
-    return _answer(matched, contest, output, shown, roofline)
+        ordered = _ordered(request, matched, contest, progress) if pipeline else None
+    return _answer(matched, contest, output, shown, roofline, ordered)
+
+
+def _refuse_many(pipeline: bool) -> None:
+    if pipeline:
+        message = "`--pipeline` orders the loops of one schedule, and `--rows` asks for many"
+        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+
+
+def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
+    """The best schedule with its innermost loops pipelined, and what is proven of each."""
+    from isamap.driver.pipelining import with_pipelines
+
+    progress("order innermost loops")
+    assert matched.canonical is not None
+    assert matched.machine is not None
+    return with_pipelines(contest.best.schedule, matched.canonical, matched.machine, request.limit_s)
 
 
 def _names(words: list[str] | None) -> tuple[str, ...]:
@@ -108,16 +128,24 @@ def _names(words: list[str] | None) -> tuple[str, ...]:
 
 
 def _answer(
-    matched: Compilation, contest: Contest, output: str | None, shown: Explained | None, roofline: str | None
+    matched: Compilation,
+    contest: Contest,
+    output: str | None,
+    shown: Explained | None,
+    roofline: str | None,
+    ordered: Ordered | None,
 ) -> Answer:
     """All attempts, what is to be seen of the best schedule, and itself in a file or as text."""
     from isamap.plan.text import print_schedule
 
-    text = print_schedule(contest.best.schedule)
+    text = print_schedule(ordered.schedule if ordered is not None else contest.best.schedule)
     files = [] if output is None else [output]
     payload, parts = _payload(matched, contest, text), [contest.text()]
     if output is not None:
         write_text(Path(output), text, overwrite=True)
+    if ordered is not None:
+        payload["pipelines"] = ordered.json()
+        parts.append(ordered.text())
     if shown is not None:
         from isamap.report.explained import explained_json, explained_text
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from isamap.ir import Index, Kernel, Operand, Range, product
 from isamap.lower.names import Names
 from isamap.lower.nest import lower_nest
+from isamap.lower.pipeline import in_pipeline
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor, arrays_in
 from isamap.lower.registers import assign_registers
+from isamap.lower.steady import main_loop, steady_of
 from isamap.machine import Machine
 from isamap.match import Suppliers, layouts, statement_text, tensor_strides
 from isamap.plan.build import chosen_tile, find_tiles
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.plan.steady import Steady
 from isamap.transform import Statement, in_ordered_loops, statements
 
 
@@ -32,7 +35,10 @@ def lower(
         statement = given[nest.statement]
         tile = chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
         note = "; ".join(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
-        nests.append((statement, Block(note, lower_nest(kernel, tile, nest, suppliers, names))))
+        inside = lower_nest(kernel, tile, nest, suppliers, names)
+        if nest.pipeline is not None:
+            inside = in_pipeline(inside, nest.pipeline, machine)
+        nests.append((statement, Block(note, inside)))
     nodes = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
     body = assign_registers(nodes, machine)
     touched = arrays_in(body)
@@ -51,6 +57,20 @@ def lower(
         (*temps, *names.buffers),
         body,
     )
+
+
+def steady_states(
+    kernel: Kernel, machine: Machine, schedule: Schedule
+) -> tuple[tuple[NestSchedule, Steady | None], ...]:
+    """Per nest the steady state of its main loop; None where it has no innermost loop of issues only."""
+    suppliers, given = Suppliers(machine, layouts(kernel)), statements(kernel)
+    found: list[tuple[NestSchedule, Steady | None]] = []
+    for nest in schedule.nests:
+        tile = chosen_tile(find_tiles(given[nest.statement], nest.statement, suppliers), nest)
+        names = Names({p.name for p in kernel.params} | {o.name for o in kernel.operands})
+        loop = main_loop(lower_nest(kernel, tile, nest, suppliers, names))
+        found.append((nest, steady_of(loop, machine) if loop is not None else None))
+    return tuple(found)
 
 
 def _bound(value: Index | None, otherwise: int) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.steady import Pipeline
 from isamap.plan.text import FORMAT, LOOP_WORDS
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
@@ -236,6 +237,7 @@ class _Body:
     spread: list[Spread] = field(default_factory=list[Spread])
     fused: list[int] = field(default_factory=list[int])
     prefetches: list[Prefetch] = field(default_factory=list[Prefetch])
+    pipeline: Pipeline | None = None
 
 
 def _parse_nest(reader: _Reader) -> NestSchedule:
@@ -266,6 +268,7 @@ def _parse_nest(reader: _Reader) -> NestSchedule:
         tuple(body.spread),
         tuple(sorted(body.fused)),
         tuple(body.prefetches),
+        body.pipeline,
     )
 
 
@@ -273,7 +276,7 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        words = ("for", "fuse", "hold", "issue", "par", "prefetch", "spread", "stage", "unroll")
+        words = ("for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
         match reader.take_one_of(words):
             case "issue":
                 reader.take_one_of((";",))
@@ -294,6 +297,10 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
                     body.fused.append(reader.take_number())
             case "stage":
                 body.stages.append(_parse_stage(reader, len(body.loops)))
+            case "pipeline":
+                if body.pipeline is not None:
+                    raise reader.problem("a nest has one `pipeline`", span)
+                body.pipeline = _parse_pipeline(reader)
             case "prefetch":
                 body.prefetches.append(_parse_prefetch(reader, len(body.loops)))
             case "spread":
@@ -326,6 +333,20 @@ def _parse_turns(reader: _Reader) -> int:
     if not 1 <= turns <= MAX_AHEAD:
         raise reader.problem(f"data is moved 1 to {MAX_AHEAD} turns ahead", span)
     return turns
+
+
+def _parse_pipeline(reader: _Reader) -> Pipeline:
+    reader.take_one_of(("every",))
+    span = reader.peek_span()
+    interval = reader.take_number()
+    if interval < 1:
+        raise reader.problem("turns start one or more ticks apart", span)
+    reader.take_one_of(("at",))
+    starts = [reader.take_number()]
+    while reader.peek_span().text != ";":
+        starts.append(reader.take_number())
+    reader.take_one_of((";",))
+    return Pipeline(interval, tuple(starts))
 
 
 def _parse_prefetch(reader: _Reader, depth: int) -> Prefetch:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from isamap.plan.steady import Pipeline
 from isamap.source import Diagnostic
 
 LoopKind = Literal["for", "unroll", "parallel"]
@@ -89,6 +90,7 @@ class NestSchedule:
     spread: tuple[Spread, ...] = ()
     fused: tuple[int, ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
+    pipeline: Pipeline | None = None
 
     @property
     def parallel(self) -> int:

@@ -75,7 +75,13 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
             lines.append(f"{indent}{LOOP_WORDS[loop.kind]} {loop.axis} by {loop.step} {{")
     inside = "  " * (len(nest.loops) + 1)
     closing = ["  " * depth + "}" for depth in range(len(nest.loops), -1, -1)]
-    return [*lines, f"{inside}issue;", *closing]
+    return [*lines, *(inside + text for text in _pipeline(nest)), f"{inside}issue;", *closing]
+
+
+def _pipeline(nest: NestSchedule) -> list[str]:
+    if nest.pipeline is None:
+        return []
+    return [f"pipeline every {nest.pipeline.interval} at {' '.join(map(str, nest.pipeline.starts))};"]
 
 
 def _stage(nest: NestSchedule, stage: Stage) -> list[str]:

@@ -166,6 +166,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "stands outside of all of them, where it is filled before and shared, or inside, where each part has "
         "its own. When a summing axis is dealt, the accumulator is staged right inside.",
     ),
+    "schedule-pipeline": Explanation(
+        "the line `pipeline` is no order of this loop",
+        "`pipeline every 12 at 0 1 ...;` says when each issue of the innermost loop starts, in ticks from "
+        "the start of its turn, and every how many ticks a turn starts. An issue that reads a result starts "
+        "after the one that makes it, and nothing is overwritten before it has been read.",
+    ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",
         "A stage stands at or outside `hold`, once per operand. An operand that no move supplies from its "

@@ -1,0 +1,164 @@
+"""The steady state of an innermost loop of a lowered program: what its issues wait for, unit by unit.
+
+Units take operations in any order: within a turn an operation has to come after what it reads, no more.
+Around a circle of turns, a sum that reads what it wrote a turn before, latencies count in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from isamap.ir import Index
+from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, Parallel, RegisterRef, Value
+from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.plan.steady import Dependence, LocalValue, Operation, Steady
+
+ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
+"""Whether an operand of a role is read, and whether it is written."""
+
+
+def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
+    """Loops that hold nothing but issues."""
+    for node in nodes:
+        match node:
+            case For(_, _, body) if all(isinstance(n, (Declare, Issue)) for n in body):
+                yield node
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+                yield from innermost_loops(body)
+            case _:
+                pass
+
+
+def main_loop(nodes: tuple[Node, ...]) -> For | None:
+    """The innermost loop with most issues, which are two or more."""
+    loops = [loop for loop in innermost_loops(nodes) if len(issues_of(loop)) > 1]
+    return max(loops, key=lambda loop: len(issues_of(loop)), default=None)
+
+
+def issues_of(loop: For) -> tuple[Issue, ...]:
+    """The issues of one turn."""
+    return tuple(node for node in loop.body if isinstance(node, Issue))
+
+
+def locals_of(loop: For) -> tuple[Value, ...]:
+    """The values that each turn declares."""
+    return tuple(v for node in loop.body if isinstance(node, Declare) for v in node.values)
+
+
+def steady_of(loop: For, machine: Machine) -> Steady:
+    """The steady state of a loop that holds nothing but issues."""
+    issues = issues_of(loop)
+    items = [machine.instructions[issue.instruction] for issue in issues]
+    intervals = [_time(item, issue, latency=False) for item, issue in zip(items, issues, strict=True)]
+    tick = min((t for t in intervals if t > 0), default=1.0)
+    operations = tuple(
+        Operation(issue.instruction, item.cost.unit, max(1, round(t / tick)))
+        for issue, item, t in zip(issues, items, intervals, strict=True)
+    )
+    latencies = [
+        max(1, ceil(_time(item, issue, latency=True) / tick - 1e-9))
+        for item, issue in zip(items, issues, strict=True)
+    ]
+    own = {value.name for value in locals_of(loop)}
+    used = {operation.unit for operation in operations}
+    return Steady(
+        operations,
+        (*_through_registers(issues, machine, latencies, own), *_through_memory(issues, machine)),
+        tuple(_local_values(loop, machine)),
+        tuple((unit.name, max(1, unit.count)) for unit in machine.units.values() if unit.name in used),
+        tuple(_free_registers(issues, loop, machine)),
+        tick,
+    )
+
+
+def _time(item: MachineInstruction, issue: Issue, *, latency: bool) -> float:
+    numbers = {n: v for n, v in issue.params if isinstance(v, int)}
+    numbers |= {n: v.value for n, v in issue.params if isinstance(v, Index) and v.value is not None}
+    known = {p.name: numbers.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
+    return cost_value(item.cost.latency_ns if latency else item.cost.interval_ns, known)
+
+
+def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, bool]]:
+    """The values that an issue touches, whether it reads and whether it writes each."""
+    instruction = machine.instructions[issue.instruction].instruction
+    for name, ref in issue.operands:
+        if isinstance(ref, RegisterRef):
+            yield ref.value, *ACCESSES[instruction.operand(name).role]
+
+
+def _through_registers(
+    issues: tuple[Issue, ...], machine: Machine, latencies: list[int], own: set[str]
+) -> Iterator[Dependence]:
+    """Reads behind writes, writes behind reads and writes, in the same turn or the next."""
+    history: dict[str, list[tuple[int, bool, bool]]] = {}
+    for i, issue in enumerate(issues):
+        for value, reads, writes in _registers_of(issue, machine):
+            history.setdefault(value, []).append((i, reads, writes))
+    for value, touched in history.items():
+        if not any(writes for _, _, writes in touched):
+            continue
+        twice = [(i, r, w, 0) for i, r, w in touched] + [(i, r, w, 1) for i, r, w in touched]
+        for earlier, (i, reads, writes, _) in enumerate(twice[: len(touched)]):
+            for j, reads_too, writes_too, turn in twice[earlier + 1 :]:
+                if writes and reads_too and not (turn and value in own):
+                    yield Dependence(i, j, latencies[i] if turn else 1, turn)
+                elif writes_too and (reads or writes) and i != j:
+                    yield Dependence(i, j, 0 if not writes else 1, turn)
+                if writes_too:
+                    break  # what comes later waits for that one
+
+
+def _through_memory(issues: tuple[Issue, ...], machine: Machine) -> Iterator[Dependence]:
+    """Issues that touch one array keep their order where one of them writes it."""
+    touched: list[tuple[int, str, bool]] = []
+    for i, issue in enumerate(issues):
+        instruction = machine.instructions[issue.instruction].instruction
+        for name, ref in issue.operands:
+            if isinstance(ref, MemoryRef):
+                touched.append((i, ref.buffer, instruction.operand(name).role != "in"))
+    written = {buffer for _, buffer, writes in touched if writes}
+    for i, buffer, writes in touched:
+        for j, other, writes_too in touched:
+            if buffer == other and buffer in written and (writes or writes_too):
+                yield Dependence(i, j, 1, 0 if i < j else 1)
+
+
+def _local_values(loop: For, machine: Machine) -> Iterator[LocalValue]:
+    issues = issues_of(loop)
+    for value in locals_of(loop):
+        users = [
+            (i, writes)
+            for i, issue in enumerate(issues)
+            for name, _, writes in _registers_of(issue, machine)
+            if name == value.name
+        ]
+        definer = next((i for i, writes in users if writes), None)
+        if definer is not None:
+            later = tuple(dict.fromkeys(i for i, _ in users if i != definer))
+            yield LocalValue(value.name, _file(machine, value.memory), definer, later)
+
+
+def _file(machine: Machine, memory: str) -> str:
+    """The register memory that a view is of."""
+    found = machine.memories[memory]
+    while found.base is not None:
+        found = machine.memories[found.base]
+    return found.name
+
+
+def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> Iterator[tuple[str, int]]:
+    """What values from outside the loop leave of each register memory that its own values lie in."""
+    own = locals_of(loop)
+    names = {value.name for value in own}
+    outside = {
+        (ref.value, _file(machine, instruction.operand(name).memory or ""))
+        for issue in issues
+        for instruction in (machine.instructions[issue.instruction].instruction,)
+        for name, ref in issue.operands
+        if isinstance(ref, RegisterRef) and ref.value not in names
+    }
+    for memory in sorted({_file(machine, value.memory) for value in own}):
+        count = machine.memories[memory].count
+        if count:
+            yield memory, count - sum(1 for _, where in outside if where == memory)

@@ -1,0 +1,149 @@
+"""The steady state of an innermost loop: its operations, what they wait for, and when each of them starts.
+
+    load b     load_port   8 ticks       every 2 ticks:   0  load b       of this turn
+    fma c      fma         4 ticks                        0  fma c        of the turn four before
+                                                          ...
+
+`Steady` is the question, `Pipeline` the answer: operation i of turn n starts at starts[i] + n * interval.
+`check_pipeline` judges an answer by the definition, tick by tick, and shares no code with who finds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isamap.source import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One issue. Units: `busy`, how long it keeps one of its unit's copies, in ticks."""
+
+    name: str
+    unit: str
+    busy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """`target` of a turn starts `delay` ticks or more after `source` of the turn `distance` before."""
+
+    source: int
+    target: int
+    delay: int
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalValue:
+    """A register of `memory` that each turn writes anew, by `definer`, and that `users` read.
+
+    It is taken from the start of its definer to that of its last user: operations read when they start.
+    """
+
+    name: str
+    memory: str
+    definer: int
+    users: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """One loop. `units` says how many copies each unit has, `registers` how many its values may take.
+
+    Units: `tick_ns`, what one tick is.
+    """
+
+    operations: tuple[Operation, ...]
+    dependences: tuple[Dependence, ...]
+    values: tuple[LocalValue, ...]
+    units: tuple[tuple[str, int], ...]
+    registers: tuple[tuple[str, int], ...]
+    tick_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """When each operation starts, in ticks from the start of its turn, and every how many a turn starts."""
+
+    interval: int
+    starts: tuple[int, ...]
+
+    @property
+    def stages(self) -> int:
+        """How many turns are under way at once."""
+        return max(self.starts, default=0) // self.interval + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """An answer with what is proven about it.
+
+    Units: ticks. No interval below `interval_bound` is possible; `lifetime` is for how long registers are
+    taken by the values of one turn, and at this interval never less than `lifetime_bound`.
+    """
+
+    pipeline: Pipeline
+    interval_bound: int
+    lifetime: int
+    lifetime_bound: int
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the interval is proven to be the least."""
+        return self.interval_bound == self.pipeline.interval
+
+
+def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
+    """For how many ticks registers are taken by the values of one turn."""
+    starts = pipeline.starts
+    return sum(max(starts[u] for u in v.users) - starts[v.definer] for v in steady.values if v.users)
+
+
+def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
+    """What is wrong with an answer."""
+    starts, interval = pipeline.starts, pipeline.interval
+    if len(starts) != len(steady.operations) or interval < 1 or min(starts, default=0) < 0:
+        yield _wrong(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")
+        return
+    for wait in steady.dependences:
+        ready = starts[wait.source] + wait.delay
+        if starts[wait.target] + wait.distance * interval < ready:
+            yield _wrong(
+                f"operation {wait.target}, `{steady.operations[wait.target].name}`, starts at "
+                f"{starts[wait.target]}, {wait.distance} turns after operation {wait.source}, "
+                f"`{steady.operations[wait.source].name}`, whose result is there at {ready} only"
+            )
+    yield from _check_units(steady, pipeline)
+    yield from _check_registers(steady, pipeline)
+
+
+def _check_units(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
+    for unit, count in steady.units:
+        taken = [0] * pipeline.interval
+        for operation, start in zip(steady.operations, pipeline.starts, strict=True):
+            for tick in range(operation.busy if operation.unit == unit else 0):
+                taken[(start + tick) % pipeline.interval] += 1
+        if max(taken) > count:
+            yield _wrong(f"`{unit}` performs {max(taken)} operations at once, and there are {count} of it")
+
+
+def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
+    for memory, count in steady.registers:
+        alive = [0] * pipeline.interval
+        for value in steady.values:
+            if value.memory == memory and value.users:
+                last = max(pipeline.starts[user] for user in value.users)
+                for tick in range(pipeline.starts[value.definer], last):
+                    alive[tick % pipeline.interval] += 1
+        if max(alive) > count:
+            yield _wrong(f"{max(alive)} registers of `{memory}` are taken at once, and {count} are free")
+
+
+def _wrong(message: str) -> Diagnostic:
+    return Diagnostic(
+        "schedule-pipeline",
+        message,
+        help="drop the line `pipeline`, or have it found anew with `isamap schedule --pipeline`",
+    )

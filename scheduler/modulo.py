@@ -1,0 +1,264 @@
+"""The order of a loop's operations in the steady state: the least interval first, then the shortest lives.
+
+    python -m isamap.scheduler.modulo < job        the answer to a `Job`, both as JSON
+
+An interval is tried after the other, from the least that units and circles of dependences allow; the first
+that has an order is proven to be the least. Then values shall occupy registers as briefly as possible.
+It runs in a child process, because a failed check inside the solver would take the caller down with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import isamap
+from isamap.plan.steady import Pipeline, Solved, Steady, lifetime_of
+from isamap.scheduler.codec import read, write
+from isamap.scheduler.modulo_start import begin
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.modulo")
+SEED = 0
+GRACE_S = 5.0  # what a child takes beyond the solver's limit: to start, and to read
+# Deterministic time of the two phases: what decides, unless the wall clock is earlier.
+INTERVAL_EFFORT, LIFETIME_EFFORT = 2.0, 4.0
+MOST_STAGES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A question and its limit. Units: `limit_s` of wall clock."""
+
+    steady: Steady
+    limit_s: float
+
+
+def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND) -> Solved | None:
+    """The best order that was found within the limit; None where none was, or where the solver failed."""
+    try:
+        done = subprocess.run(
+            command,
+            input=write(Job(steady, limit_s)).encode(),
+            capture_output=True,
+            timeout=limit_s + GRACE_S,
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])},
+        )
+        found = read(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, Solved) else None
+
+
+def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
+    """As `pipeline_apart`, in this process; None where not even one turn after the other is possible."""
+    stop = time.monotonic() + limit_s
+    plain = begin(steady, least_interval(steady))
+    bound = interval = least_interval(steady)
+    while (left := stop - time.monotonic()) > 0 and (plain is None or interval < plain.interval):
+        status, found = _solve(steady, interval, left / 2, None)
+        if found is not None:
+            return _shortened(steady, found, bound, stop)
+        if status == "none" and bound == interval:
+            bound = interval + 1
+        interval += 1
+        if plain is None and interval > _longest(steady):
+            return None
+    return _shortened(steady, plain, min(bound, plain.interval), stop) if plain is not None else None
+
+
+def least_interval(steady: Steady) -> int:
+    """What no interval undercuts: work per copy of each unit, and delay per turn around each circle."""
+    counts = dict(steady.units)
+    work: dict[str, int] = {}
+    for operation in steady.operations:
+        work[operation.unit] = work.get(operation.unit, 0) + operation.busy
+    by_units = max((-(-ticks // counts[unit]) for unit, ticks in work.items()), default=1)
+    interval = max(1, by_units)
+    while _has_positive_circle(steady, interval):
+        interval += 1
+    return interval
+
+
+def _has_positive_circle(steady: Steady, interval: int) -> bool:
+    """Whether some operation would have to start after itself: longest paths still grow after n rounds."""
+    longest = [0] * len(steady.operations)
+    for _ in range(len(longest) + 1):
+        grew = False
+        for wait in steady.dependences:
+            at = longest[wait.source] + wait.delay - wait.distance * interval
+            if at > longest[wait.target]:
+                longest[wait.target], grew = at, True
+        if not grew:
+            return False
+    return True
+
+
+def _longest(steady: Steady) -> int:
+    """An interval that one operation after the other has: each in its turn alone."""
+    waits = sum(max(0, wait.delay) for wait in steady.dependences)
+    return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
+
+
+def _shortened(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solved:
+    """The second phase: the same interval with the shortest lives."""
+    lifetime = lifetime_of(steady, found)
+    proven = sum(1 for value in steady.values if value.users)
+    left = stop - time.monotonic()
+    if left > 0.1:
+        proven, better = _solve(steady, found.interval, left, found)
+        assert isinstance(proven, int)
+        if better is not None and lifetime_of(steady, better) <= lifetime:
+            found, lifetime = better, lifetime_of(steady, better)
+    return Solved(found, bound, lifetime, min(proven, lifetime))
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """Where each operation starts: `slots` within the interval, `turns` later, `starts` in all."""
+
+    model: cp_model.CpModel
+    slots: Sequence[cp_model.IntVar]
+    turns: Sequence[cp_model.IntVar]
+    starts: Sequence[Any]
+
+
+def _solve(
+    steady: Steady, interval: int, limit_s: float, shorten: Pipeline | None
+) -> tuple[str | int, Pipeline | None]:
+    """A pipeline with an interval, or `none` for a proof that there is none, or `unknown`.
+
+    With one to `shorten`, the one with the shortest lives, and what they are never shorter than.
+    """
+    from ortools.sat.python import cp_model
+
+    built = _build(steady, interval)
+    lives = _lives(built, steady)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1  # several under a wall clock answer differently each time
+    solver.parameters.random_seed = SEED
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = INTERVAL_EFFORT
+    if shorten is not None:
+        for slot, turn, start in zip(built.slots, built.turns, shorten.starts, strict=True):
+            built.model.add_hint(slot, start % interval)
+            built.model.add_hint(turn, start // interval)
+        built.model.minimize(sum(lives))
+        solver.parameters.max_deterministic_time = LIFETIME_EFFORT
+    status = solver.solve(built.model)
+    found = None
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = _canonical(interval, [solver.value(start) for start in built.starts])
+    if shorten is not None:
+        return max(0, round(solver.best_objective_bound)) if lives else 0, found
+    return "none" if status == cp_model.INFEASIBLE else "unknown", found
+
+
+def _canonical(interval: int, starts: list[int]) -> Pipeline:
+    """The same order with the first operation in the first turn."""
+    first = min(starts, default=0) // interval * interval
+    return Pipeline(interval, tuple(start - first for start in starts))
+
+
+def _build(steady: Steady, interval: int) -> _Model:
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    count = len(steady.operations)
+    slots = [model.new_int_var(0, interval - 1, "") for _ in range(count)]
+    turns = [model.new_int_var(0, MOST_STAGES - 1, "") for _ in range(count)]
+    starts = [slot + interval * turn for slot, turn in zip(slots, turns, strict=True)]
+    for wait in steady.dependences:
+        model.add(starts[wait.target] + wait.distance * interval >= starts[wait.source] + wait.delay)
+    for unit, copies in steady.units:
+        mine = [i for i, o in enumerate(steady.operations) if o.unit == unit and o.busy]
+        _share_unit(model, steady, interval, slots, mine, copies)
+    for memory, free in steady.registers:
+        _share_registers(model, steady, interval, (slots, starts), memory, free)
+    return _Model(model, slots, turns, starts)
+
+
+def _share_unit(
+    model: cp_model.CpModel,
+    steady: Steady,
+    interval: int,
+    slots: Sequence[cp_model.IntVar],
+    mine: Sequence[int],
+    copies: int,
+) -> None:
+    """No more operations at once than the unit has copies, in each slot of the interval."""
+    if len(mine) <= copies and all(steady.operations[i].busy <= interval for i in mine):
+        return
+    taken: list[list[Any]] = [[] for _ in range(interval)]
+    for i in mine:
+        at = [model.new_bool_var("") for _ in range(interval)]
+        model.add_exactly_one(at)
+        model.add(slots[i] == sum(slot * literal for slot, literal in enumerate(at)))
+        for slot, literal in enumerate(at):
+            for tick in range(steady.operations[i].busy):
+                taken[(slot + tick) % interval].append(literal)
+    for literals in taken:
+        model.add(sum(literals) <= copies)
+
+
+def _share_registers(
+    model: cp_model.CpModel,
+    steady: Steady,
+    interval: int,
+    places: tuple[Sequence[cp_model.IntVar], Sequence[Any]],
+    memory: str,
+    free: int,
+) -> None:
+    """No more values alive at once than registers are free.
+
+    A life is at most an interval long, so that it and its copy one interval earlier cover each slot that it
+    reaches within the interval.
+    """
+    slots, starts = places
+    lives = [v for v in steady.values if v.memory == memory and v.users]
+    if len(lives) <= free:
+        return
+    intervals: list[cp_model.IntervalVar] = []
+    for value in lives:
+        size = model.new_int_var(1, interval, "")
+        for user in value.users:
+            model.add(size >= starts[user] - starts[value.definer])
+        begin = slots[value.definer]
+        end = model.new_int_var(1, 2 * interval, "")
+        model.add(end == begin + size)
+        intervals += [model.new_interval_var(begin - shift, size, end - shift, "") for shift in (0, interval)]
+    model.add_cumulative(intervals, [1] * len(intervals), free)
+
+
+def _lives(built: _Model, steady: Steady) -> list[cp_model.IntVar]:
+    """How long each value lives."""
+    lives: list[cp_model.IntVar] = []
+    for value in steady.values:
+        if value.users:
+            life = built.model.new_int_var(1, 1 << 20, "")
+            for user in value.users:
+                built.model.add(life >= built.starts[user] - built.starts[value.definer])
+            lives.append(life)
+    return lives
+
+
+def main() -> None:
+    """Answers one job."""
+    job = read(sys.stdin.buffer.read())
+    print(write(find_pipeline(job.steady, job.limit_s)))
+
+
+if __name__ == "__main__":
+    main()
