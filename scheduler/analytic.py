@@ -147,7 +147,10 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
     out_and_back = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
-    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: Const(once + out_and_back)}
+    # Parts on threads that use the same elements fill a whole copy together.
+    together = prod(count for name, count in space.option.parts if name not in operand.axes)
+    whole = Const((once + out_and_back) / together)
+    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: whole}
     if operand.is_accumulator:
         # In a scratchpad sums come and go with each register block, else they stay for all summing loops.
         again = [tiling.blocks[axis.name] for axis in space.axes if axis.is_reduction]

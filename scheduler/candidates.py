@@ -14,6 +14,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.nest import build_nest
+from isamap.scheduler.parallel import part_cost, part_options
 from isamap.scheduler.space import Assignment, RegisterBlock, Space, issues_along
 
 
@@ -55,7 +56,12 @@ def open_options(
     registers = dict(problem.registers)
     wanted = fixed.get(mapping_of(nest.statement))
     found: list[OpenOption] = []
-    for number, option in enumerate(nest.options):
+    ways = (
+        (n, way)
+        for n, o in enumerate(nest.options)
+        for way in part_options(problem, nest.statement, o, fixed)
+    )
+    for number, option in ways:
         if found and time.monotonic() > stop:
             break
         space = Space(nest.statement, option, registers, fixed, dict(problem.scratchpads))
@@ -68,7 +74,7 @@ def open_options(
             mapping_of(nest.statement),
             *space.names(),
         }:
-            cost = model.expression(problem, nest, option)
+            cost = part_cost(problem, nest, option, model)
             floor = min(floors_of(cost, space, blocks))
             found.append(OpenOption(number, space, cost, blocks, floor))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from isamap.plan.decisions import parallel_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.orders import Pairs, first_order
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
@@ -196,9 +197,33 @@ def _widths(operand: TileOperand) -> str:
     return f"{size}, a partial sum {operand.staged_bytes}"
 
 
+def _parts(space: Space) -> Cause | None:
+    for axis in space.option.axes:
+        name = parallel_of(space.statement, axis.name)
+        value, issues = space.fixed.get(name, 1), issues_along(axis)
+        if value == 1:
+            continue
+        if not 1 <= value <= issues:
+            said = f"{name} = {value} is not between 1 and {issues}, the issues along {axis.name}"
+            return Cause("fix-parts", said, (_issues(axis),))
+        if axis.is_reduction and not space.option.can_split_sums:
+            said = f"{name} = {value} cannot be: a sum over {axis.name} cannot be taken in parts"
+            return Cause("fix-parts", said, ("its order counts, or the machine cannot join the parts",))
+        share = -(-issues // value)
+        if -(-issues // share) != value:
+            return Cause(
+                "fix-parts",
+                f"{name} = {value} cannot be: {axis.name} has {issues} issues: {value} parts would be "
+                f"{share} issues each, which makes {-(-issues // share)}",
+                (_issues(axis),),
+            )
+    return None
+
+
 CAUSES: Sequence[Callable[[Space], Cause | None]] = (
     _elsewhere,
     _value,
+    _parts,
     _stage,
     _circle,
     _unroll,

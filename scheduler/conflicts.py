@@ -21,6 +21,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.candidates import fixed_names, heeds
 from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers, unsupplied
 from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.parallel import part_options
 from isamap.scheduler.scratch_causes import too_small_scratchpads
 from isamap.scheduler.space import MAX_UNROLLED, Assignment, Space, issues_along
 from isamap.source import Diagnostic, Infeasible
@@ -45,11 +46,15 @@ class Question:
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
         """Whether an option, which is the fixed one if any is, has a schedule."""
-        space = self.space(option, {n: v for n, v in fixed.items() if n != mapping_of(self.nest.statement)})
+        rest = {n: v for n, v in fixed.items() if n != mapping_of(self.nest.statement)}
+        ways = part_options(self.problem, self.nest.statement, option, rest)
+        return any(self._is_possible(self.space(way, rest)) for way in ways)
+
+    def _is_possible(self, space: Space) -> bool:
         known = set(space.names())
         if not (set(space.fixed) <= known and heeds(space)):
             return False
-        return all(space.stage_values(operand) for operand in option.operands) and any(
+        return all(space.stage_values(operand) for operand in space.option.operands) and any(
             first_assignment(space, block) is not None for block in space.register_blocks()
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from isamap.plan.decisions import mapping_of
+from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler.space import Space
 from isamap.source import Diagnostic, UsageProblem
@@ -38,10 +38,13 @@ def all_names(problem: Problem) -> list[str]:
 
 
 def names_of(problem: Problem, nest: NestProblem) -> set[str]:
-    """Every decision of a statement, whatever its mapping."""
+    """Every decision of a statement, whatever its mapping; how axes are dealt where there are threads."""
     registers = dict(problem.registers)
     spaces = [Space(nest.statement, option, registers, {}) for option in nest.options]
-    return {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
+    found = {mapping_of(nest.statement), *(name for space in spaces for name in space.names())}
+    if problem.threads > 1:
+        return found
+    return found - {parallel_of(nest.statement, a.name) for o in nest.options for a in o.axes}
 
 
 def _resolved(word: str, value: int, known: list[str]) -> tuple[str, int]:

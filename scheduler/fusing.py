@@ -86,7 +86,9 @@ class Group:
         """An answer for the nest as the nests that are left, each with its own cost."""
         if not self.choices:
             return (answer,)
-        chosen = next(c for c in self.choices if c.option.number == answer.candidate.option.number)
+        option = answer.candidate.option
+        key = option.number, option.space.option.parts
+        chosen = next(c for c in self.choices if (c.option.number, c.option.space.option.parts) == key)
         others = (part for s, part in self.alone.items() if s not in chosen.fused)
         return (_settled(answer, chosen, self.alone), *others)
 

@@ -16,49 +16,59 @@ from isamap.scheduler.space import Assignment, Space
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     """The nest that an assignment means."""
     option = space.option
+    dealt = {name for name, _ in option.parts}
+    parts = [LoopStep(axis.name, axis.extent, "parallel") for axis in option.axes if axis.name in dealt]
     block = {axis.name: assignment.get(space.unroll(axis), 1) for axis in space.register_axes}
     blocks = [
         LoopStep(axis.name, assignment[space.block(axis)])
         for axis in axes_in_order(space.axes, space.order_pairs(), assignment)
         if assignment[space.block(axis)] < axis.extent
     ]
-    # A cache block as large as a register block has its loop already.
-    done = {(loop.axis, loop.step) for loop in blocks}
+    # A part or a cache block as large as a register block has its loop already.
+    done = {(loop.axis, loop.step) for loop in (*parts, *blocks)}
     single = [axis for axis in option.axes if not axis.is_reduction and axis not in space.axes]
     swept = [*single, *axes_in_order(space.register_axes, space.sweep_pairs(), assignment)]
     sweeps = [LoopStep(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
     sums = [LoopStep(axis.name, axis.tile) for axis in option.axes if axis.is_reduction]
     tiles = {axis.name: axis.tile for axis in option.axes}
     unrolls = [LoopStep(name, tiles[name], "unroll") for name in space.unroll_order(block)]
-    around = [*blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
+    around = [*parts, *blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
     inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
     nest = NestSchedule(
         space.statement,
         option.mapping,
         option.choose,
         (*around, *inside, *unrolls),
-        _stages(space, assignment, blocks, len(around)),
+        _stages(space, assignment, (len(parts), blocks), len(around)),
         len(around),
     )
     return with_addresses(nest, option)
 
 
-def _stages(space: Space, assignment: Assignment, blocks: list[LoopStep], hold: int) -> tuple[Stage, ...]:
+def _stages(
+    space: Space, assignment: Assignment, outside: tuple[int, list[LoopStep]], hold: int
+) -> tuple[Stage, ...]:
+    """`outside` are how many loops deal parts to threads, and the loops over cache blocks in them."""
+    parts, blocks = outside
     stages = [
-        Stage(operand.name, _depth(space, operand, choice, blocks, hold), memory=operand.homes[0])
+        Stage(
+            operand.name,
+            0 if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
+            memory=operand.homes[0],
+        )
         for operand in space.option.operands
         if (choice := assignment[space.stage(operand)])
     ]
     return tuple(sorted(stages, key=lambda stage: stage.depth))
 
 
-def _depth(space: Space, operand: TileOperand, choice: int, blocks: list[LoopStep], hold: int) -> int:
-    """How many loops stand around a stage.
+def _depth(space: Space, operand: TileOperand, blocks: list[LoopStep], hold: int) -> int:
+    """How many loops of a part stand around a stage per block.
 
     An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's
     as far inside as it can without copying an element again.
     """
-    if choice == 2:
+    if operand.is_accumulator and space.splits_sum:
         return 0
     if operand.is_accumulator and operand.homes[0] and not operand.stage_whole:
         return hold

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from isamap.plan.decisions import mapping_of
+from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.fixing import all_names, names_of, resolve, unknown
@@ -90,5 +90,10 @@ def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: l
             )
         )
     option, assignment = read
-    values = {mapping_of(nest.statement): nest.options.index(option), **assignment}
+    number = next(
+        n for n, o in enumerate(nest.options) if (o.mapping, o.choose) == (option.mapping, option.choose)
+    )
+    dealt = dict(option.parts)
+    values = {mapping_of(nest.statement): number, **assignment}
+    values |= {parallel_of(nest.statement, axis.name): dealt.get(axis.name, 1) for axis in option.axes}
     return {name: values[name] for name in pinned if name in values}

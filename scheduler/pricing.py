@@ -15,6 +15,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.orders import decisions_of
+from isamap.scheduler.parallel import part_cost, part_of
 from isamap.scheduler.space import Assignment, Space
 
 
@@ -35,15 +36,18 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
     if read is None:
         return None
     extra_ns = sum(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
-    return float(evaluate(model.expression(problem, nest, read[0]), read[1])) + extra_ns
+    return float(evaluate(part_cost(problem, nest, read[0], model), read[1])) + extra_ns
 
 
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """The option and the decisions that a nest stands for; None where no decisions lead to it."""
-    for option in nest.options:
-        if option.mapping == chosen.mapping:
+    """The option and the decisions that a nest stands for; None where no decisions lead to it.
+
+    Of a nest whose loops are dealt to threads, the option is that of one of its parts.
+    """
+    for whole in nest.options:
+        if whole.mapping == chosen.mapping and (option := _part(whole, chosen)) is not None:
             space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
             for assignment in _readings(space, chosen):
                 if build_nest(space, assignment) == replace(chosen, fused=()):
@@ -51,9 +55,23 @@ def read_nest(
     return None
 
 
+def _part(option: NestOption, nest: NestSchedule) -> NestOption | None:
+    """The option, or that of one of the parts that a nest deals to threads; None where they are others."""
+    dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
+    if not dealt:
+        return option
+    extents = {axis.name: axis.extent for axis in option.axes}
+    return part_of(
+        option, {name: -(-extents[name] // step) for name, step in dealt.items() if name in extents}
+    )
+
+
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
     """Assignments that may have led to the nest; few of them, as most decisions can be read off."""
-    loops = [step for step in nest.loops if step.kind == "for"]
+    single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.kind == "for"}
+    loops = [
+        step for step in nest.loops if step.kind == "for" or (step.kind == "parallel" and step.axis in single)
+    ]
     unrolled = {step.axis for step in nest.loops if step.kind == "unroll"}
     fixed: dict[str, int] = {}
     blocks: list[list[tuple[str, int]]] = []

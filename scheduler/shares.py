@@ -18,6 +18,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
+from isamap.scheduler.parallel import overhead, part_cost, part_problem
 from isamap.scheduler.pricing import read_nest
 
 FUSED = "fused statements"
@@ -70,8 +71,11 @@ def _time(
     assignment: Mapping[str, int],
     model: CostModel,
 ) -> NestTime:
-    total = float(evaluate(model.expression(problem, nest, option), assignment))
+    total = float(evaluate(part_cost(problem, nest, option, model), assignment))
     fused = [TimeShare(FUSED, "", False, f.extra_ns) for f in option.fusions if f.statement in chosen.fused]
-    parts: Sequence[Share] = model.shares(problem, nest, option) if isinstance(model, SharingModel) else ()
+    own = part_problem(problem, option)
+    parts: Sequence[Share] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
+    if option.parts:
+        parts = (*parts, Share("threads", "", False, overhead(problem, nest, option)))
     shares = (TimeShare(p.name, p.operand, p.overlaps, float(evaluate(p.cost, assignment))) for p in parts)
     return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))

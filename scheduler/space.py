@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import prod
 
-from isamap.plan.decisions import block_of, fuse_of, order_of, stage_of, sweep_of, unroll_of
+from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.fitting import Taker, fitting, live
 
@@ -48,6 +48,12 @@ class Space:
     def register_axes(self) -> tuple[TileAxis, ...]:
         return tuple([axis for axis in self.axes if not axis.is_reduction])
 
+    @property
+    def splits_sum(self) -> bool:
+        """Whether a sum is dealt to threads."""
+        dealt = {name for name, _ in self.option.parts}
+        return any(axis.is_reduction and axis.name in dealt for axis in self.option.axes)
+
     def unroll(self, axis: TileAxis) -> str:
         return unroll_of(self.statement, axis.name)
 
@@ -70,6 +76,8 @@ class Space:
     def stage_values(self, operand: TileOperand) -> tuple[int, ...]:
         """How an operand may be staged: 0 in place, 1 per block, 2 as a whole."""
         values: list[int] = [] if operand.direct_ns is None else [0]
+        if operand.is_accumulator and self.splits_sum:
+            values = []  # each part sums into a buffer of its own
         if operand.staged_ns is not None:
             values += [1] if operand.is_accumulator else [1, 2]
         return self.allowed(self.stage(operand), values)
@@ -127,6 +135,7 @@ class Space:
             *(name for name, _, _ in self.order_pairs()),
             *(name for name, _, _ in self.sweep_pairs()),
             *(self.stage(operand) for operand in self.option.operands),
+            *(parallel_of(self.statement, axis.name) for axis in self.option.axes),
             *(fuse_of(self.statement, fusion.statement) for fusion in self.option.fusions),
         )
 

@@ -217,7 +217,7 @@ class Machine:
     instructions: Mapping[str, MachineInstruction]
     target: Target
     clock_ghz: float | None
-    thread_start_ns: float
     sources: Mapping[str, str]
     digest: str
     hints: Mapping[str, MachineInstruction] = field(default_factory=dict[str, MachineInstruction])
+    thread_start_ns: float = THREAD_START_NS

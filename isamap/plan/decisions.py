@@ -31,6 +31,11 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
     return f"nest{statement}.sweep.{outer}.{inner}"
 
 
+def parallel_of(statement: int, axis: str) -> str:
+    """How many parts of an axis are dealt to threads; 1 when it is not dealt."""
+    return f"nest{statement}.parallel.{axis}"
+
+
 def fuse_of(statement: int, other: int) -> str:
     """1 when a statement takes another, elementwise one along, which then has no nest of its own."""
     return f"nest{statement}.fuse.{other}"

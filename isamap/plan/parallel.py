@@ -48,6 +48,12 @@ def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
 
 def _check_stages(nest: NestSchedule, dealt: int) -> Iterator[Diagnostic]:
     for stage in nest.stages:
+        if stage.memory:
+            yield _wrong(
+                f"nest {nest.statement}: `stage {stage.operand}` lies in `{stage.memory}`, "
+                "of which it is not known how threads share it",
+                "leave out the parallel loops, or the memory",
+            )
         if 0 < stage.depth < dealt:
             yield _wrong(
                 f"nest {nest.statement}: `stage {stage.operand};` stands between two parallel loops",

@@ -46,7 +46,13 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
     chosen = ", ".join(f"{name} = {value}" for name, value in nest.choose)
     yield f"  {nest.mapping}{'; ' if chosen else ''}{chosen}"
     register_axes = {axis for axis, _ in _innermost(nest)}
-    loops = [step for step in nest.loops if step.kind == "for"]
+    dealt = nest.loops[: nest.parallel]
+    if dealt:
+        extents = {axis.name: axis.extent for axis in option.axes}
+        parts = prod(-(-extents[step.axis] // step.step) for step in dealt)
+        yield f"  deal   {_steps(list(dealt))}: {parts} parts for threads"
+    innermost = {step.axis for step in dealt} - {step.axis for step in nest.loops if step.kind == "for"}
+    loops = [s for s in nest.loops if s.kind == "for" or (s.kind == "parallel" and s.axis in innermost)]
     last = {step.axis: i for i, step in enumerate(loops)}
     blocks = [step for i, step in enumerate(loops) if i != last[step.axis]]
     tiles = [step for i, step in enumerate(loops) if i == last[step.axis]]

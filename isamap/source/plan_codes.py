@@ -57,6 +57,11 @@ PLAN_CODES: dict[str, Explanation] = {
         "`order.m.n = 1` puts the cache blocks of m around those of n, 0 the other way round; `sweep` does "
         "the same for register blocks. Three of them may leave no loop to be the outermost.",
     ),
+    "fix-parts": Explanation(
+        "an axis cannot be dealt to threads in so many parts",
+        "`nest0.parallel.n` is how many parts of axis n threads share. Parts are whole issues, as even as "
+        "can be. A sum is taken in parts only where its order does not count and the machine can join them.",
+    ),
     "fix-registers": Explanation(
         "fixed unrolling that needs more registers than there are",
         "Every accumulator of an unrolled block stays in a register, and so do tiles that are used again. "
@@ -75,7 +80,8 @@ PLAN_CODES: dict[str, Explanation] = {
     "fix-unknown": Explanation(
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
-        "`nest0.sweep.m.n` and `nest0.stage.b`, after the statement, its axes and its operands.",
+        "`nest0.sweep.m.n`, `nest0.stage.b` and, with `--threads`, `nest0.parallel.n`, after the statement, "
+        "its axes and its operands.",
     ),
     "fix-twice": Explanation(
         "a decision fixed to two values",

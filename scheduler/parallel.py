@@ -1,0 +1,163 @@
+"""Statements dealt to threads: each way to cut one into parts is an option of its own, priced by its part.
+
+    gemm 1024 x 1024 x 1024 on 2 threads      ->      itself, and parts of 512 x 1024 x 1024,
+                                                      1024 x 512 x 1024, 1024 x 1024 x 512
+
+All parts run at once, the largest one longest: the statement costs what the model says of a problem of that
+part's size, whose share of caches and bandwidth is what other cores leave; as often as threads have to go
+round; and what threads take to start. So every model prices threads, and its bounds stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import combinations
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, times, total
+from isamap.plan.decisions import parallel_of, stage_of
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
+from isamap.plan.protocols import CostModel
+from isamap.scheduler.space import issues_along
+
+Assignment = Mapping[str, int]
+Parts = tuple[tuple[str, int], ...]
+
+# Of more axes than these, those with the most issues may be dealt.
+MAX_DEALT_AXES = 4
+# Regions of a sum in parts beside that of the parts: its copies are joined, and written back.
+JOINING_REGIONS = 2
+
+
+def part_options(
+    problem: Problem, statement: int, option: NestOption, fixed: Assignment
+) -> Iterator[NestOption]:
+    """The option undivided, and that of one of its parts for each way to deal it to the problem's threads.
+
+    None where the parts that a person has fixed cannot be.
+    """
+    wanted = {
+        axis.name: fixed[parallel_of(statement, axis.name)]
+        for axis in option.axes
+        if parallel_of(statement, axis.name) in fixed
+    }
+    cut = {name: parts for name, parts in wanted.items() if parts != 1}
+    if not cut:
+        yield option
+    seen: set[Parts] = set()
+    for more in _ways(problem.threads, [a for a in _dealable(option) if a.name not in wanted], cut):
+        found = part_of(option, {**cut, **more})
+        agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
+        if found is not None and agrees and found.parts not in seen:
+            seen.add(found.parts)
+            yield found
+
+
+def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
+    """The option of the largest of so many parts per axis; None where an axis has not so many, or may not.
+
+    Parts are whole issues, as even as they can be: of six issues five parts cannot be made.
+    """
+    axes = {axis.name: axis for axis in option.axes}
+    shares: dict[str, int] = {}
+    for name, count in parts.items():
+        issues = issues_along(axes[name])
+        if not 2 <= count <= issues or (axes[name].is_reduction and not option.can_split_sums):
+            return None
+        shares[name] = -(-issues // count)
+    cut = tuple(replace(a, extent=shares[a.name] * a.tile) if a.name in shares else a for a in option.axes)
+    made = tuple((a.name, -(-issues_along(a) // shares[a.name])) for a in option.axes if a.name in shares)
+    outside = prod(count for name, count in made if not axes[name].is_reduction)
+    fusions = tuple(replace(f, extra_ns=f.extra_ns / outside) for f in option.fusions)
+    return replace(option, axes=cut, fusions=fusions, parts=made)
+
+
+def _dealable(option: NestOption) -> list[TileAxis]:
+    """The axes that may be dealt: those with the most issues.
+
+    None where operands are staged in a scratchpad, of which it is not known how cores share it.
+    """
+    if any(operand.homes[0] for operand in option.operands):
+        return []
+    found = [a for a in option.axes if issues_along(a) > 1 and (not a.is_reduction or option.can_split_sums)]
+    return sorted(found, key=issues_along, reverse=True)[:MAX_DEALT_AXES]
+
+
+def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Parts per axis that use as many threads as they can, along one axis or two, beside what is cut."""
+    left = threads // prod(cut.values())
+    if cut:
+        yield {}
+    if left < 2:
+        return
+    for axis in axes:
+        yield {axis.name: min(left, issues_along(axis))}
+    if len(cut) < 2:
+        for first, second in combinations(axes, 2):
+            for count in sorted({left // divisor for divisor in range(2, left)} - {1}):
+                if left // count > 1:
+                    yield {first.name: count, second.name: left // count}
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+
+def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
+    """Nanoseconds of a statement under an option, that of one of its parts or undivided."""
+    if not option.parts:
+        return model.expression(problem, nest, option)
+    rounds = -(-_count(option) // problem.threads)
+    one = model.expression(part_problem(problem, option), nest, option)
+    return total([times(rounds, one), *_overheads(problem, nest, option)])
+
+
+def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+    """The time of threads that start, and of sums that are joined."""
+    return total(_overheads(problem, nest, option)) if option.parts else Const(0)
+
+
+def part_problem(problem: Problem, option: NestOption) -> Problem:
+    """What a part sees of the machine while others run: its share of what cores have in common."""
+    sharing = min(_count(option), problem.threads)
+    if sharing == 1:
+        return problem
+    caches = tuple(
+        replace(
+            cache,
+            capacity_bytes=cache.capacity_bytes // sharing,
+            bandwidth_bytes_per_ns=cache.bandwidth_bytes_per_ns / sharing,
+        )
+        if cache.shared
+        else cache
+        for cache in problem.caches
+    )
+    beyond = problem.memory_bandwidth_bytes_per_ns / (sharing if problem.memory_shared else 1)
+    return replace(problem, caches=caches, memory_bandwidth_bytes_per_ns=beyond)
+
+
+def _count(option: NestOption) -> int:
+    return prod(count for _, count in option.parts)
+
+
+def _bandwidth_of(size_bytes: float, problem: Problem) -> float:
+    """Bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    held = (c.bandwidth_bytes_per_ns for c in problem.caches if size_bytes <= c.capacity_bytes)
+    return next(held, problem.memory_bandwidth_bytes_per_ns)
+
+
+def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Iterator[Cost]:
+    start = problem.thread_start_ns
+    axes = {axis.name: axis for axis in option.axes}
+    copies = prod(count for name, count in option.parts if axes[name].is_reduction)
+    yield Const(start * (1 + (JOINING_REGIONS if copies > 1 else 0)))
+    for operand in option.operands:
+        if operand.is_accumulator and copies > 1:
+            elements = prod(axes[name].extent for name in operand.axes)
+            moved = elements * operand.staged_bytes * (copies + 1) / copies
+            yield Const(moved / _bandwidth_of(moved, part_problem(problem, option)))
+        elif not operand.is_accumulator and operand.staged_ns is not None:
+            values = (1, 2) if operand.direct_ns is None else (0, 1, 2)
+            # What is staged as a whole is filled before, by all threads together.
+            branches = tuple((value, Const(start if value == 2 else 0)) for value in values)
+            yield Cases(stage_of(nest.statement, operand.name), branches)
