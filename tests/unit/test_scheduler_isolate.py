@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -100,6 +101,22 @@ def test_a_child_gives_the_same_answer() -> None:
     found = schedule(question, fixed=fixed)
     assert found == schedule(question, heuristic=CpSat(ask_here), fixed=fixed)
     assert found.findings == ()
+
+
+def test_the_caller_never_loads_the_solver() -> None:
+    script = (
+        "import sys; from plan_problems import gemm; from isamap.scheduler import schedule;"
+        "found = schedule(gemm(127, 127, 127)); assert found.status == 'OPTIMAL' and not found.findings;"
+        "print('ortools' in sys.modules)"
+    )
+    done = subprocess.run(
+        child(script),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"
 
 
 def test_a_child_is_kept_for_the_next_question() -> None:
