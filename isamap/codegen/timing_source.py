@@ -15,7 +15,7 @@ A chain runs through an operand that is read and written, or through a result an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -174,8 +174,11 @@ class _Function:
         self.add("for (int64_t trip = 0; trip < trips; ++trip) {")
         for n in range(self.timing.issues):
             self.step(n, here)
+        # Results live until here, so that each has a register of its own: some instructions wait for the old
+        # content of the register that they overwrite (seen: expanding loads on Zen 5).
+        self.add(self.hide(v for o in self.form.passed if o.role == "out" for v in self.names_of(o)))
         self.add("}")
-        self.add(" ".join(hidden(self.names.of(v), self.c_types[v]) for v in self.c_types))
+        self.add(self.hide(self.c_types))
         if configured:
             self.release()
         return [*self.out, "}"]
@@ -188,9 +191,15 @@ class _Function:
     def copies(self, o: Operand) -> int:
         """How many values stand for an operand; each place in memory shares one pointer."""
         apart = self.timing.kind == "apart" and self.is_register(o)
-        numbered = self.machine.memories[o.memory or ""].named == "immediate"
-        written = o.role == "inout" or (o.role == "out" and numbered)
-        return copies_of(self.form, self.machine) if apart and written else 1
+        return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
+
+    def names_of(self, o: Operand) -> tuple[str, ...]:
+        """The C variables that stand for an operand."""
+        values = (self.value(o, copy) for copy in range(self.copies(o)))
+        return tuple(v for v in values if v in self.c_types)
+
+    def hide(self, values: Iterable[str]) -> str:
+        return " ".join(hidden(self.names.of(v), self.c_types[v]) for v in values)
 
     def value(self, o: Operand, copy: int) -> str:
         return f"{o.name}.{copy}"
@@ -238,11 +247,13 @@ class _Function:
         used = {r.value for r, o in pairs if isinstance(r, RegisterRef) and o.role != "out"}
         used |= {r.buffer for r, _ in pairs if isinstance(r, MemoryRef)}
         used |= {p.name for p in self.form.typed_scalars}
-        self.add(" ".join(hidden(self.names.of(v), t) for v, t in self.c_types.items() if v in used))
+        self.add(self.hide(v for v in self.c_types if v in used))
         self.issue(Issue(self.form.entry.name, tuple(refs.items()), self.params()), here)
-        results = [refs[o.name] for o in self.form.passed if o.role != "in"]
-        written = [r.value for r in results if isinstance(r, RegisterRef) and r.value in self.c_types]
-        self.add(" ".join(hidden(self.names.of(v), self.c_types[v]) for v in written))
+        if self.timing.kind == "chain":
+            results = [refs[o.name] for o in self.form.passed if o.role != "in"]
+            self.add(
+                self.hide(r.value for r in results if isinstance(r, RegisterRef) and r.value in self.c_types)
+            )
 
     def reference(self, o: Operand, n: int) -> RegisterRef | MemoryRef:
         if self.is_register(o):
