@@ -5,11 +5,14 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
     max(issues * interval,                     the instruction's unit
         register blocks * k * latency,         the chain of sums, when few accumulators hide it
         loads of a and b,                      each tile once per register block that uses it
-        misses of each cache / bandwidth)      what loops around too large a body read again
+        misses of each cache / bandwidth       what loops around too large a body read again
+        + beginning of rows)                   where reading jumps, out of where the tensors are
     + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide
 
 Where it errs: a tail costs a whole block of latency (too dear); halos of convolutions are read once (too
-cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets.
+cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
+different units do not overlap (too dear); columns read out of memory are up to ten times too cheap where the
+processor does not recognise them (docs/decisions/0008-order-of-schedules.md).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, whole_bytes
@@ -32,7 +36,7 @@ USABLE = 0.75
 # Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
 PAGE_BYTES = 4096
 TLB_PAGES = 64
-PAGE_NS = 2.0
+PAGE_NS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +189,21 @@ def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
 
 
 def _misses(tiling: Tiling, problem: Problem) -> list[tuple[str, list[Cost]]]:
-    """Per cache, what lies behind it, and the time of each operand's misses."""
+    """Per cache that misses anything, what lies behind it, and the time of each operand's misses."""
     space = tiling.space
     nest = loops(tiling)
     sources = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
     beyond = ("memory", problem.memory_bandwidth_bytes_per_ns)
+
+    def read(operand: TileOperand, level: int, bandwidth: float) -> Cost:
+        cache = problem.caches[level]
+        loads = reloads(space, operand, nest, cache, usable_bytes(cache))
+        return total([_missed(space, operand, loads, bandwidth), starts(tiling, operand, problem, level)])
+
     return [
-        (
-            source,
-            [
-                _missed(space, operand, reloads(space, operand, nest, cache, usable_bytes(cache)), bandwidth)
-                for operand in space.option.operands
-            ],
-        )
-        for cache, (source, bandwidth) in zip(problem.caches, [*sources, beyond], strict=False)
+        (source, [read(operand, level, bandwidth) for operand in space.option.operands])
+        for level, (source, bandwidth) in enumerate([*sources, beyond][: len(problem.caches)])
+        if not holds_all(space, problem.caches[level])
     ]
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer
+from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_number
 from isamap.report.columns import table
+from isamap.source import Diagnostic
 
 if TYPE_CHECKING:
     from isamap.codegen.spread import Spread
@@ -56,6 +57,7 @@ def calibrate_command(
     machine = load_machine(machine_of(name))
     wanted = [word.strip() for words in instructions or () for word in words.split(",") if word.strip()]
     seconds = read_number(budget, "--budget", 0.1, 3600)
+    findings = busy()
     with Progress() as progress:
         profile = calibrate(machine, wanted or None, seconds, progress)
     partial = bool(wanted) and output is None
@@ -66,7 +68,21 @@ def calibrate_command(
         "files": [str(path)] if path is not None else [],
     }
     last = f"wrote {path}" if path is not None else "not kept: it lacks the other instructions (-o keeps it)"
-    return Answer(payload, "\n".join([*_text(machine, profile), "", last]))
+    return Answer(payload, "\n".join([*_text(machine, profile), "", last]), findings)
+
+
+def busy() -> tuple[Finding, ...]:
+    """A warning where other programs take the processors that threads would be started on."""
+    import os
+
+    if not hasattr(os, "getloadavg"):
+        return ()
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load < processors:
+        return ()
+    said = f"this computer is busy: {load:.1f} programs want to run on {processors} processors"
+    advice = "least times hold all the same, but not that of starting threads: measure again when it is idle"
+    return (Finding.of(Diagnostic("calibrate-busy", said, severity="warning", help=advice)),)
 
 
 def profile_json(profile: Profile) -> dict[str, object]:
@@ -83,7 +99,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
     from isamap.tune.compare import compare
 
     yield f"{profile.machine} on {profile.cpu.describe()}, {profile.compiler}"
-    stated = {(a.subject, a.what): a.stated for a in compare(machine, profile)}
+    stated_of = {(a.subject, a.what): a.stated for a in compare(machine, profile)}
     rows = [("instruction", "interval ns", "stated", "latency ns", "stated", "")]
     for f in profile.instructions:
         name = " ".join((f.instruction, *(f"{n}={v}" for n, v in f.params)))
@@ -91,9 +107,9 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             (
                 name,
                 _least(f.interval),
-                _number(stated.get((name, "interval"))),
+                _number(stated_of.get((name, "interval"))),
                 _least(f.latency),
-                _number(stated.get((name, "latency"))) if f.latency else "",
+                _number(stated_of.get((name, "latency"))) if f.latency else "",
                 f.said if f.interval is None else "",
             )
         )
@@ -105,6 +121,14 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             for b in profile.bandwidths
         ]
         yield from ("", table(lines))
+    if profile.packing:
+        ways = [("packing", "bytes of an element", "ns for each")]
+        ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]
+        yield from ("", table(ways))
+    if (start := profile.thread_start) is not None:
+        stated = stated_of["threads", "start"]
+        numbers = f"{start.least:.0f} ns ({stated:.0f} stated), median {start.middle:.0f} ns"
+        yield from ("", f"a second thread starts in {numbers}")
 
 
 def _least(spread: Spread | None) -> str:

@@ -65,7 +65,7 @@ void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_
   }
 }
 """
-_FIRST = ("#define _POSIX_C_SOURCE 200809L",)
+FIRST = ("#define _POSIX_C_SOURCE 200809L",)
 _HEADERS = {"stdint.h", "string.h", "math.h", "time.h"}
 
 
@@ -127,7 +127,7 @@ def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
 def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]]) -> str:
     """The whole file around functions."""
     headers = sorted(_HEADERS | set(machine.target.headers))
-    parts = [list(_FIRST), [f"#include <{h}>" for h in headers], DRIVER.splitlines()]
+    parts = [list(FIRST), [f"#include <{h}>" for h in headers], DRIVER.splitlines()]
     parts += [t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"})]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]

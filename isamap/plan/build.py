@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Cast, Index, Kernel, Range, Read
+from isamap.ir import Cast, Index, Kernel, Range
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_value, line_hints
 from isamap.match import (
@@ -16,14 +16,10 @@ from isamap.match import (
     Suppliers,
     Supply,
     Tile,
-    Want,
     accumulator_delivery,
     apply_mapping,
     bring,
-    copy_by_cells,
-    dims,
     find_delivery,
-    find_packing,
     find_supply,
     homes_of,
     in_tiles,
@@ -42,6 +38,7 @@ from isamap.plan.access import lay_out
 from isamap.plan.apart import lanes_ns
 from isamap.plan.caches import caches_of
 from isamap.plan.fusing import Memories, fusions, offered_once
+from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
@@ -51,7 +48,6 @@ STRICT_NOTE = (
     "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
     "fused nor reordering instructions may perform it"
 )
-SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
 
 
 def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple[Tile, ...]:
@@ -217,7 +213,7 @@ def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kerne
         return None
     first, staged = next(iter(homes.items()))
     described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
-    moved = _scratch_ns(operand, tile, first, suppliers) if first else _pack_ns(operand, direct, suppliers)
+    moved = _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, suppliers)
     return replace(described, pack_ns_per_element=moved, homes=tuple(homes))
 
 
@@ -255,40 +251,6 @@ def _with_reads(
             )
         )
     return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
-
-
-def _pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
-    """Time to copy one element into a staging buffer: tile by tile where registers serve, else one by one."""
-    elements = prod(operand.cell_shape)
-    if isinstance(direct, Supply) and elements == prod(operand.shape):
-        stored = find_delivery(
-            suppliers,
-            in_tiles(operand, suppliers),
-            _value(operand),
-            operand.memory,
-            operand.dtype,
-            operand.want({}),
-        )
-        if stored is not None:
-            return (direct.cost_ns + stored.cost_ns) / elements
-    cells = copy_by_cells(operand, in_tiles(operand, suppliers).buffer, ZERO)
-    packing = find_packing(cells, operand.shape, suppliers) if cells is not None else None
-    if packing is not None:
-        return packing.cost_ns
-    single = Want(operand.subject, "", operand.dtype, (), ())
-    cell = Read(
-        in_tiles(operand, suppliers).buffer,
-        tuple(ZERO for _ in range(len(operand.shape) + 1)),
-        operand.dtype,
-    )
-    moved = find_delivery(suppliers, cell, operand.subject, "", operand.dtype, single)
-    return moved.cost_ns if moved is not None else SLOW_MOVE_NS
-
-
-def _value(operand: OperandTile) -> Read:
-    """The operand's register itself, as something to be written."""
-    here = tuple(Index.of(d) for d in dims(len(operand.shape)))
-    return Read(f"$value:{operand.memory}", here, operand.dtype)
 
 
 def _cost(supply: Supply | Leaf | Location | None) -> float | None:
@@ -349,7 +311,8 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
     home, staged = next(iter(homes.items()))
     described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
     if not home:
-        return replace(described, homes=tuple(homes))
+        packed = pack_held_ns(acc, tile, suppliers)
+        return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
     moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
     return replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
 
@@ -364,7 +327,7 @@ def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> di
             found |= {home: 0.0} if home else {}
             continue
         cell = in_tiles(acc, suppliers, home)
-        stored = find_delivery(suppliers, cell, _value(acc), acc.memory, acc.dtype, acc.want({}))
+        stored = find_delivery(suppliers, cell, register_value(acc), acc.memory, acc.dtype, acc.want({}))
         if stored is not None:
             found[home] = (_cost(loaded) or 0.0) + stored.cost_ns
     return found

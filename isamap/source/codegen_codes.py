@@ -24,6 +24,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "The cache holds libraries that are loaded and run, so the folder has to belong to you and nobody "
         "else may write to it. `ISAMAP_CACHE_DIR` names another.",
     ),
+    "calibrate-busy": Explanation(
+        "a computer that does other things while it measures",
+        "Functions are called many times for a moment each, and the least time of each counts: that survives "
+        "neighbours. What two threads do together does not.",
+    ),
     "calibrate-elsewhere": Explanation(
         "a machine that cannot be measured on this computer",
         "`isamap hw calibrate` runs a machine's instructions, which takes a processor that has them all.",

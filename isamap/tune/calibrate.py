@@ -9,6 +9,7 @@ description says, and called in a child process with limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,7 +26,9 @@ from isamap.machine.cpu import this_cpu
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
 from isamap.tune.instructions import Asked, ask, figure, timed
-from isamap.tune.profile import InstructionFigure, Profile, parse_profile, print_profile
+from isamap.tune.packing import copies, time_copy
+from isamap.tune.profile import InstructionFigure, PackingFigure, Profile, parse_profile, print_profile
+from isamap.tune.threads import has_two_processors, thread_files, timed_threads
 
 GROUP = 150  # functions of one file: more of them take a compiler longer than they are worth
 
@@ -57,6 +60,10 @@ def calibrate(
         watch("compile bandwidths")
         libraries.append(_build(machine, found, stream_source(machine, ways)))
         calls += [stream.timed(len(libraries) - 1, number) for number, stream in enumerate(ways)]
+    threads = names is None and has_two_processors()
+    if threads:
+        libraries.append(build(found, machine.target.flags, thread_files("timing.c"), "timing.c"))
+        calls.append(timed_threads(len(libraries) - 1))
     watch(f"measure for {budget_s:g} s")
     plan = Plan(
         machine.name,
@@ -67,9 +74,20 @@ def calibrate(
         max((s.size_bytes for s in ways), default=0),
         budget_s,
     )
-    results = time_all(plan, rng.bytes(PAGE), watch) if calls else ()
+    results = list(time_all(plan, rng.bytes(PAGE), watch)) if calls else []
+    start = results.pop() if threads else None
     profile = _profile(machine, found.version, when, asked, ways, results)
+    packing = _packing(machine, rng, watch) if names is None else ()
+    profile = replace(profile, thread_start=start if isinstance(start, Spread) else None, packing=packing)
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
+
+
+def _packing(machine: Machine, rng: np.random.Generator, watch: Watch) -> tuple[PackingFigure, ...]:
+    found: list[PackingFigure | None] = []
+    for copy in copies():
+        watch(f"packing: {copy.way} of {copy.dtype}")
+        found.append(time_copy(copy, machine, rng))
+    return tuple(figure for figure in found if figure is not None)
 
 
 def check_runs_here(machine: Machine) -> None:

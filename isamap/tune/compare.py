@@ -66,6 +66,8 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
             measured = measured_link(machine, link, profile).bandwidth_bytes_per_ns
             name = f"{link.source_memory} → {link.target_memory}"
             found.append(Apart(name, "bandwidth", link.bandwidth_bytes_per_ns, measured, "bytes/ns"))
+    if profile.thread_start is not None:
+        found.append(Apart("threads", "start", machine.thread_start_ns, profile.thread_start.least))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from isamap.tune.profile import InstructionFigure, Params, Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """The machine with measured intervals, latencies and bandwidths; what was not measured stays."""
+    """The machine with measured intervals, latencies, bandwidths and thread start; the rest stays."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
@@ -23,7 +23,8 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
         name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
     }
     links = tuple(measured_link(machine, link, profile) for link in machine.links)
-    return replace(machine, instructions=instructions, links=links)
+    start_ns = machine.thread_start_ns if profile.thread_start is None else profile.thread_start.least
+    return replace(machine, instructions=instructions, links=links, thread_start_ns=start_ns)
 
 
 def _measured(

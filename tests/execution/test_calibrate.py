@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isamap.cli import main
@@ -16,6 +17,7 @@ from isamap.machine import EmitCall, Machine, load_machine, missing_features
 from isamap.source import MissingTool, UsageProblem
 from isamap.tune.calibrate import calibrate
 from isamap.tune.instructions import NO_CHAIN
+from isamap.tune.packing import copies, time_copy
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
 BUDGET_S = 0.05
@@ -120,6 +122,31 @@ def test_an_unknown_instruction_gets_the_nearest_name() -> None:
     assert problem.help == "did you mean `load_f32`?"
 
 
+def test_a_busy_computer_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    from isamap.cli.calibrating import busy
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 9.0, 9.0))
+    assert busy() == ()
+    monkeypatch.setattr("os.getloadavg", lambda: (7.25, 0.0, 0.0))
+    (found,) = busy()
+    assert found.json["code"] == "calibrate-busy"
+    assert found.json["message"] == "this computer is busy: 7.2 programs want to run on 2 processors"
+
+
+@pytest.mark.silicon
+def test_packing_is_timed_as_the_planner_would_pack() -> None:
+    rng = np.random.default_rng(0)
+    machine = load_machine("generic-c")
+    listed = list(copies())
+    assert {c.way for c in listed} == {"rows", "transposed", "pairs of rows", "fours of rows"}
+    found = time_copy(listed[-1], machine, rng)
+    assert found is not None
+    assert (found.way, found.element_bytes) == ("fours of rows", 1)
+    assert found.ns_per_element.least > 0
+    assert time_copy(listed[0], replace(machine, instructions={}), rng) is None
+
+
 @pytest.mark.silicon
 def test_the_command_writes_a_profile_that_compile_then_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -130,6 +157,8 @@ def test_the_command_writes_a_profile_that_compile_then_names(
     assert answer["schema"] == "isamap.hw.calibrate/1"
     assert Path(answer["files"][0]).is_file()
     assert answer["bandwidths"][0]["bandwidth_bytes_per_ns"] > 0
+    assert answer["packing"][0]["ns_per_element"]["min"] > 0
+    assert answer["thread_start_ns"] is None or answer["thread_start_ns"]["min"] > 0
     words = ["schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--heuristic", "greedy"]
     assert main(words) == 0
     assert f"\nprofile {answer['digest'][:12]}\n" in capsys.readouterr().out

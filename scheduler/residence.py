@@ -1,0 +1,52 @@
+"""Where a statement's tensors are when it begins, and what it costs to begin to read rows of them there.
+
+A kernel is called after something has written its operands, or again on the same ones: they are in the
+nearest cache that holds them all. What the caches before that one miss comes from there; beyond it nothing
+is read.
+
+Each time that reading turns to another row, whoever fetches ahead has to begin anew. Rows of 512 bytes out of
+the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
+bandwidth.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import Const, Cost, times
+from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.space import Space
+from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
+
+# What it takes to begin a row: out of the second cache, out of each further one, and out of memory. Measured
+# on Zen 5 by reading columns of matrices: 1.5 ns for a line out of the last cache; out of memory 20 ns where
+# a row has one or two lines, 5 where it has more. Units: nanoseconds.
+START_NS = (0.7, 2.0)
+FAR_START_NS = 12.0
+
+
+def holds_all(space: Space, cache: Cache) -> bool:
+    """Whether the tensors of a statement find room in a cache together."""
+    return sum(whole_bytes(space, operand)[0] for operand in space.option.operands) <= cache.capacity_bytes
+
+
+def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
+    """The time to begin all rows of an input read in place, out of what lies behind the cache of this level.
+
+    Zero where the tensors are not there, but nearer or farther. Rows count once: what is read again is near.
+    """
+    space = tiling.space
+    home = next((n for n, c in enumerate(problem.caches) if holds_all(space, c)), len(problem.caches))
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    if level + 1 != home or not known or 0 not in space.stage_values(operand) or operand.is_accumulator:
+        return Const(0)
+    rows = prod(
+        a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
+    )
+    pieces = [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in space.axes
+        if axis.name == operand.dense_axis
+    ]
+    start_ns = FAR_START_NS if home == len(problem.caches) else START_NS[min(level, len(START_NS) - 1)]
+    return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))

@@ -1,0 +1,61 @@
+"""Where tensors are when a statement begins: nothing is read from farther away, and rows have to be begun."""
+
+from __future__ import annotations
+
+import pytest
+from plan_problems import gemm
+
+from isamap.plan.cost import evaluate
+from isamap.plan.problem import Problem
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.residence import FAR_START_NS, START_NS, holds_all, starts
+from isamap.scheduler.shares import where_time_goes
+from isamap.scheduler.space import Space
+from isamap.scheduler.tiling import tile
+
+
+def sources(problem: Problem) -> set[str]:
+    """From where data is read while the statement runs."""
+    (time,) = where_time_goes(schedule(problem, heuristic="greedy"), problem, AnalyticModel())
+    assert time is not None
+    return {share.name for share in time.shares if share.name.startswith("from ") and share.ns > 0}
+
+
+def test_what_fits_a_cache_is_read_from_nowhere_beyond_it() -> None:
+    assert "from memory" not in sources(gemm(256, 256, 256))
+    assert sources(gemm(32, 32, 32)) <= {"from l2"}
+
+
+def test_what_fits_no_cache_is_read_from_memory() -> None:
+    assert "from memory" in sources(gemm(4096, 4096, 4096))
+
+
+@pytest.mark.parametrize(("size", "home"), [(32, "l1"), (128, "l2"), (1024, "l3"), (4096, None)])
+def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: str | None) -> None:
+    problem = gemm(size, size, size)
+    space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
+    found = next((cache.name for cache in problem.caches if holds_all(space, cache)), None)
+    assert found == home
+
+
+def begun_ns(problem: Problem, columns: int) -> float:
+    """The time to begin the rows of b when so many vectors of a row are read before the next one is."""
+    option = problem.nests[0].options[0]
+    tiling = tile(Space(0, option, dict(problem.registers), {}))
+    b = next(o for o in option.operands if o.name == "b")
+    names = {"nest0.unroll.n": columns, "nest0.unroll.m": 1, "nest0.stage.b": 0}
+    names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
+    return sum(float(evaluate(starts(tiling, b, problem, n), names)) for n in range(len(problem.caches)))
+
+
+def test_narrow_blocks_begin_more_rows_than_wide_ones() -> None:
+    problem = gemm(4096, 4096, 4096)
+    assert begun_ns(problem, 1) == pytest.approx(FAR_START_NS * 4096 * 4096 / 16)
+    assert begun_ns(problem, 4) == pytest.approx(begun_ns(problem, 1) / 4)
+
+
+def test_rows_begin_sooner_where_the_tensors_are_nearer() -> None:
+    assert START_NS[0] < START_NS[1] < FAR_START_NS
+    near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
+    assert begun_ns(near, 1) / 1024**2 < begun_ns(far, 1) / 4096**2
+    assert begun_ns(gemm(32, 32, 32), 1) == 0.0
