@@ -286,6 +286,14 @@ class Blocks:
         return Const(12) if option.mapping == "flat" else Add((block, CeilDiv(Const(64), block)))
 
 
+def test_a_strangers_cost_model_stays_with_the_caller() -> None:
+    """Its expression travels: the child could not import this class."""
+    question = problem(gemm_option(64, 16, 1))
+    found = schedule(question, model=Blocks())
+    assert (found.status, found.cost_ns, found.findings) == ("OPTIMAL", 16, ())
+    assert found == schedule(question, model=Blocks(), heuristic=CpSat(ask_here))
+
+
 def asked(ask: Ask) -> tuple[Schedule, Search]:
     """What is found where the best schedule is proven best of its option before, and the solver's job."""
     jobs: list[Search] = []
