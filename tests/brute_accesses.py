@@ -23,7 +23,8 @@ def walked_accesses(
     found: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for operand in nest.operands:
         depths = [k.depth for k in operand.keeps] + [len(nest.loops)]
-        refills: list[Refill] = [convention.refill] * len(operand.keeps) + [convention.latch]
+        inner: list[Refill] = [convention.refill] * len(operand.keeps)
+        refills: list[Refill] = [*inner, convention.latch]
         moved = [_moved(nest, operand, d, r) for d, r in zip(depths[1:], refills[1:], strict=True)]
         filled = [0, *(sum(len(taken) for taken in takes) for takes in moved)]
         for i, keep in enumerate(operand.keeps):
