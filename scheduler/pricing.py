@@ -91,8 +91,8 @@ def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
     fixed |= decisions_of(order, space.order_pairs()) | decisions_of(sweep, space.sweep_pairs())
     staged = {stage.operand for stage in nest.stages}
     stages = [
-        [(space.stage(operand), value) for value in ((1, 2) if operand.name in staged else (0,))]
-        for operand in space.option.operands
+        [(space.stage(o), value) for value in space.stage_values(o) if (value > 0) == (o.name in staged)]
+        for o in space.option.operands
     ]
     for chosen in product(*blocks, *stages):
         yield {**fixed, **dict(chosen)}

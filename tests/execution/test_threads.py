@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
+from isamap.codegen.arguments import make_call
+from isamap.codegen.fills import make_arrays
+from isamap.codegen.pool import pool_files
 from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
+from isamap.codegen.toolchain import build, compile_library
+from isamap.codegen.worker import load_function, make_arguments
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
@@ -102,11 +108,76 @@ def test_the_bits_of_a_sum_in_parts_do_not_depend_on_the_threads() -> None:
     assert made.emitted
     assert made.machine
     compiled = compile_library(made.emitted, made.machine)
-    from isamap.codegen.fills import make_arrays
-
     arrays = make_arrays(made.kernel, "random")
     results = [run_program(compiled, arrays, threads=t).arrays["C"].tobytes() for t in (1, 2, 3, 5)]
     assert set(results) == {results[0]}
+
+
+CALLER = """
+#include "isamap_pool.h"
+#include <pthread.h>
+#include <stddef.h>
+
+typedef struct { void (*body)(void *, int64_t); void *argument; int64_t part; } job;
+typedef struct { isamap_pool face; int64_t parts; } counting;
+
+static void *perform(void *given) {
+  job *mine = given;
+  mine->body(mine->argument, mine->part);
+  return NULL;
+}
+
+/* A thread for each part, the last one first. */
+static void each_by_a_thread(
+    isamap_pool *pool, int64_t parts, void (*body)(void *, int64_t), void *argument) {
+  pthread_t threads[16];
+  job jobs[16];
+  ((counting *)pool)->parts += parts;
+  for (int64_t part = parts - 1; part >= 0; part--) {
+    jobs[part] = (job){body, argument, part};
+    pthread_create(&threads[part], NULL, perform, &jobs[part]);
+  }
+  for (int64_t part = 0; part < parts; part++) pthread_join(threads[part], NULL);
+}
+
+int64_t call(int (*kernel)(void *, void *, isamap_pool *), void *args, void *workspace) {
+  counting pool = {{each_by_a_thread}, 0};
+  int status = kernel(args, workspace, &pool.face);
+  return status == 0 ? pool.parts : -1;
+}
+"""
+
+
+def test_a_pool_of_the_callers_performs_the_parts() -> None:
+    skip_unless_native("x86-avx2")
+    sizes: dict[str, Size] = {"M": 16, "N": 32, "K": 1000}
+    schedule = gemm_schedule("x86-avx2", sizes, 8, (("par", "k", 130),), (Stage("c", 1),))
+    made = compile_kernel(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule))
+    assert made.emitted
+    assert made.machine
+    compiled = compile_library(made.emitted, made.machine)
+    arrays = make_arrays(made.kernel, "random")
+    expected = run_program(compiled, arrays).arrays["C"].tobytes()
+    files = {"caller.c": CALLER, "isamap_pool.h": pool_files()["isamap_pool.h"]}
+    caller = ctypes.CDLL(str(build(compiled.compiler, ("-O2", "-std=c11"), files, "caller.c")))
+    function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
+    call = make_call(compiled.interface, arrays, {}, {}, in_place=True)
+    arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
+    pointer = ctypes.addressof(arguments)
+    workspace = ctypes.create_string_buffer(workspace_bytes(pointer))
+    caller.call.argtypes, caller.call.restype = [ctypes.c_void_p] * 3, ctypes.c_int64
+    parts = caller.call(ctypes.cast(function, ctypes.c_void_p), pointer, ctypes.addressof(workspace))
+    assert parts == 8 + 8 + 8  # sums, joining them, writing them back: two rows each
+    assert arrays["C"].tobytes() == expected
+
+
+def test_a_program_without_parts_refuses_a_pool() -> None:
+    made = compile_kernel(
+        Request(shipped("gemm_f32"), "generic-c", {"M": 4, "N": 4, "K": 4}, heuristic="greedy", threads=2)
+    )
+    assert made.emitted
+    assert not made.emitted.interface.takes_pool
+    assert "if (pool != NULL) return gemm_f32_POOL_NOT_NULL;" in made.emitted.source
 
 
 def test_a_block_that_is_no_multiple_of_what_it_holds_is_performed_once() -> None:
