@@ -41,7 +41,12 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     )
     loops = tuple(LoopStep(axis, step, "for" if kind == "for" else "unroll") for axis, step, kind in steps)
     depths = st.integers(0, len(loops))
-    built = st.builds(Stage, st.sampled_from("abc"), depths, ahead=st.sampled_from([0, 0, 1, 16]))
+    places = st.sampled_from([("", None), ("", None), ("spad", None), ("spad", 0), ("acc", 4096)])
+    aheads = st.sampled_from([0, 0, 1, 16])
+    built = st.builds(
+        lambda operand, depth, ahead, place: Stage(operand, depth, ahead, *place),
+        st.sampled_from("abc"), depths, aheads, places,
+    )  # fmt: skip
     stages = draw(st.lists(built, max_size=3, unique_by=lambda stage: stage.operand))
     stages.sort(key=lambda stage: stage.depth)
     hints = st.builds(
