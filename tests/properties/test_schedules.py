@@ -33,6 +33,13 @@ NAMES = st.sampled_from(["m", "n", "k", "p.q", "x1"])
 TIMES = st.floats(min_value=0, max_value=1e15) | st.none()
 
 
+PLACES: list[tuple[str, int | None]] = [("", None), ("", None), ("spad", None), ("spad", 0), ("acc", 4096)]
+
+
+def placed(operand: str, depth: int, ahead: int, place: tuple[str, int | None]) -> Stage:
+    return Stage(operand, depth, ahead, *place)
+
+
 @st.composite
 def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     """Any nest that the text can say, sensible or not."""
@@ -41,12 +48,9 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     )
     loops = tuple(LoopStep(axis, step, "for" if kind == "for" else "unroll") for axis, step, kind in steps)
     depths = st.integers(0, len(loops))
-    places = st.sampled_from([("", None), ("", None), ("spad", None), ("spad", 0), ("acc", 4096)])
-    aheads = st.sampled_from([0, 0, 1, 16])
     built = st.builds(
-        lambda operand, depth, ahead, place: Stage(operand, depth, ahead, *place),
-        st.sampled_from("abc"), depths, aheads, places,
-    )  # fmt: skip
+        placed, st.sampled_from("abc"), depths, st.sampled_from([0, 0, 1, 16]), st.sampled_from(PLACES)
+    )
     stages = draw(st.lists(built, max_size=3, unique_by=lambda stage: stage.operand))
     stages.sort(key=lambda stage: stage.depth)
     hints = st.builds(
