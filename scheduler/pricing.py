@@ -1,6 +1,7 @@
 """What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
 
-A schedule that the decisions cannot express, one with three loops over an axis, say, has no price.
+A schedule that the decisions cannot express, one with three loops over an axis, say, has no price. Prefetches
+and the order of the innermost loop cost nothing and gain nothing: that is what was measured of them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def read_nest(
         if whole.mapping == chosen.mapping and (option := _part(whole, chosen)) is not None:
             space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
             for assignment in _readings(space, chosen):
-                if build_nest(space, assignment) == replace(chosen, fused=()):
+                if build_nest(space, assignment) == replace(chosen, fused=(), prefetches=(), pipeline=None):
                     return option, assignment
     return None
 

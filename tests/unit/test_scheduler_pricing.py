@@ -8,7 +8,8 @@ import pytest
 from plan_problems import conv2d, gemm
 
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep
+from isamap.plan.schedule import LoopStep, Prefetch, Stage
+from isamap.plan.steady import Pipeline
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.pricing import price
 
@@ -30,6 +31,16 @@ def test_a_loop_more_than_decisions_can_say_has_no_price() -> None:
         nest, loops=(LoopStep("k", 500), LoopStep("k", 100), *nest.loops), hold=nest.hold + 2, stages=()
     )
     assert price(replace(found, nests=(edited,)), problem, AnalyticModel()) == (None,)
+
+
+def test_hints_and_the_order_of_the_innermost_loop_cost_nothing_but_copies_do() -> None:
+    problem = gemm(1000, 1000, 1000)
+    found = schedule(problem, heuristic="greedy")
+    nest = found.nests[0]
+    ordered = replace(nest, prefetches=(Prefetch("a", nest.hold, 1, "l2"),), pipeline=Pipeline(9, (0, 1)))
+    assert price(replace(found, nests=(ordered,)), problem, AnalyticModel()) == (found.cost_ns,)
+    early = replace(nest, stages=(Stage("b", nest.hold, ahead=1),))
+    assert price(replace(found, nests=(early,)), problem, AnalyticModel()) == (None,)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=["small", "large", "odd", "convolution"])
