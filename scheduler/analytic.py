@@ -12,7 +12,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
 Where it errs: a tail costs a whole block of latency (too dear); halos of convolutions are read once (too
 cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
 different units do not overlap (too dear); columns read out of memory are up to ten times too cheap where the
-processor does not recognise them (docs/decisions/0008-order-of-schedules.md).
+processor does not recognise them (docs/decisions/0010-order-of-schedules.md).
 """
 
 from __future__ import annotations
