@@ -143,7 +143,7 @@ def test_a_point_lies_where_the_model_sees_it() -> None:
     (time,) = times
     assert time is not None
     for slope in roof.slopes:
-        ns = time.sums()[f"from {slope.level}"]
+        ns = time.sums().get(f"from {slope.level}", 0.0)
         assert slope.moved_bytes == pytest.approx(ns * slope.bandwidth_bytes_per_ns)
         # No level allows less than the model says is reached.
         assert roof.allowed_per_ns(slope) >= roof.reached_per_ns * (1 - 1e-9)
