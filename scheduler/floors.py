@@ -6,34 +6,54 @@ One pass over the cost expression with arrays instead of one pass per register b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
 from isamap.plan.batch import Box, Numbers, bounds_all, evaluate_all
 from isamap.plan.cost import Cost
-from isamap.plan.problem import TileAxis
+from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
+
+MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 
 
 def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tuple[float, ...]:
-    """What no schedule with each of these register blocks undercuts. Units: nanoseconds."""
-    low, _ = bounds_all(cost, _boxes(space, blocks), len(blocks))
-    return tuple(low.tolist())
+    """What no schedule with each of these register blocks undercuts. Units: nanoseconds.
+
+    Each way of staging the operands is bounded by itself, as far as there are not too many: what is cheap in
+    place and what is cheap from a buffer do not come together.
+    """
+    stagings = list(product(*(_staged(space, operand) for operand in space.option.operands)))
+    low, _ = bounds_all(cost, _boxes(space, blocks, stagings), len(blocks) * len(stagings))
+    return tuple(low.reshape(len(stagings), len(blocks)).min(axis=0).tolist())
 
 
-def _boxes(space: Space, blocks: Sequence[RegisterBlock]) -> Mapping[str, Box]:
-    """Between which values each decision lies, per register block."""
+def _staged(space: Space, operand: TileOperand) -> list[tuple[int, int]]:
+    """Between which values the stage of an operand lies: a box each, or one where operands are many."""
+    values = space.stage_values(operand)
+    if len(space.option.operands) > MAX_OPERANDS:
+        return [(min(values), max(values))]
+    return [(value, value) for value in values]
+
+
+def _boxes(
+    space: Space, blocks: Sequence[RegisterBlock], stagings: Sequence[Sequence[tuple[int, int]]]
+) -> Mapping[str, Box]:
+    """Between which values each decision lies, per staging and register block."""
     boxes: dict[str, Box] = {}
     for axis in space.axes:
         factors = [block.get(axis.name, 1) for block in blocks]
-        boxes[space.block(axis)] = _reach(space, axis, factors)
+        least, most = _reach(space, axis, factors)
+        boxes[space.block(axis)] = np.tile(least, len(stagings)), np.tile(most, len(stagings))
         if not axis.is_reduction:
-            boxes[space.unroll(axis)] = _numbers(factors), _numbers(factors)
+            unrolled = np.tile(_numbers(factors), len(stagings))
+            boxes[space.unroll(axis)] = unrolled, unrolled
     for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
         boxes[name] = _numbers(space.fixed.get(name, 0)), _numbers(space.fixed.get(name, 1))
-    for operand in space.option.operands:
-        values = space.stage_values(operand)
-        boxes[space.stage(operand)] = _numbers(min(values)), _numbers(max(values))
+    for position, operand in enumerate(space.option.operands):
+        least, most = (np.repeat([s[position][end] for s in stagings], len(blocks)) for end in (0, 1))
+        boxes[space.stage(operand)] = least.astype(np.float64), most.astype(np.float64)
     return boxes
 
 
