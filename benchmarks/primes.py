@@ -2,9 +2,9 @@
 
     python benchmarks/primes.py [--measure] > benchmarks/results/DATE-primes.txt
 
-`utilisation` is the model's: the share of its time in which all lanes of the multiplying unit work on elements that
-there are. `lost` is how much less that is than at the round size. With --measure the two run in turns, and `slower` is
-how much longer an operation takes.
+`utilisation` is the model's: the share of its time in which all lanes of the multiplying unit work on
+elements that there are. `lost` is how much less that is than at the round size. With --measure the two run in
+turns, and `slower` is how much longer an operation takes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from isamap.transform import make_guards_explicit
 Sizes = dict[str, int]
 GEMM = [
     ({"M": m, "N": n, "K": k}, {"M": -(-m // 16) * 16, "N": -(-n // 16) * 16, "K": -(-k // 16) * 16})
-    for m, n, k in ((17, 17, 17), (31, 31, 31), (127, 127, 127), (127, 1009, 31), (509, 509, 509), (1009, 1009, 1009))
+    for m, n, k in (
+        (17, 17, 17),
+        (31, 31, 31),
+        (127, 127, 127),
+        (127, 1009, 31),
+        (509, 509, 509),
+        (1009, 1009, 1009),
+    )
 ]
 IMAGE = {"N": 1, "R": 3, "S": 3, "pad": 1, "stride": 1}
 CONV = [
@@ -51,7 +58,9 @@ def main() -> None:
             found = [_planned(kernel, hw, sizes) for sizes in (odd, even)]
             shares = [_utilisation(*one) for one in found]
             words = [_tile(*one) for one in found]
-            slower = f"  slower {_slower(kernel, hw, odd, even):5.2f} x" if measured and hw != "x86-amx" else ""
+            slower = (
+                f"  slower {_slower(kernel, hw, odd, even):5.2f} x" if measured and hw != "x86-amx" else ""
+            )
             image = IMAGE if kernel.startswith("conv") else {}
             shown = " x ".join(str(v) for n, v in odd.items() if n not in image)
             lost = 1 - shares[0] / shares[1]

@@ -46,12 +46,14 @@ def solve_groups(
 
     `stop` as in `open_options`.
     """
-    offered = {s for nest in problem.nests for s in _offered(nest)}
+    asked = {nest.statement for nest in problem.nests}
+    offered = {s for nest in problem.nests for s in _offered(nest)} & asked
     found: dict[int, Solved] = {}
     groups: list[Group] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
         options = open_options(problem, nest, model, fixed, stop)
-        alone = {s: found[s] for s in _offered(nest)}
+        # A nest that is not asked about stays as it is, and so is not taken along.
+        alone = {s: found[s] for s in _offered(nest) if s in found}
         choices = [c for o in options if (c := _cheapest(o, alone, fixed)) is not None] if alone else []
         if alone:
             widened = (c.widened() for c in choices)
@@ -117,7 +119,7 @@ class _Choice:
 
 def _cheapest(option: OpenOption, alone: Mapping[int, Solved], fixed: Assignment) -> _Choice | None:
     """The best choice for an option; None where what is fixed leaves none."""
-    offered = {f.statement: f for f in option.space.option.fusions}
+    offered = {f.statement: f for f in option.space.option.fusions if f.statement in alone}
     costs = {s: part.candidate.cost_ns for s, part in alone.items()}
     choices = [
         _Choice(

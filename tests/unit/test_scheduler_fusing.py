@@ -149,3 +149,10 @@ def test_the_cheapest_schedules_take_along_what_pays() -> None:
     assert [fused(s) for s in found.schedules] == [(0, 2, 3)] * 3
     assert all(not check_schedule(s, given) for s in found.schedules)
     assert found.schedules[0].cost_ns == pytest.approx(schedule(given).cost_ns)
+
+
+@pytest.mark.parametrize("heuristic", HEURISTICS)
+def test_a_nest_that_is_not_asked_about_is_not_taken_along(heuristic: str) -> None:
+    given = problem(*CHEAP)
+    found = schedule(replace(given, nests=given.nests[1:]), heuristic=heuristic)
+    assert fused(found) == (2, 3)
