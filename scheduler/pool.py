@@ -43,9 +43,18 @@ class Pool:
         """The cheapest `k`, in an order that depends on nothing but them."""
         return [self.best[text] for text in self._texts(k)]
 
-    def ways(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """All ways seen to decide the same loops as these do."""
-        return [way for c in candidates for way in self.seen[print_nest(c.nest())]]
+    def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
+        """All ways seen to decide the same loops as these do, but for those that a solver takes for `last`.
+
+        Loops that run once may stand anywhere in a text; a solver sees them in one place only.
+        """
+        kept = canonical(last.option.space, last.assignment)
+        found = (way for c in candidates for way in self.seen[print_nest(c.nest())])
+        return [
+            way
+            for way in found
+            if way.option is not last.option or canonical(way.option.space, way.assignment) != kept
+        ]
 
     def expand(self, k: int, stop: float) -> bool:
         """Adds what differs little from the cheapest `k`, until nothing changes; whether that was in time."""

@@ -127,7 +127,7 @@ def _rank_nest(
     while in_time and left > 0 and len(listed := pool.ranked(k)) == k:
         # The last stays in sight of the solver, so that its question always has an answer.
         step = Limits(stop - time.monotonic(), left)
-        solved = solve_nest(options, listed[-1], step, pool.ways(listed[:-1]))
+        solved = solve_nest(options, listed[-1], step, pool.ways(listed[:-1], listed[-1]))
         rest, in_time = max(rest, solved.bound_ns), solved.reproducible
         left -= max(solved.effort, LEAST_EFFORT * limits.effort)
         if not pool.add(solved.candidate):

@@ -236,7 +236,7 @@ def test_features_are_the_model_term_by_term(log: Log) -> None:
     features = record.features
     assert record.model_cost_ns == features["total_ns"] == features["nest0.total_ns"]
     assert features["nest0.issues_ns"] > 0
-    assert {"nest0.supply_a_ns", "nest0.from_l2_b_ns", "nest0.accumulators_c_ns"} <= features.keys()
+    assert {"nest0.supply_a_ns", "nest0.supply_b_ns", "nest0.accumulators_c_ns"} <= features.keys()
     assert features["nest0.extent.m"] == 16
     assert record.decisions["nest0.block.m"] == 16
     assert record.sizes == {"K": 4, "M": 16, "N": 4}
