@@ -36,7 +36,7 @@ class Ranking:
     """The cheapest distinct schedules, best first.
 
     No schedule outside of the list costs less than `rest_ns` (nanoseconds of the model; infinite where there
-    are no others).
+    are no others), unless it differs from a listed one only in where loops stand that run once.
     """
 
     schedules: tuple[Schedule, ...]
