@@ -23,6 +23,15 @@ def find_delivery(
     `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say which
     register the last instruction reads when it is to be the one that the mapping names; empty means any.
     """
+    question = (target, value, memory, dtype, want)
+    if question not in suppliers.deliveries:
+        suppliers.deliveries[question] = _cheapest(suppliers, *question)
+    return suppliers.deliveries[question]
+
+
+def _cheapest(
+    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> Supply | None:
     best: Supply | None = None
     for pattern in _writers(suppliers, target.dtype):
         for operand in pattern.instruction.operands:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from isamap.ir import DType, Expr, Index, Operand
+from isamap.ir import DType, Expr, Index, Operand, Read
 from isamap.machine import Machine, cost_value
 from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
@@ -100,6 +100,11 @@ class Suppliers:
     @cached_property
     def memo(self) -> dict[Want, Supply]:
         """Chains that were found."""
+        return {}
+
+    @cached_property
+    def deliveries(self) -> dict[tuple[Read, Expr, str, DType | None, Want], Supply | None]:
+        """Ways of writing that were looked for, by all that was asked."""
         return {}
 
     @cached_property
