@@ -12,6 +12,7 @@ from isamap.ir import Axis, Call, Expr, Index, Instruction, Operand, Read
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
 from isamap.match.encoded import encoded_params, with_encoded
+from isamap.source import Span
 from isamap.transform import Statement, reads, statements
 
 
@@ -43,9 +44,14 @@ class Pattern:
         return self.statement.assign.value
 
 
-@lru_cache(maxsize=4096)
 def pattern_of(instruction: Instruction) -> Pattern | None:
     """The instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
+    return _pattern_of(instruction, instruction.span)
+
+
+@lru_cache(maxsize=4096)
+def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
+    """Equal instructions of two descriptions are told apart by where they stand, as refusals point there."""
     found = statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
@@ -62,12 +68,16 @@ def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
     return Pattern(instruction, replace(statement, assign=replace(statement.assign, value=value)))
 
 
-@lru_cache(maxsize=4096)
 def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
     """A pattern for each statement of an instruction; () where one is ordered or under a condition.
 
     A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
     """
+    return _patterns_of(instruction, instruction.span)
+
+
+@lru_cache(maxsize=4096)
+def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, ...]:
     found: list[Pattern] = []
     for statement in statements(instruction):
         guard = statement.assign.guard

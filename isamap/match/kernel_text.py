@@ -44,13 +44,18 @@ def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
     return _routines(kernel.span.source).get(kernel.name) if kernel.span is not None else None
 
 
-@lru_cache(maxsize=64)
 def as_written(kernel: Kernel) -> Kernel | None:
     """The kernel as its text says, no size bound; None for one that was not read from a text."""
-    if kernel.span is None or is_whole(kernel):
-        return kernel if kernel.span is not None else None
+    return _as_written(kernel, kernel.span)
+
+
+@lru_cache(maxsize=64)
+def _as_written(kernel: Kernel, span: Span | None) -> Kernel | None:
+    """Equal kernels of two texts are told apart by where they stand: that is what is pointed at."""
+    if span is None or is_whole(kernel):
+        return kernel if span is not None else None
     try:
-        return parse_kernel(kernel.span.source, kernel.name)
+        return parse_kernel(span.source, kernel.name)
     except IsamapError:
         return None
 
@@ -150,13 +155,16 @@ def _loops(items: tuple[ast.ItemSyntax, ...] | tuple[ast.StmtSyntax, ...]) -> li
     return found
 
 
-@lru_cache(maxsize=256)
 def are_legal(kernel: Kernel, edits: Edits) -> bool:
     """Whether the edited text is a kernel that the verifier accepts."""
     assert kernel.span is not None
-    source = kernel.span.source
+    return _are_legal(kernel.span.source, kernel.name, edits)
+
+
+@lru_cache(maxsize=256)
+def _are_legal(source: Source, name: str, edits: Edits) -> bool:
     try:
-        parse_kernel(Source(source.name, apply_edits(source.text, edits)), kernel.name)
+        parse_kernel(Source(source.name, apply_edits(source.text, edits)), name)
     except IsamapError:
         return False
     return True

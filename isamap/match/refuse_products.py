@@ -14,7 +14,7 @@ from isamap.match.enumerate import find_in_statement
 from isamap.match.fitting import as_factor
 from isamap.match.kernel_text import Edits, as_written, brief, replace_by
 from isamap.match.rejection import Case, Cause
-from isamap.source import Edit
+from isamap.source import Edit, Span
 from isamap.transform import factorisations, reads
 
 
@@ -67,13 +67,16 @@ def _three(case: Case, arrays: list[Expr]) -> Cause:
     value = case.statement.assign.value
     names = ", ".join(brief(f) for f in arrays)
     message = f"multiplies two operands; the statement multiplies {len(arrays)} arrays: {names}"
-    edit, edits = _factorisation(case.kernel, case.number)
+    edit, edits = _factorisation(case.kernel, case.kernel.span, case.number)
     return Cause("three-factors", message, value.span, case.pattern.value.span, edit, edits)
 
 
 @lru_cache(maxsize=64)
-def _factorisation(kernel: Kernel, number: int) -> tuple[str, Edits]:
-    """The cheapest way to take a statement apart, and the kernel after it, sizes left open."""
+def _factorisation(kernel: Kernel, span: Span | None, number: int) -> tuple[str, Edits]:
+    """The cheapest way to take a statement apart, and the kernel after it, sizes left open.
+
+    `span` is the kernel's own: kernels are equal wherever they stand, and their edits are not.
+    """
     written = as_written(kernel) or kernel
     found = next((f for f in factorisations(written) if f.statement == number), None)
     if found is None:
