@@ -12,6 +12,7 @@ from isamap.match.copying import (
     fills_all,
     find_packing,
     find_transfer,
+    packing_ns,
     shown_axes,
 )
 from isamap.match.delivery import find_delivery, widths
@@ -30,6 +31,7 @@ from isamap.match.refuse import refusals
 from isamap.match.rejection import REASONS, Rejection
 from isamap.match.scratch import homes_of, scratch_move, scratchpads
 from isamap.match.several import GroupMapping, find_groups
+from isamap.match.standing import standing
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     LoopAxis,
@@ -110,6 +112,7 @@ __all__ = [
     "layouts",
     "movements",
     "own_sum",
+    "packing_ns",
     "pattern_of",
     "places",
     "profile_sizes",
@@ -120,6 +123,7 @@ __all__ = [
     "shown_axes",
     "simplify",
     "simplify_expr",
+    "standing",
     "start_of_sum",
     "statement_mappings",
     "statement_text",

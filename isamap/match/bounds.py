@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import assert_never
 
-from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar
+from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar, substitute_expr
 from isamap.ir.index import ZERO, Atom, FloorDiv, MinMax, Mod
 
 Interval = tuple[int, int]
@@ -88,3 +89,15 @@ def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
             return expr
         case _:
             assert_never(expr)
+
+
+def laid_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
+    """An expression over new coordinates, which have ranges, simplified: the same few are asked for often."""
+    return _laid_over(expr, (*coordinates.items(),), (*extents.items(),))
+
+
+@lru_cache(maxsize=1 << 15)
+def _laid_over(
+    expr: Expr, coordinates: tuple[tuple[str, Index], ...], extents: tuple[tuple[str, int], ...]
+) -> Expr:
+    return simplify_expr(substitute_expr(expr, dict(coordinates)), dict(extents))

@@ -8,7 +8,7 @@ its elements come from: interleaves and transposing loads pack whole registers i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Expr, Index, Read, substitute_expr, substitute_read
@@ -16,6 +16,7 @@ from isamap.ir.index import ZERO
 from isamap.match.bounds import simplify_expr
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
+from isamap.match.standing import standing
 from isamap.match.tiles import LoopAxis, OperandTile, Tile
 from isamap.match.want import Suppliers, Supply, Want
 from isamap.match.wrapping import wraps
@@ -164,3 +165,14 @@ def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Tr
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
     return best
+
+
+def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> float | None:
+    """The price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
+    last = copy.counters[-1]
+    alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
+    question = (alike.target, alike.value, shape)
+    if question not in suppliers.packings:
+        found = find_packing(alike, shape, suppliers)
+        suppliers.packings[question] = found.cost_ns if found is not None else None
+    return suppliers.packings[question]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isamap.ir import DType, Expr, Index, Operand, Read, substitute_expr
-from isamap.match.bounds import simplify_expr
+from isamap.ir import DType, Expr, Index, Operand, Read
+from isamap.match.bounds import laid_over
 from isamap.match.instructions import Pattern
 from isamap.match.params import fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
@@ -70,8 +70,8 @@ def _try_delivery(
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over = {d: i.substitute(prefixed) for d, i in zip(dims(len(want.shape)), own[0].index, strict=True)}
     extents = {f"%{a}": e for a, e in limits.items()}
-    written = simplify_expr(substitute_expr(target, over), extents)
-    subject = simplify_expr(substitute_expr(value, over), extents)
+    written = laid_over(target, over, extents)
+    subject = laid_over(value, over, extents)
     assert isinstance(written, Read)
     through = replace(want, expr=subject)
     output = Binding(pattern.output.name, pattern.target.index, written)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read, substitute_expr
+from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read
 from isamap.match.address import Location, locate
-from isamap.match.bounds import simplify_expr
+from isamap.match.bounds import laid_over
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Digits, Pattern, digits_of, invert
 from isamap.match.interleave import is_out_of_reach, lanes_apart, step_of, try_pieces, wanted_lanes
@@ -113,7 +113,7 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     extents = {f"%{a}": e for a, e in limits.items()}
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
-    subject = simplify_expr(substitute_expr(want.expr, over_axes), extents)
+    subject = laid_over(want.expr, over_axes, extents)
     if want.zero and not _leaves_zero(suppliers, pattern, want, masks):
         return None
     for bindings in unify_once(pattern.value, subject):
@@ -239,6 +239,6 @@ def _register_want(
         else:
             span = digits[0][1] * limits[digits[0][0]] if digits else 1
             valid.append(None if span == size else Index.of(span))
-    expr = simplify_expr(substitute_expr(binding.subject, back), sizes)
+    expr = laid_over(binding.subject, back, sizes)
     shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
     return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), zero, placement=placement)

@@ -108,6 +108,11 @@ class Suppliers:
         return {}
 
     @cached_property
+    def packings(self) -> dict[tuple[Read, Expr, tuple[int, ...]], float | None]:
+        """Time to pack an element, by a cell of a buffer, what it holds, and the shape. Units: ns."""
+        return {}
+
+    @cached_property
     def underway(self) -> set[Want]:
         """Wants for which a chain is being looked for."""
         return set()

@@ -29,6 +29,7 @@ from isamap.match import (
     profile_sizes,
     scratch_move,
     scratchpads,
+    standing,
     statement_mappings,
     statement_text,
     tiles_apart,
@@ -207,7 +208,8 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 
 
 def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
-    direct = bring(suppliers, tile, operand, operand.want({}))
+    alike = standing(operand.elements, lambda symbol: symbol.startswith("%"))
+    direct = bring(suppliers, tile, operand, operand.want({}, expr=alike))
     homes = homes_of(tile, operand, suppliers)
     if not homes:
         return None

@@ -23,11 +23,12 @@ from isamap.match import (
     copy_by_cells,
     dims,
     find_delivery,
-    find_packing,
     find_transfer,
     in_tiles,
     own_sum,
+    packing_ns,
     shown_axes,
+    standing,
 )
 
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
@@ -48,16 +49,17 @@ def pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppl
         if stored is not None:
             return (direct.cost_ns + stored.cost_ns) / elements
     cells = copy_by_cells(operand, in_tiles(operand, suppliers).buffer, ZERO)
-    packing = find_packing(cells, operand.shape, suppliers) if cells is not None else None
-    if packing is not None:
-        return packing.cost_ns
-    single = Want(operand.subject, "", operand.dtype, (), ())
+    packed_ns = packing_ns(cells, operand.shape, suppliers) if cells is not None else None
+    if packed_ns is not None:
+        return packed_ns
+    element = standing(operand.subject, lambda _: False)
+    single = Want(element, "", operand.dtype, (), ())
     cell = Read(
         in_tiles(operand, suppliers).buffer,
         tuple(ZERO for _ in range(len(operand.shape) + 1)),
         operand.dtype,
     )
-    moved = find_delivery(suppliers, cell, operand.subject, "", operand.dtype, single)
+    moved = find_delivery(suppliers, cell, element, "", operand.dtype, single)
     return moved.cost_ns if moved is not None else SLOW_MOVE_NS
 
 
