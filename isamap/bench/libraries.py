@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def _blas(mapped: Mapped, loop: str, function: Any, implementation: str) -> Read
 def prepare_torch(mapped: Mapped, threads: int) -> Ready:
     """torch.mm, torch.addmm and torch._int_mm, their results written in place. Raises: NotOffered."""
     try:
-        import torch
+        torch: Any = import_module("torch")
     except ImportError:
         raise NotOffered from None
     from time import perf_counter_ns

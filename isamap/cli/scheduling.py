@@ -171,6 +171,27 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
         **contest.json(),
         "schedule": text,
         "accesses": best_accesses_json(contest.best.schedule, matched.problem, matched.machine),
+        "mappings": _mappings(matched),
+    }
+
+
+def _mappings(matched: Compilation) -> dict[str, object]:
+    """How many mappings the scheduler could choose from, and why not from the others."""
+    from isamap.driver.sizes import read_size
+    from isamap.plan.offered import offers
+
+    assert matched.canonical is not None
+    assert matched.machine is not None
+    assert matched.problem is not None
+    sizes = {name: read_size(value) for name, value in matched.problem.sizes}
+    found = offers(matched.canonical, matched.machine, sizes)
+    return {
+        "offered": sum(not o.why_not for o in found),
+        "not_offered": [
+            {"statement": o.statement, "mapping": o.mapping, "kind": o.kind, "why": o.why_not}
+            for o in found
+            if o.why_not
+        ],
     }
 
 

@@ -43,7 +43,7 @@ from isamap.match.tiles import (
     choose_params,
     is_read_of,
 )
-from isamap.match.unify import places
+from isamap.match.unify import places, read_twice
 from isamap.match.validity import Violation, first_violation
 from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
 from isamap.match.want import Leaf, Suppliers, Supply, Want
@@ -117,6 +117,7 @@ __all__ = [
     "places",
     "profile_sizes",
     "prove",
+    "read_twice",
     "refusals",
     "scratch_move",
     "scratchpads",

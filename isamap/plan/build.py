@@ -59,7 +59,7 @@ def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple
         pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
         tile = apply_mapping(statement, mapping, pattern, profile)
-        if tile is not None and _sums_can_be_padded(tile):
+        if tile is not None and sums_can_be_padded(tile):
             found.append(tile)
     return (*found, *tiles_apart(statement, number, suppliers.machine, profile))
 
@@ -86,7 +86,7 @@ def build_problem(
 
     Raises: NoMapping when a statement cannot be performed.
     """
-    profile = {n: _profile(v) for n, v in sizes.items()}
+    profile = {n: profile_of(v) for n, v in sizes.items()}
     suppliers = Suppliers(machine, layouts(kernel))
     caches, beyond, beyond_is_shared = caches_of(machine)
     memories = Memories(caches, beyond)
@@ -94,7 +94,7 @@ def build_problem(
     for number, statement in enumerate(statements(kernel)):
         options: list[NestOption] = []
         for tile in find_tiles(statement, number, suppliers):
-            option = _option(tile, suppliers, kernel, profile)
+            option = option_of(tile, suppliers, kernel, profile)
             if option is not None and not (kernel.strict and reorders(tile)):
                 taken = fusions(kernel, number, tile, suppliers, profile, memories)
                 options.append(replace(option, fusions=taken))
@@ -120,7 +120,8 @@ def build_problem(
     )
 
 
-def _profile(value: int | Range) -> int:
+def profile_of(value: int | Range) -> int:
+    """The number that a size has in costs."""
     return value if isinstance(value, int) else (value.profile or value.high)
 
 
@@ -148,7 +149,7 @@ def _no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMappi
     )
 
 
-def _sums_can_be_padded(tile: Tile) -> bool:
+def sums_can_be_padded(tile: Tile) -> bool:
     """Padded lanes are filled with zero, which only a sum is indifferent to."""
     if tile.statement.assign.op in (None, "add"):
         return True
@@ -158,14 +159,14 @@ def _sums_can_be_padded(tile: Tile) -> bool:
     )
 
 
-def _option(
+def option_of(
     tile: Tile, suppliers: Suppliers, kernel: Kernel, profile: Mapping[str, int]
 ) -> NestOption | None:
     """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer."""
     machine = suppliers.machine
     operands: list[TileOperand] = []
     for operand in tile.inputs:
-        described = _input(operand, tile, suppliers, kernel)
+        described = input_of(operand, tile, suppliers, kernel)
         if described is None:
             return None
         operands += _with_reads(described, operand, tile, kernel)
@@ -207,7 +208,8 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 
-def _input(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
+def input_of(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
+    """An input with what supplying it costs; None when nothing brings it from a buffer."""
     alike = standing(operand.elements, lambda symbol: symbol.startswith("%"))
     direct = bring(suppliers, tile, operand, operand.want({}, expr=alike))
     homes = homes_of(tile, operand, suppliers)

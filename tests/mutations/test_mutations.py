@@ -209,13 +209,13 @@ LOWERING = (
     ),
     Mutation(
         "leave padded lanes as they are",
-        "isamap.lower.staging:Fill",
+        "isamap.lower.scratch:Fill",
         of_nothing,
         programs_compute_what_the_kernel_does,
     ),
     Mutation(
         "forget the identity of padded lanes under max",
-        "isamap.plan.build:_sums_can_be_padded",
+        "isamap.plan.build:sums_can_be_padded",
         always(True),
         programs_compute_what_the_kernel_does,
     ),
