@@ -225,12 +225,14 @@ class Index:
         """The expression with symbols replaced."""
         if not (self.symbols & bindings.keys()):
             return self
-        total = ZERO
+        kept = tuple([t for t in self.terms if not _is_bound(t[0], bindings)])
+        total = Index(kept) if kept else ZERO
         for m, c in self.terms:
-            product = Index.of(c)
-            for atom in m:
-                product = product * _substitute_atom(atom, bindings)
-            total = total + product
+            if _is_bound(m, bindings):
+                product = Index.of(c)
+                for atom in m:
+                    product = product * _substitute_atom(atom, bindings)
+                total = total + product
         return total
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
@@ -318,6 +320,14 @@ def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> 
                 for m2, c2 in (Index(((tuple(rest), c),)) * atom.value).terms:
                     sums[m2] = sums.get(m2, 0) + c2
                 break
+
+
+def _is_bound(monomial: Monomial, bindings: Mapping[str, object]) -> bool:
+    """Whether a symbol of a term is to be replaced."""
+    for atom in monomial:
+        if atom in bindings if type(atom) is str else not bindings.keys().isdisjoint(_atom_symbols(atom)):
+            return True
+    return False
 
 
 def _atom_symbols(atom: Atom) -> frozenset[str]:

@@ -14,6 +14,7 @@ from isamap.match.copying import (
     find_transfer,
     packing_ns,
     shown_axes,
+    transfer_ns,
 )
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.dma import Clearing, Dma, find_clearing, find_dma
@@ -31,7 +32,7 @@ from isamap.match.refuse import refusals
 from isamap.match.rejection import REASONS, Rejection
 from isamap.match.scratch import homes_of, scratch_move, scratchpads
 from isamap.match.several import GroupMapping, find_groups
-from isamap.match.standing import standing
+from isamap.match.standing import is_lane, standing
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     LoopAxis,
@@ -107,6 +108,7 @@ __all__ = [
     "improving_rewrites",
     "in_register",
     "in_tiles",
+    "is_lane",
     "is_read_of",
     "is_simple",
     "layouts",
@@ -131,6 +133,7 @@ __all__ = [
     "sum_of_lanes",
     "tensor_strides",
     "tiles_apart",
+    "transfer_ns",
     "variants",
     "widths",
     "written_by",

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar, substitute_expr
-from isamap.ir.index import ZERO, Atom, FloorDiv, MinMax, Mod
+from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
 
 Interval = tuple[int, int]
 
@@ -48,14 +48,17 @@ def _atom_interval(atom: Atom, extents: Mapping[str, int]) -> Interval | None:
 
 def simplify(index: Index, extents: Mapping[str, int]) -> Index:
     """The same value with divisions removed whose result the ranges determine."""
-    if all(isinstance(a, str) for m, _ in index.terms for a in m):
+    divided = {a: _simplify_atom(a, extents) for m, _ in index.terms for a in m if type(a) is not str}
+    changed = {a for a, b in divided.items() if len(b.terms) != 1 or b.terms[0] != ((a,), 1)}
+    if not changed:
         return index
-    total = ZERO
+    total = Index(tuple([t for t in index.terms if changed.isdisjoint(t[0])]))
     for monomial, coefficient in index.terms:
-        term = Index.of(coefficient)
-        for atom in monomial:
-            term = term * _simplify_atom(atom, extents)
-        total = total + term
+        if not changed.isdisjoint(monomial):
+            term = Index.of(coefficient)
+            for atom in monomial:
+                term = term * (Index.of(atom) if type(atom) is str else divided[atom])
+            total = total + term
     return total
 
 
@@ -69,6 +72,8 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, int]) -> Index:
             if bounds and divisor.value and bounds[0] // divisor.value == bounds[1] // divisor.value:
                 quotient = bounds[0] // divisor.value
                 return Index.of(quotient) if isinstance(atom, FloorDiv) else inner - quotient * divisor.value
+            if inner is value:
+                return Index.of(atom)
             return inner.floordiv(divisor) if isinstance(atom, FloorDiv) else inner.mod(divisor)
         case MinMax():
             return Index.of(atom)

@@ -7,13 +7,13 @@ its elements come from: interleaves and transposing loads pack whole registers i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
-from isamap.match.bounds import simplify_expr
+from isamap.match.bounds import laid_over
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
 from isamap.match.standing import standing
@@ -21,6 +21,7 @@ from isamap.match.tiles import LoopAxis, OperandTile, Tile
 from isamap.match.want import Suppliers, Supply, Want
 from isamap.match.wrapping import wraps
 from isamap.match.written import Written, with_held
+from isamap.transform import symbols
 
 LANE = Index.of("%0")
 
@@ -64,6 +65,17 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers)
     one = Want(copy.value, "", copy.value.dtype, (), ())
     single = find_delivery(suppliers, copy.target, copy.value, "", None, one)
     return Transfer(None, 1, single) if single is not None else None
+
+
+def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
+    """The price of what `find_transfer` finds, one for all that lie alike. Units: ns per element."""
+    target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
+    assert isinstance(target, Read)
+    question = (target, value, tuple(counts.items()))
+    if question not in suppliers.transfers:
+        found = find_transfer(replace(copy, target=target, value=value), counts, suppliers)
+        suppliers.transfers[question] = found.cost_ns if found is not None else None
+    return suppliers.transfers[question]
 
 
 def _along(copy: Copy, counter: str, width: int, register: int, suppliers: Suppliers) -> Transfer | None:
@@ -152,6 +164,17 @@ def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | No
 def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Transfer | None:
     """The cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
     best: Transfer | None = None
+    for target, value, width, register in _groups(copy, shape, suppliers):
+        found = _deliver(target, value, copy.counters[-1], width, register, suppliers)
+        if found is not None and (best is None or found.cost_ns < best.cost_ns):
+            best = found
+    return best
+
+
+def _groups(
+    copy: Copy, shape: tuple[int, ...], suppliers: Suppliers
+) -> Iterator[tuple[Expr, Expr, int, int]]:
+    """Groups that may move at once, over lanes `%0`: where to, what, how many, and the register's length."""
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
     for width, register in widths(suppliers, copy.target.dtype):
@@ -159,20 +182,25 @@ def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Tr
             continue
         extents = {**sizes, last: shape[-1] // width, "%0": width}
         lanes = {last: Index.of(last) * width + LANE}
-        target = simplify_expr(substitute_expr(copy.target, lanes), extents)
-        value = simplify_expr(substitute_expr(copy.value, lanes), extents)
-        found = _deliver(target, value, last, width, register, suppliers)
-        if found is not None and (best is None or found.cost_ns < best.cost_ns):
-            best = found
-    return best
+        yield laid_over(copy.target, lanes, extents), laid_over(copy.value, lanes, extents), width, register
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> float | None:
     """The price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
-    last = copy.counters[-1]
+    first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
-    question = (alike.target, alike.value, shape)
+    rows = shape[:1] if first == last or first in symbols(alike.value) else ()
+    question = (suppliers.strides[copy.target.buffer], copy.target.dtype, alike.value, (*rows, *shape[1:]))
     if question not in suppliers.packings:
-        found = find_packing(alike, shape, suppliers)
-        suppliers.packings[question] = found.cost_ns if found is not None else None
+        costs = [_group_ns(*group, suppliers) for group in _groups(alike, shape, suppliers)]
+        suppliers.packings[question] = min((ns for ns in costs if ns is not None), default=None)
     return suppliers.packings[question]
+
+
+def _group_ns(target: Expr, value: Expr, width: int, register: int, suppliers: Suppliers) -> float | None:
+    """The price of a group whose elements follow each other in the buffer: one for all that lie alike."""
+    question = (target.dtype, standing(value, lambda symbol: symbol == "%0"), width, register)
+    if question not in suppliers.groups:
+        found = _deliver(target, question[1], "", width, register, suppliers)
+        suppliers.groups[question] = found.cost_ns if found is not None else None
+    return suppliers.groups[question]

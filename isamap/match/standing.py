@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from isamap.ir import Cast, Expr, Index, Read
-from isamap.ir.index import Atom, FloorDiv, Mod
+from isamap.ir.index import Atom, FloorDiv, Mod, Monomial
 
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
 
@@ -33,9 +33,14 @@ def standing(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
     return replace(expr, index=tuple(_subscript(i, is_moving, known) for i in expr.index))
 
 
+def is_lane(symbol: str) -> bool:
+    """Whether it is a coordinate of a register."""
+    return symbol.startswith("%")
+
+
 def _subscript(index: Index, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:
-    moving = tuple(t for t in index.terms if any(map(is_moving, Index((t,)).symbols)))
-    rest = index if not moving else Index(tuple(t for t in index.terms if t not in moving))
+    moving = tuple([t for t in index.terms if _moves(t[0], is_moving)])
+    rest = index if not moving else Index(tuple([t for t in index.terms if t not in moving]))
     still = rest if rest.value is not None else known.setdefault(rest, Index.of(f"{LOOPS}{len(known)}"))
     total = still
     for monomial, coefficient in moving:
@@ -44,6 +49,13 @@ def _subscript(index: Index, is_moving: Callable[[str], bool], known: dict[Index
             term = term * _atom(atom, is_moving, known)
         total = total + term
     return total
+
+
+def _moves(monomial: Monomial, is_moving: Callable[[str], bool]) -> bool:
+    return any(
+        is_moving(atom) if isinstance(atom, str) else any(map(is_moving, Index.of(atom).symbols))
+        for atom in monomial
+    )
 
 
 def _atom(atom: Atom, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:

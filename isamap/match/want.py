@@ -108,8 +108,18 @@ class Suppliers:
         return {}
 
     @cached_property
-    def packings(self) -> dict[tuple[Read, Expr, tuple[int, ...]], float | None]:
-        """Time to pack an element, by a cell of a buffer, what it holds, and the shape. Units: ns."""
+    def transfers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], float | None]:
+        """Time to copy an element, by where to, what, and how far counters run. Units: ns."""
+        return {}
+
+    @cached_property
+    def packings(self) -> dict[tuple[tuple[Index, ...], DType, Expr, tuple[int, ...]], float | None]:
+        """Time to pack an element, by a buffer's strides and type, a cell and the shape. Units: ns."""
+        return {}
+
+    @cached_property
+    def groups(self) -> dict[tuple[DType, Expr, int, int], float | None]:
+        """The same of one group, by its elements over lanes, their number, and the register's. Units: ns."""
         return {}
 
     @cached_property

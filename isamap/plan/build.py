@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Cast, Index, Kernel, Range
+from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_value, line_hints
 from isamap.match import (
@@ -23,6 +23,7 @@ from isamap.match import (
     find_supply,
     homes_of,
     in_tiles,
+    is_lane,
     is_read_of,
     layouts,
     pattern_of,
@@ -38,6 +39,7 @@ from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
 from isamap.plan.apart import lanes_ns
 from isamap.plan.caches import caches_of
+from isamap.plan.collecting import collector_paused
 from isamap.plan.fusing import Memories, fusions, offered_once
 from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
@@ -79,6 +81,7 @@ def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
     return known[nest.mapping]
 
 
+@collector_paused()
 def build_problem(
     kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int = 1
 ) -> Problem:
@@ -210,8 +213,7 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 
 def input_of(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
     """An input with what supplying it costs; None when nothing brings it from a buffer."""
-    alike = standing(operand.elements, lambda symbol: symbol.startswith("%"))
-    direct = bring(suppliers, tile, operand, operand.want({}, expr=alike))
+    direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, suppliers)
     if not homes:
         return None
@@ -308,8 +310,10 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
     if not homes:
         return None
     target, expr = accumulator_delivery(tile)
-    first = find_supply(suppliers, acc.want({}))
-    back = find_delivery(suppliers, target, expr, "", None, acc.want({}))
+    there = standing(target, is_lane)
+    assert isinstance(there, Read)
+    first = find_supply(suppliers, acc.want({}, expr=standing(acc.elements, is_lane)))
+    back = find_delivery(suppliers, there, expr, "", None, acc.want({}))
     direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
     narrower = isinstance(acc.elements, Cast)
     home, staged = next(iter(homes.items()))

@@ -23,12 +23,12 @@ from isamap.match import (
     copy_by_cells,
     dims,
     find_delivery,
-    find_transfer,
     in_tiles,
     own_sum,
     packing_ns,
     shown_axes,
     standing,
+    transfer_ns,
 )
 
 SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
@@ -76,8 +76,7 @@ def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     counts = {f"~{axis.name}": Index.of(axis.tile) for axis in shown_axes(acc, tile)}
     copy = copy_by_axes(acc, buffer, Index.of(OFFSET), tile, position, back=back)
-    found = find_transfer(copy, counts, suppliers)
-    return found.cost_ns if found is not None else None
+    return transfer_ns(copy, counts, suppliers)
 
 
 def register_value(operand: OperandTile) -> Read:
