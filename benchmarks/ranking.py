@@ -144,7 +144,7 @@ def walk(problem: Problem) -> Iterator[Schedule]:
         option = current.option
         if rng.random() < 0.15:
             option = rng.choice(options)
-            assignment = first_assignment(option, rng.choice(option.register_blocks))
+            assignment = first_assignment(option.space, rng.choice(option.register_blocks))
         else:
             changes = list(moves(option, current.assignment))
             assignment = {**current.assignment, **rng.choice(changes)} if changes else None

@@ -22,11 +22,12 @@ def lay_out(
     while isinstance(subject, Cast):
         subject = subject.value
     if not isinstance(subject, Read) or not subject.index:
-        return operand
+        return replace(operand, in_rows=False)
     subscripts = [_subscript(index) for index in subject.index]
     known = [subscript for subscript in subscripts if subscript is not None]
     if len(known) < len(subscripts):
-        return operand
+        return replace(operand, in_rows=False)
+    operand = replace(operand, in_rows=subject.fill is None)
     shape = next((o.shape for o in kernel.operands if o.name == subject.buffer), ())
     row = shape[-1].substitute(profile).value if shape else None
     dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""

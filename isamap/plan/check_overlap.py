@@ -39,7 +39,8 @@ def check_prefetches(nest: NestSchedule, option: NestOption, hinted: tuple[str, 
     for prefetch in nest.prefetches:
         operand = operands.get(prefetch.operand)
         if operand is not None:
-            yield from _check_prefetch(nest, prefetch, operand, hinted)
+            staged = any(s.operand == operand.name and s.depth < prefetch.depth for s in nest.stages)
+            yield from _check_prefetch(nest, prefetch, operand, hinted, staged=staged)
 
 
 def _check_prefetch(
@@ -47,6 +48,8 @@ def _check_prefetch(
     prefetch: Prefetch,
     operand: TileOperand,
     hinted: tuple[str, ...],
+    *,
+    staged: bool,
 ) -> Iterator[Diagnostic]:
     name = (
         f"nest {nest.statement}: `prefetch {prefetch.operand} ahead {prefetch.ahead} into {prefetch.cache};`"
@@ -62,6 +65,12 @@ def _check_prefetch(
             "schedule-overlap",
             f"{name}: `{operand.tensor}` is read inside another operand, which is no box of one array",
             help="leave the line out",
+        )
+    elif not staged and not operand.in_rows:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: what a turn reads of `{operand.tensor}` is no box of one array",
+            help=f"put `stage {operand.name};` around the loop, or leave the line out",
         )
     around = nest.loops[prefetch.depth - 1] if prefetch.depth else None
     if around is None or around.kind != "for" or around.axis not in operand.axes:

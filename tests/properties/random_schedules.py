@@ -93,7 +93,7 @@ def _prefetches(
         for operand in option.operands
         if hinted
         and loop.axis in operand.axes
-        and operand.tensor != operand.name  # else it is computed, and may be no box of an array
+        and (operand.in_rows or any(s.operand == operand.name and s.depth <= depth for s in nest.stages))
         and "." not in operand.name
         and random.random() < 0.1
     ]
