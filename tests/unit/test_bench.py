@@ -87,6 +87,48 @@ def test_one_wrong_element_is_found_wherever_it_is(form: str) -> None:
         assert not check_product(chosen, a, b, None, wrong).ok
 
 
+def product(form: str, rows: int, columns: int, inner: int) -> tuple[np.ndarray, ...]:
+    """A, B, what C held before, and C as a library computes it in f32."""
+    chosen = FORMS[form]
+    a, b = random_values((rows, inner), chosen.a, (0, 0)), random_values((inner, columns), chosen.b, (0, 1))
+    before = random_values((rows, columns), chosen.c, (0, 2))
+    exact = a.astype(np.float32) @ b.astype(np.float32) + before.astype(np.float32)
+    return a, b, before, exact.astype(before.dtype)
+
+
+@pytest.mark.parametrize(("rows", "columns", "inner"), [(128, 1760, 1760), (1, 2048, 2048), (700, 35, 2560)])
+def test_one_element_that_is_another_product_is_found_at_real_sizes(
+    rows: int, columns: int, inner: int
+) -> None:
+    a, b, before, c = product("f32", rows, columns, inner)
+    assert check_product(FORMS["f32"], a, b, before, c).worst < 0.5
+    for place in ((0, columns - 1), (rows // 2, 1)):
+        wrong = c.copy()
+        wrong[place] = c[rows - 1, columns // 2]
+        assert not check_product(FORMS["f32"], a, b, before, wrong).ok
+
+
+def test_in_bf16_most_of_single_wrong_elements_are_found_and_several_always() -> None:
+    a, b, before, c = product("bf16", 128, 1760, 1760)
+    assert check_product(FORMS["bf16"], a, b, before, c).worst < 0.6
+    rng, found = np.random.default_rng(1), 0
+    for _ in range(10):
+        wrong = c.copy()
+        wrong[rng.integers(128), rng.integers(1760)] = c[rng.integers(128), rng.integers(1760)]
+        found += not check_product(FORMS["bf16"], a, b, before, wrong).ok
+    assert found >= 6
+    several = c.copy()
+    several[70:86, 960:976] = c[6:22, 960:976]
+    assert not check_product(FORMS["bf16"], a, b, before, several).ok
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_element_that_is_no_number_is_found(value: float) -> None:
+    a, b, before, c = product("f32", 128, 200, 64)
+    c[77, 133] = value
+    assert not check_product(FORMS["f32"], a, b, before, c).ok
+
+
 def test_the_interval_of_a_median_is_that_of_order_statistics() -> None:
     assert [trimmed(n) for n in (7, 8, 9, 11, 20)] == [0, 0, 1, 1, 5]
     found = ratio([1.0] * 9, [1.5, 1.1, 1.2, 1.3, 1.25, 1.4, 0.5, 1.35, 9.0])
