@@ -17,14 +17,17 @@ def load_loops(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     library.time_program.argtypes = [pointer, pointer, pointer, pointer, number, number, number]
-    library.time_reads.argtypes = [pointer, number, number, pointer]
+    for name in READS:
+        function = getattr(library, name)
+        function.argtypes, function.restype = [pointer, number, number, pointer], number
     for name in PRODUCTS:
         function = getattr(library, name)  # by attribute: an item is another object each time
         function.argtypes, function.restype = [pointer, pointer, number, number, number], number
-    library.time_program.restype = library.time_reads.restype = number
+    library.time_program.restype = number
     return library
 
 
+READS = ("time_reads", "time_streams")
 PRODUCTS = ("time_sgemm32", "time_sgemm64", "time_bf16gemm", "time_u8gemm")
 
 

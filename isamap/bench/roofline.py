@@ -17,7 +17,7 @@ from isamap.match import Suppliers, Tile, layouts
 from isamap.plan.build import chosen_tile, find_tiles
 from isamap.transform import statements
 
-SIZES_BYTES = tuple(1 << power for power in range(14, 28))
+SIZES_BYTES = tuple(size for power in range(14, 27) for size in (1 << power, 3 << (power - 1))) + (1 << 27,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,27 @@ class Bandwidths:
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """That of the next larger size measured; of the largest beyond."""
-        return next((rate for size, rate in self.measured if size >= size_bytes), self.measured[-1][1])
+        """That of the level where so many bytes live: of no slower one, lest a roof be lower than what it covers.
+
+        The largest size measured that is not above decides; what a larger one has reached, it can reach, too.
+        """
+        below = max((size for size, _ in self.measured if size <= size_bytes), default=0)
+        return max(rate for size, rate in self.measured if size >= below)
 
 
 def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
-    """Reads buffers of growing size with the widest loads of this processor."""
+    """Reads buffers of growing size with the widest loads of this processor, in one stream and in eight."""
     import ctypes
 
-    timed = load_loops(loops).time_reads
+    library = load_loops(loops)
     data = np.random.default_rng(0).integers(1, 255, SIZES_BYTES[-1] + 64, dtype=np.uint8)
     address = -(-data.ctypes.data // 64) * 64
     sink = ctypes.c_int64(0)
     found: list[tuple[int, float]] = []
     for size in SIZES_BYTES:
-        calls = max(1, (1 << 27) // size)
-        best = min(timed(address, size, calls, ctypes.addressof(sink)) for _ in range(rounds))
+        calls = max(1, SIZES_BYTES[-1] // size)
+        timed = (library.time_reads, library.time_streams) * rounds
+        best = min(read(address, size, calls, ctypes.addressof(sink)) for read in timed)
         found.append((size, size * calls / best))
     return Bandwidths(tuple(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from dataclasses import replace
@@ -16,7 +17,9 @@ from isamap.bench.chart import ratio_chart
 from isamap.bench.check import check_product
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.forms import FORMS, kernel_text, shapes
+from isamap.bench.loops import READS, build_loops, load_loops
 from isamap.bench.memory import random_values
+from isamap.bench.roofline import SIZES_BYTES, Bandwidths, attainable_seconds
 from isamap.bench.rows import Row
 from isamap.bench.statistics import geometric_mean, ratio, trimmed
 from isamap.bench.summary import summarise
@@ -127,6 +130,31 @@ def test_one_element_that_is_no_number_is_found(value: float) -> None:
     a, b, before, c = product("f32", 128, 200, 64)
     c[77, 133] = value
     assert not check_product(FORMS["f32"], a, b, before, c).ok
+
+
+def test_a_roof_is_that_of_the_level_where_the_working_set_lives_or_of_a_faster_one() -> None:
+    measured = Bandwidths(((1024, 100.0), (2048, 90.0), (4096, 30.0), (8192, 40.0), (16384, 10.0)))
+    assert measured.at(100) == 100.0
+    assert measured.at(2048) == 90.0
+    assert measured.at(4095) == 90.0  # between two sizes: not that of the next larger one
+    assert measured.at(4096) == 40.0  # what a larger size has reached, a smaller one reaches
+    assert measured.at(1 << 30) == 10.0
+    assert attainable_seconds(1, 1.0, 9000, 4095, measured, 1) == pytest.approx(100e-9)
+
+
+def test_both_ways_of_reading_read_each_line_once() -> None:
+    library = load_loops(build_loops())
+    for size in (512, 512 * 9):
+        lines = np.arange(size // 8 + 8, dtype=np.int64) ** 2
+        skipped = -(-lines.ctypes.data // 64) * 8 - lines.ctypes.data // 8
+        data = lines[skipped : skipped + size // 8]
+        expected = int(np.bitwise_xor.reduce(data))
+        for name in READS:
+            sink = ctypes.c_int64(0)
+            assert getattr(library, name)(data.ctypes.data, size, 1, ctypes.addressof(sink)) >= 0
+            assert sink.value == expected
+    assert all(size % 512 == 0 for size in SIZES_BYTES)
+    assert list(SIZES_BYTES) == sorted(set(SIZES_BYTES))
 
 
 def test_the_interval_of_a_median_is_that_of_order_statistics() -> None:
