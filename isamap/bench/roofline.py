@@ -17,7 +17,7 @@ from isamap.match import Suppliers, Tile, layouts
 from isamap.plan.build import chosen_tile, find_tiles
 from isamap.transform import statements
 
-SIZES_BYTES = tuple(size for power in range(14, 27) for size in (1 << power, 3 << (power - 1))) + (1 << 27,)
+SIZES_BYTES = tuple(part << power for power in range(13, 27) for part in (2, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Bandwidths:
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """That of the level where so many bytes live: of no slower one, lest a roof be lower than what it covers.
+        """That of the level where so many bytes live, and of no slower one.
 
         The largest size measured that is not above decides; what a larger one has reached, it can reach, too.
         """
