@@ -39,6 +39,7 @@ class BodyWriter:
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
         self.counters: tuple[str, ...] = ()
+        self.beside_loop = False
         self.regions: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
@@ -93,15 +94,15 @@ class BodyWriter:
 
     def loop(self, node: For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
-        names, counters = self.names, self.counters
-        self.names = names.inside()
+        names, counters, beside_loop = self.names, self.counters, self.beside_loop
+        self.names, self.beside_loop = names.inside(), _has_loop(node.body)
         counter = self.names.take(node.variable)
         self.counters = (*counters, counter)
         note = f" /* {clean(node.note)} */" if node.note else ""
         self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
-        self.names, self.counters = names, counters
+        self.names, self.counters, self.beside_loop = names, counters, beside_loop
 
     def parallel(self, node: Parallel, depth: int) -> None:
         """A region: its part becomes a function, and all parts are performed here."""
@@ -141,7 +142,7 @@ class BodyWriter:
                 left = rest
 
     def issue(self, issue: Issue, depth: int) -> None:
-        here = Here(self.names, self.values, self.elements)
+        here = Here(self.names, self.values, self.elements, self.beside_loop)
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
@@ -202,3 +203,9 @@ class BodyWriter:
 
     def add(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)
+
+
+def _has_loop(body: tuple[Node, ...]) -> bool:
+    return any(
+        isinstance(node, For) or (isinstance(node, (If, Block)) and _has_loop(node.body)) for node in body
+    )

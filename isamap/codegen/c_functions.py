@@ -258,6 +258,17 @@ static inline {t} {name}({t} a, {t} b) {{
 """)
 
 
+def _made_here(c_type: str) -> Helper:
+    """Gcc holds moved constants in registers that a loop needs for its sums (seen: 1.27 times the time)."""
+    return Helper(f"""\
+/* Made where it stands: moved in front of loops, it would take a register from their sums. */
+static inline {c_type} made_here_{c_type}({c_type} x) {{
+  __asm__ volatile("" : "+m"(x));
+  return x;
+}}
+""")
+
+
 _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
 
 HELPERS: dict[str, Helper] = {
@@ -285,6 +296,7 @@ HELPERS: dict[str, Helper] = {
     **{f"rounding_shift_{mode}": _rounding_shift(mode, wide=False) for mode in _UPWARD},
     **{f"rounding_shift_{mode}_wide": _rounding_shift(mode, wide=True) for mode in _UPWARD},
     "wrap_float": Helper(_WRAP_FLOAT),
+    **{f"made_here_{t}": _made_here(t) for t in sorted({storage_type(d) for d in DTYPES.values()})},
     "min_f32": _minmax("min_f32", "float", "<"),
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),

@@ -26,11 +26,16 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers."""
+    """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers.
+
+    `beside_loop` where a loop's body holds the issue and another loop: what compilers move in front of both
+    occupies a register through the inner one.
+    """
 
     names: Names
     values: Mapping[str, Value]
     elements: Mapping[str, DType]
+    beside_loop: bool = False
 
 
 @dataclass
@@ -152,9 +157,16 @@ class Issuer:
                 text = literal(number, dtype)
                 if text.endswith(("INFINITY", "NAN")):
                     self.used.add("math.h")
-                return Text(text, PREFIX if text.startswith("-") else POSTFIX)
+                found = Text(text, PREFIX if text.startswith("-") else POSTFIX)
+                return self._made_here(found, dtype) if here.beside_loop else found
             case _:
                 return value_text(value, Scope(here.names.of, _no_access, self.used))
+
+    def _made_here(self, value: Text, dtype: DType) -> Text:
+        """A constant that compilers take for another one each time, so that they do not move it away."""
+        function = f"made_here_{storage_type(dtype)}"
+        self.used.add(function)
+        return call(function, value)
 
     def _mask(self, value: Argument, high: Index | None, here: Here) -> Text:
         """An integer with as many low bits set as the parameter says."""
