@@ -24,7 +24,7 @@ from isamap.bench.measure import Rules, measure_row
 from isamap.bench.roofline import Peaks, measure_bandwidths
 from isamap.bench.rows import Row
 from isamap.codegen.toolchain import find_compiler
-from isamap.source import Diagnostic, IsamapError, UsageProblem
+from isamap.source import Diagnostic, IsamapError, UsageProblem, replace_file
 from isamap.tune.profile import Profile
 
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
@@ -142,9 +142,7 @@ def _open(campaign: Campaign) -> dict[str, Row]:
 
 def _rewrite(path: Path, known: dict[str, Row]) -> None:
     """Without a line that was cut off."""
-    from isamap.bench.files import write_whole
-
-    write_whole(path, "".join(_line(row) for row in known.values()))
+    replace_file(path, "".join(_line(row) for row in known.values()).encode(), durable=True)
 
 
 def _append(campaign: Campaign, row: Row) -> None:
@@ -160,7 +158,6 @@ def _line(row: Row) -> str:
 
 
 def _keep_environment(campaign: Campaign, where: dict[str, object]) -> None:
-    from isamap.bench.files import write_whole
-
     if campaign.folder is not None:
-        write_whole(campaign.folder / ENVIRONMENT_FILE, json.dumps(where, indent=2) + "\n")
+        text = json.dumps(where, indent=2) + "\n"
+        replace_file(campaign.folder / ENVIRONMENT_FILE, text.encode(), durable=True)

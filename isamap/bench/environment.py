@@ -7,6 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from isamap.machine.cpu import cpu_facts, this_cpu
 from isamap.version import __version__
 
 LIBRARIES = ("torch", "mkl", "numpy", "ortools")
@@ -14,15 +15,14 @@ LIBRARIES = ("torch", "mkl", "numpy", "ortools")
 
 def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str, object]:
     """CPU, compiler, library versions, affinity, and whether the machine is a virtual one."""
-    facts = _cpu_facts()
     return {
         "isamap": __version__,
         "machine": machine,
-        "cpu": facts.get("model name", platform.machine()),
+        "cpu": this_cpu().name,
         "cores": sorted(cores),
         "caches_bytes": dict(_cache_sizes()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "virtual_machine": "hypervisor" in facts.get("flags", "").split(),
+        "virtual_machine": "hypervisor" in cpu_facts().get("flags", "").split(),
         "load_average": os.getloadavg()[0],
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -42,13 +42,6 @@ def free_bytes() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
-def _cpu_facts() -> dict[str, str]:
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    first = text.split("\n\n", maxsplit=1)[0]
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _cache_sizes() -> list[tuple[str, int]]:

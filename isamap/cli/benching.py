@@ -27,6 +27,7 @@ from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, LimitSeconds, ProfileName
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_choice, read_number
+from isamap.source import replace_file
 
 if TYPE_CHECKING:
     from isamap.bench.campaign import Campaign
@@ -80,7 +81,6 @@ def gemm_command(
 
 def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object]) -> Answer:
     from isamap.bench.chart import ratio_chart
-    from isamap.bench.files import write_whole
     from isamap.bench.summary import summarise
     from isamap.bench.tables import dispatch_text, rows_csv, rows_table, summary_text
 
@@ -95,9 +95,9 @@ def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object])
     texts = [title, place, "", rows_table(rows), "", summary_text(summaries), dispatch_text(rows)]
     text = "\n".join(texts).rstrip() + "\n"
     if campaign.folder is not None:
-        write_whole(campaign.folder / "table.txt", text)
-        write_whole(campaign.folder / "rows.csv", rows_csv(rows))
-        write_whole(campaign.folder / "ratios.svg", ratio_chart(rows, title))
+        replace_file(campaign.folder / "table.txt", text.encode(), durable=True)
+        replace_file(campaign.folder / "rows.csv", rows_csv(rows).encode(), durable=True)
+        replace_file(campaign.folder / "ratios.svg", ratio_chart(rows, title).encode(), durable=True)
     payload: dict[str, object] = {
         "environment": where,
         "rows": [row.as_json() for row in rows],

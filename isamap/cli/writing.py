@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, replace_file
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
@@ -16,15 +15,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
         raise _exists(path)
     named, path = path, path.resolve()
     try:
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            os.chmod(made, _mode(path))
-            _place(Path(made), path, overwrite)
-        finally:
-            with suppress(OSError):
-                os.unlink(made)
+        replace_file(path, text.encode(), _mode(path), None if overwrite else _place_new)
     except FileExistsError:
         raise _exists(named) from None
     except OSError as error:
@@ -33,11 +24,8 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
         ) from None
 
 
-def _place(made: Path, path: Path, overwrite: bool) -> None:
+def _place_new(made: str, path: Path) -> None:
     """Gives the finished file its name; a link refuses where another has taken it in the meantime."""
-    if overwrite:
-        os.replace(made, path)
-        return
     try:
         os.link(made, path)
     except (NotImplementedError, PermissionError):  # some file systems have no links

@@ -13,12 +13,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, replace_file
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
@@ -99,22 +98,10 @@ class Cache:
         """Puts content under a key and returns its path."""
         name = hashlib.sha256(content).hexdigest()
         path = self.folder / "objects" / name
-        self._write(path, content)
-        self._write(self.folder / "keys" / key, name.encode())
+        replace_file(path, content, 0o700)
+        replace_file(self.folder / "keys" / key, name.encode(), 0o700)
         self._evict(path)
         return path
-
-    def _write(self, path: Path, content: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(temporary, 0o700)
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
 
     def _evict(self, kept: Path) -> None:
         """Deletes the objects that were not used for longest, when there is more than the limit."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from isamap.machine.listing import machine_digest
+from isamap.source import replace_file
 
 _LAYERS = ("source", "ir", "syntax", "machine")
 
@@ -89,10 +88,7 @@ def _write(stamp: Path, summary: MachineSummary) -> None:
     fields = asdict(summary)
     try:
         stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=stamp.parent, prefix=".", suffix=".json")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"summary": fields, "sha256": _digest(fields)}, file)
-        Path(name).replace(stamp)
+        replace_file(stamp, json.dumps({"summary": fields, "sha256": _digest(fields)}).encode(), 0o600)
     except OSError:
         return
 

@@ -53,6 +53,14 @@ class Cpu:
 @lru_cache(maxsize=1)
 def this_cpu() -> Cpu:
     """This computer's first processor, as the kernel describes it."""
+    facts = cpu_facts()
+    name = next((facts[key] for key in _NAMES if facts.get(key)), platform.machine() or "unknown")
+    numbers = tuple((key, facts[key]) for key in _KEYS if key in facts)
+    return Cpu(name, numbers, facts.get("microcode", ""), tuple(sorted(detect.detect_features())))
+
+
+def cpu_facts() -> dict[str, str]:
+    """What the kernel says of the first processor, by its names; nothing where it says nothing."""
     facts: dict[str, str] = {}
     try:
         text = detect.CPUINFO.read_text(encoding="utf-8", errors="replace")
@@ -61,6 +69,4 @@ def this_cpu() -> Cpu:
     for line in text.splitlines():
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
-    name = next((facts[key] for key in _NAMES if facts.get(key)), platform.machine() or "unknown")
-    numbers = tuple((key, facts[key]) for key in _KEYS if key in facts)
-    return Cpu(name, numbers, facts.get("microcode", ""), tuple(sorted(detect.detect_features())))
+    return facts

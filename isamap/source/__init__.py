@@ -16,6 +16,7 @@ from isamap.source.errors import (
     VerificationFailed,
 )
 from isamap.source.explanation import Explanation
+from isamap.source.files import replace_file
 from isamap.source.text import Source, Span
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "UsageProblem",
     "VerificationFailed",
     "apply_edits",
+    "replace_file",
 ]

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from isamap.codegen.cache import private_folder
 from isamap.machine.cpu import Cpu, this_cpu
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
 MAX_BYTES = 16 << 20
@@ -43,14 +41,7 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / f"{_stem(profile.machine, profile.machine_digest, profile.cpu)}{_time(profile)}.json"
     try:
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=".")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(print_profile(profile))
-            os.replace(made, path)
-        finally:
-            with suppress(OSError):
-                os.unlink(made)
+        replace_file(path, print_profile(profile).encode(), 0o600)
     except OSError as error:
         raise UsageProblem(
             Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
