@@ -12,10 +12,14 @@ from isamap.codegen.cache import cache_root
 from isamap.codegen.cache_contents import Kind, clear, damaged, kinds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.tune.winners import Winners
+
+# What is cleared only by its name: it took measuring, and lies in the data folder.
+TUNING = "tuning"
 
 
 def list_command(as_json: AsJson = False) -> Answer:
-    """List what the cache holds."""
+    """List what the cache holds, and how many schedules are tuned."""
     found = kinds()
     lines = [("kind", "entries", "size", "last used")]
     lines += [
@@ -23,17 +27,29 @@ def list_command(as_json: AsJson = False) -> Answer:
         for kind in found
     ]
     total = f"{sum(kind.entries for kind in found)} entries, {_size(sum(kind.size_bytes for kind in found))}"
-    return Answer(_payload(found), f"{cache_root()}\n\n{table(lines)}\n\n{total}")
+    text = f"{cache_root()}\n\n{table(lines)}\n\n{total}"
+    database = Winners.open()
+    winners = len(database.all())
+    payload = {**_payload(found), "tuning": _tuning(database, winners)}
+    if winners:
+        text += f"\n{database.path}: {_count(winners)}, {_size(database.size_bytes())}"
+    return Answer(payload, text)
 
 
 def clear_command(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help="What to clear; everything by default.", show_default=False),
+        typer.Argument(
+            metavar="KIND", help="What to clear; everything but `tuning` by default.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Delete what the cache holds, or one kind of it."""
+    """Delete what the cache holds, or one kind of it; `tuning` for the schedules that --tune has kept."""
+    database = Winners.open()
+    if kind == TUNING:
+        count = database.clear()
+        return Answer({**_payload(()), "tuning": _tuning(database, count)}, f"cleared {_count(count)}")
     if kind is not None and kind not in [known.name for known in kinds()]:
         raise UsageProblem(
             Diagnostic(
@@ -44,7 +60,10 @@ def clear_command(
         )
     gone = clear(kind)
     freed = _size(sum(k.size_bytes for k in gone))
-    return Answer(_payload(gone), f"cleared {sum(k.entries for k in gone)} entries, {freed}")
+    text = f"cleared {sum(k.entries for k in gone)} entries, {freed}"
+    if kind is None and (left := len(database.all())):
+        text += f"; not cleared: {_count(left)} (`isamap cache clear {TUNING}`)"
+    return Answer(_payload(gone), text)
 
 
 def verify_command(as_json: AsJson = False) -> Answer:
@@ -66,6 +85,14 @@ def verify_command(as_json: AsJson = False) -> Answer:
     return Answer(
         {**_payload(kinds()), "damaged": [str(p) for p in wrong]}, said, findings, 1 if wrong else 0
     )
+
+
+def _tuning(database: Winners, winners: int) -> dict[str, object]:
+    return {"path": str(database.path), "winners": winners, "size_bytes": database.size_bytes()}
+
+
+def _count(winners: int) -> str:
+    return f"{winners} tuned schedule{'' if winners == 1 else 's'}"
 
 
 def _payload(found: tuple[Kind, ...]) -> dict[str, object]:

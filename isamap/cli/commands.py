@@ -24,6 +24,7 @@ _HOMES: dict[str, str] = {
     "explain": "texts",
     "memplan": "memory",
     "doctor": "doctor",
+    "tune.list": "tuning",
     "tune.log": "tuning",
     "cache.list": "caching",
     "cache.clear": "caching",

@@ -25,6 +25,9 @@ from isamap.cli.options import (
     ScheduleFile,
     SizeWords,
     ThreadCount,
+    TuneCount,
+    Tuned,
+    TuneLimit,
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
@@ -64,6 +67,9 @@ def compile_command(
     profile: ProfileName = "default",
     evaluate: EvaluatorName = "",
     best: BestCount = "1",
+    tune: TuneCount = None,
+    tune_limit: TuneLimit = "120",
+    tuned: Tuned = False,
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -81,6 +87,9 @@ def compile_command(
         best,
         threads,
         no_cache,
+        tune,
+        tune_limit,
+        tuned,
     )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:

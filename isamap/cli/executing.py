@@ -26,6 +26,9 @@ from isamap.cli.options import (
     ScheduleFile,
     SizeWords,
     ThreadCount,
+    TuneCount,
+    Tuned,
+    TuneLimit,
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
@@ -55,6 +58,9 @@ def run_command(
     profile: ProfileName = "default",
     evaluate: EvaluatorName = "",
     best: BestCount = "1",
+    tune: TuneCount = None,
+    tune_limit: TuneLimit = "120",
+    tuned: Tuned = False,
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -75,6 +81,9 @@ def run_command(
         best,
         threads,
         no_cache,
+        tune,
+        tune_limit,
+        tuned,
     )
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:

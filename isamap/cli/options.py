@@ -115,6 +115,19 @@ BestCount = Annotated[
     str,
     typer.Option("--best", metavar="COUNT", help="How many of the cheapest schedules by the cost model."),
 ]
+TuneCount = Annotated[
+    str | None,
+    typer.Option(
+        "--tune",
+        metavar="[N]",
+        help="Measure the model's N best schedules, 8 by default; take and keep the fastest.",
+        show_default=False,
+    ),
+]
+TuneLimit = Annotated[
+    str, typer.Option("--tune-limit", metavar="SECONDS", help="Longest time for measuring with --tune.")
+]
+Tuned = Annotated[bool, typer.Option("--tuned", help="Take the schedule that --tune has kept.")]
 ThreadCount = Annotated[
     str, typer.Option("--threads", metavar="N", help="How many threads perform the kernel.")
 ]

@@ -10,12 +10,15 @@ from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.words import read_count, read_fixes, read_form, read_number
 from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
+from isamap.source import Diagnostic, UsageProblem
 
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
 
 
 MAX_THREADS = 256
+# Each takes a compiler's time and half a second of measuring.
+MOST_TUNED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,16 @@ class Choices:
     best: str = "1"
     threads: str = "1"
     no_cache: bool = False
+    tune: str | None = None
+    tune_limit: str = "120"
+    tuned: bool = False
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
     """The request. Raises: UsageProblem for words that do not fit."""
     from isamap.plan.plugins import check_name
 
+    _check_choosers(choices)
     schedule, name = choices.schedule, machine_of(machine)
     check_name("heuristic", choices.heuristic)
     check_name("cost model", choices.cost_model)
@@ -61,4 +68,24 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         best=read_count(choices.best, "--best", 1, MOST_SCHEDULES),
         threads=read_count(choices.threads, "--threads", 1, MAX_THREADS),
         cache=not choices.no_cache,
+        tune=0 if choices.tune is None else read_count(choices.tune, "--tune", 2, MOST_TUNED),
+        tune_limit_s=read_number(choices.tune_limit, "--tune-limit", 0.1, 86400),
+        tuned=choices.tuned,
     )
+
+
+def _check_choosers(choices: Choices) -> None:
+    """Nothing, where one thing at most says which schedule to take. Raises: UsageProblem."""
+    found = [
+        option
+        for option, is_given in (
+            ("--schedule", choices.schedule is not None),
+            ("--evaluate", bool(choices.evaluate)),
+            ("--tune", choices.tune is not None),
+            ("--tuned", choices.tuned),
+        )
+        if is_given
+    ]
+    if len(found) > 1 and ("--tune" in found or "--tuned" in found):
+        message = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
+        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))

@@ -1,4 +1,7 @@
-"""`isamap tune log`: what was evaluated so far, for people and for those who train models with it."""
+"""`isamap tune`: the winners of `--tune`, and all that was evaluated so far.
+
+`tune log` is for people and for those who train models with it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,43 @@ from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.tune.log import Record
+    from isamap.tune.winners import Winner
+
+
+def list_command(as_json: AsJson = False) -> Answer:
+    """List the schedules that --tune has kept."""
+    from isamap.tune.winners import Winners
+
+    database = Winners.open()
+    winners = database.all()
+    payload: dict[str, object] = {"path": str(database.path), "count": len(winners)}
+    if as_json:
+        payload["winners"] = [_winner_json(winner) for winner in winners]
+    if not winners:
+        return Answer(payload, "nothing was tuned yet; `isamap compile --tune` does")
+    head = ("time", "kernel", "machine", "sizes", "threads", "measured_ns", "winner", "first takes")
+    return Answer(payload, table([head, *map(_winner_row, winners)], right=(4, 5)))
+
+
+def _winner_json(winner: Winner) -> dict[str, object]:
+    """All of it but what only the database needs, units in the keys."""
+    found = asdict(winner)
+    measured_ns = found.pop("cost_ns")
+    del found["key"], found["state"]
+    return {**found, "measured_ns": measured_ns}
+
+
+def _winner_row(winner: Winner) -> tuple[str, ...]:
+    return (
+        winner.time,
+        winner.kernel,
+        winner.machine,
+        " ".join(f"{name}={value}" for name, value in winner.sizes.items()),
+        str(winner.threads),
+        f"{winner.cost_ns:.1f}",
+        f"{winner.place} of {winner.contenders}",
+        f"{winner.ratio:.3f} times as long",
+    )
 
 
 def log_command(

@@ -16,6 +16,8 @@ GROUPS = ("hw", "bench", "bench.deepbench", "cache", "tune")
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""
 BEST = "best"
+FILLED = {"--transform": BEST, "--tune": "8"}
+"""What an option stands for where no number follows."""
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"[+-]?\d{1,24}")
@@ -55,15 +57,15 @@ def spread_sizes(words: Sequence[str]) -> list[str]:
 
 
 def fill_values(words: Sequence[str]) -> list[str]:
-    """`--transform` as `--transform best` where no number follows: the only value that may be left out."""
+    """`--transform` as `--transform best`, `--tune` as `--tune 8` where no number follows."""
     filled: list[str] = []
     for position, word in enumerate(words):
         filled.append(word)
         if word == "--":
             return [*filled, *words[position + 1 :]]
         follows = words[position + 1] if position + 1 < len(words) else ""
-        if word == "--transform" and not follows.isdecimal() and follows != BEST:
-            filled.append(BEST)
+        if word in FILLED and not follows[:1].isdecimal() and follows != FILLED[word]:
+            filled.append(FILLED[word])
     return filled
 
 

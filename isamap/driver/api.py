@@ -34,13 +34,16 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     threads: int = 1,
     limit_s: float = 10.0,
     fix: Mapping[str, int] | None = None,
+    tune: int = 0,
+    tuned: bool = False,
 ) -> CompiledKernel:
     """The kernel, compiled for a machine, and for so many threads.
 
     `kernel` is a shipped name or a text of the language; `machine` a name, a path or "host"; sizes are
     numbers, or ranges such as "1..8192@512", which stay open until the call. `profile` is "default" (the
     newest one that fits), "none" or a path. `limit_s` is the longest time for the solver, `fix` what it may
-    not decide: {"block.k": 256}.
+    not decide: {"block.k": 256}. `tune` is how many of the model's best schedules to measure, of which the
+    fastest is taken and kept; `tuned` takes the one that was kept before.
     Raises: IsamapError of every kind.
     """
     name = machine_of(machine)
@@ -53,6 +56,8 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
         threads=threads,
         limit_s=limit_s,
         fixed=fix or {},
+        tune=tune,
+        tuned=tuned,
     )
     return CompiledKernel(prepare(request), isolate)
 

@@ -89,7 +89,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
             }
             for nest in made.schedule.nests
         ],
-        "schedule": _priced(made.schedule),
+        "schedule": {**_priced(made.schedule), "origin": dict(made.origin)},
         "rewrite": list(steps),
     }
     summary["workspace"] = workspace_json(made.program)

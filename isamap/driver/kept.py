@@ -60,7 +60,7 @@ def recall(request: Request) -> Outcome | None:
 
 def remember(request: Request, outcome: Outcome) -> None:
     """Keeps an outcome that depends on nothing but the request: not on the clock, nor on measurements."""
-    if outcome.is_cut_short or request.evaluate or not request.cache:
+    if outcome.is_cut_short or request.measures or not request.cache:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}

@@ -69,7 +69,8 @@ class Compilation:
     """What the stages made; those behind the last stage that ran are None.
 
     `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
-    `rewrite` is the form that was compiled, with its steps; none for the kernel as written.
+    `rewrite` is the form that was compiled, with its steps; none for the kernel as written. `origin` says
+    where the schedule is from.
     """
 
     kernel: Kernel
@@ -82,6 +83,7 @@ class Compilation:
     warnings: tuple[Diagnostic, ...] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     rewrite: Rewrite | None = None
+    origin: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
@@ -101,25 +103,20 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
-        schedule = find_schedule(request, problem)
-        if request.evaluate:
-            from isamap.driver.search import searched_schedule  # brings what evaluates
-
-            schedule = searched_schedule(request, canonical, machine, problem, sizes, schedule)
+        schedule, origin = _chosen(request, canonical, machine, problem, sizes)
         warnings = (*schedule.findings, *scalar_warnings(canonical, machine, problem, schedule))
     if stop_after == "schedule":
         made = (kernel, machine, canonical, problem, schedule, None, None)
-        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds, rewrite=form)
+        return Compilation(*made, warnings, clock.seconds, form, origin)
     with clock("lower"):
         program = pack_workspace(lower(canonical, machine, schedule, sizes), machine)
     if stop_after == "lower":
         made = (kernel, machine, canonical, problem, schedule, program, None)
-        return Compilation(*made, warnings=warnings, stage_seconds=clock.seconds, rewrite=form)
+        return Compilation(*made, warnings, clock.seconds, form, origin)
     with clock("emit"):
         emitted = emit_c(program, machine, model=request.model or machine.target.run == "model")
-    return Compilation(
-        kernel, machine, canonical, problem, schedule, program, emitted, warnings, clock.seconds, form
-    )
+    made = (kernel, machine, canonical, problem, schedule, program, emitted)
+    return Compilation(*made, warnings, clock.seconds, form, origin)
 
 
 def _asked(
@@ -136,6 +133,24 @@ def _asked(
     if key is not None:
         remember_problem(key, problem)
     return problem
+
+
+def _chosen(
+    request: Request, kernel: Kernel, machine: Machine, problem: Problem, sizes: Mapping[str, int | Range]
+) -> tuple[Schedule, Mapping[str, object]]:
+    """The schedule with where it is from. Only what is asked to measures, or simulates."""
+    if request.tune or request.tuned:
+        from isamap.driver.tuning import Question, tuned_schedule  # brings what measures
+
+        question = Question(request, kernel, machine, problem, sizes)
+        return tuned_schedule(question, lambda: find_schedule(request, problem))
+    schedule = find_schedule(request, problem)
+    if request.evaluate:
+        from isamap.driver.search import searched_schedule  # brings what evaluates
+
+        schedule = searched_schedule(request, kernel, machine, problem, sizes, schedule)
+        return schedule, {"from": "evaluation"}
+    return schedule, {"from": "model" if request.schedule is None else "file"}
 
 
 def find_schedule(request: Request, problem: Problem) -> Schedule:

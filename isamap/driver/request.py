@@ -32,8 +32,9 @@ class Request:
     replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
     best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
     `threads` is how many are there to perform the kernel.
+    `tune` is how many schedules to measure, 0 for none; `tuned` asks for the winner that was kept before.
     `cache` is whether earlier results may be recalled and new ones kept.
-    Units: `limit_s` in seconds of wall clock.
+    Units: `limit_s` and `tune_limit_s` in seconds of wall clock.
     """
 
     kernel: Source
@@ -51,6 +52,9 @@ class Request:
     best: int = 1
     threads: int = 1
     cache: bool = True
+    tune: int = 0
+    tune_limit_s: float = 120.0
+    tuned: bool = False
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -65,7 +69,16 @@ class Request:
             "transform": self.transform,
             "threads": self.threads,
         }
-        return found | ({"evaluate": self.evaluate, "best": self.best} if self.evaluate else {})
+        if self.evaluate:
+            found |= {"evaluate": self.evaluate, "best": self.best}
+        if self.tune:
+            found |= {"tune": self.tune, "tune_limit_s": self.tune_limit_s}
+        return found | ({"tuned": True} if self.tuned else {})
+
+    @property
+    def measures(self) -> bool:
+        """Whether the answer depends on measurements, and so not on the request alone."""
+        return bool(self.evaluate or self.tune or self.tuned)
 
 
 def request_key(request: Request) -> str:

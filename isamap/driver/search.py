@@ -12,6 +12,7 @@ from isamap.ir import Kernel, Range
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model, load_evaluator
 from isamap.plan.problem import Problem
+from isamap.plan.protocols import Evaluator
 from isamap.plan.schedule import Schedule
 from isamap.plan.trial import Trial
 from isamap.source import Diagnostic
@@ -32,7 +33,7 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 
 
 def evaluate_schedules(
-    request: Request, trials: Sequence[Trial], evaluator: str, *, again: bool = False
+    request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
 ) -> tuple[Evaluated, ...]:
     """What an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Setting, evaluate_all
@@ -43,7 +44,8 @@ def evaluate_schedules(
     # A rewritten kernel is another one.
     kernel = request.kernel.text + (f"\ntransform {request.transform}" if request.transform else "")
     setting = Setting(sha256(kernel), versions, profile)
-    found, model = load_evaluator(evaluator), load_cost_model(request.cost_model)
+    found = load_evaluator(evaluator) if isinstance(evaluator, str) else evaluator
+    model = load_cost_model(request.cost_model)
     return evaluate_all(trials, found, model, setting, Log.open(), again=again)
 
 

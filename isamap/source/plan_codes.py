@@ -43,6 +43,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "With `--evaluate`, the cheapest schedules by the cost model are simulated or measured, and the one "
         "that does best is taken. Its cost in the schedule's file is still the model's.",
     ),
+    "chosen-by-tuning": Explanation(
+        "the schedule that was measured to be the fastest",
+        "`--tune` measures the cost model's best few schedules and keeps the winner; `--tuned` takes it "
+        "again. Another one than the model's first choice wins only where it was faster in so many rounds "
+        "that this is no chance. The cost in the schedule's file is still the model's.",
+    ),
     "fix-impossible": Explanation(
         "no schedule has these fixed decisions",
         "It is proven that the decisions given by `--fix` contradict each other or the machine's limits. "
@@ -120,6 +126,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "an operand that no move brings to the instruction",
         "Every mapping of the statement has an operand that nothing loads into its memory, or stores from "
         "it. The description lacks an instruction: docs/writing-a-machine.md.",
+    ),
+    "not-tuned": Explanation(
+        "no tuned schedule is kept",
+        "A winner is kept for one kernel with its sizes and fixed decisions, machine description, profile, "
+        "number of threads, processor and version of isamap. Where any of these differs, or the schedule no "
+        "longer passes the check, the cost model chooses; `--tune` measures and keeps a new winner.",
     ),
     "placement-wrong": Explanation(
         "a placement breaks a rule",
@@ -227,5 +239,15 @@ PLAN_CODES: dict[str, Explanation] = {
         "not even one issue has its registers",
         "The operands of one issue take more registers of a memory than it has, in every mapping of the "
         "statement. The `count` in the machine's description is too small, or its views overlap.",
+    ),
+    "tuning-stopped": Explanation(
+        "measuring was stopped before all rounds were played",
+        "The fastest schedule so far is taken, and exit code 4 says so; no winner is kept. Rounds are kept "
+        "one by one: the same command goes on with those that are missing.",
+    ),
+    "tuning-unusable": Explanation(
+        "the tuning database cannot be used",
+        "Winners of `--tune` are kept in an SQLite file in the data folder; `isamap tune list` shows it. It "
+        "is damaged, cannot be written, or a newer isamap wrote it. Moved away, a new one begins.",
     ),
 }

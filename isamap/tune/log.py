@@ -10,23 +10,20 @@ may be killed: the write-ahead log keeps what was acknowledged. Nothing in it is
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from isamap.plan.trial import Evaluation, Fact
 from isamap.source import Diagnostic, UsageProblem
+from isamap.tune.sqlite import opened
 from isamap.tune.store import data_root
 
 FORMAT = 1
 NAME = "evaluations.sqlite"
-# How long a writer waits for another one. Units: seconds.
-PATIENCE_S = 30.0
 # Columns that hold JSON.
 _OBJECTS = ("sizes", "decisions", "features", "facts", "versions")
 
@@ -70,7 +67,6 @@ create table if not exists evaluations (
   {", ".join(f"{name} {'real' if name.endswith('cost_ns') else 'text not null'}" for name in COLUMNS)}
 );
 create index if not exists evaluations_by_key on evaluations (key);
-pragma user_version = {FORMAT};
 """
 _ADD = f"insert into evaluations ({', '.join(COLUMNS)}) values ({', '.join('?' for _ in COLUMNS)})"
 _ALL = f"select {', '.join(COLUMNS)} from evaluations"
@@ -107,36 +103,8 @@ class Log:
                 rows = connection.execute(f"{_ALL} order by number").fetchall()
             yield from map(_record, rows)
 
-    @contextmanager
-    def _connected(self) -> Generator[sqlite3.Connection]:
-        try:
-            # SQLite gives its side files the mode of the file: it has to be private before it is opened.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self.path, timeout=PATIENCE_S)) as connection:
-                (found,) = connection.execute("pragma user_version").fetchone()
-                if found > FORMAT:
-                    raise _unusable(self.path, f"a newer isamap wrote it (format {found})")
-                if found == 0:
-                    _begin(connection)
-                connection.execute("pragma synchronous = full")
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            raise _unusable(self.path, str(error)) from None
-
-
-def _begin(connection: sqlite3.Connection) -> None:
-    """Makes the table, also while another process does the same: changing the journal waits for nobody."""
-    stop = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            connection.execute("pragma journal_mode = wal")
-            connection.executescript(_CREATE)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > stop:
-                raise
-            time.sleep(0.01)
-        else:
-            return
+    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened(self.path, _CREATE, FORMAT, _unusable)
 
 
 def _row(record: Record) -> tuple[object, ...]:

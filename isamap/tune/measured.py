@@ -48,8 +48,8 @@ class Measured:
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
         """The measured costs, taken in turn. Raises: MissingTool where the machine is not here."""
         for machine in {trial.machine.name: trial.machine for trial in trials}.values():
-            _check_here(machine)
-        contenders = [_contender(trial) for trial in trials]
+            check_here(machine)
+        contenders = [make_contender(trial) for trial in trials]
         for contender in contenders:
             contender.run(FEWEST_CALLS)
         for _ in range(self.rounds):
@@ -64,7 +64,7 @@ class Measured:
 
 
 @dataclass(slots=True)
-class _Contender:
+class Contender:
     """A compiled schedule with its data. Units: seconds; a list of times per round."""
 
     compiled: Compiled
@@ -119,7 +119,8 @@ class _Contender:
         return Evaluation(1e9 * cost, facts)
 
 
-def _contender(trial: Trial) -> _Contender:
+def make_contender(trial: Trial) -> Contender:
+    """The compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
     program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
     compiled = compile_library(emit_c(program, trial.machine), trial.machine)
     profile = trial.profile
@@ -128,10 +129,11 @@ def _contender(trial: Trial) -> _Contender:
     kernel = bind(trial.kernel, {n: v for n, v in profile.items() if n in open_sizes})
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
-    return _Contender(compiled, arrays, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
+    return Contender(compiled, arrays, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
 
 
-def _check_here(machine: Machine) -> None:
+def check_here(machine: Machine) -> None:
+    """Nothing, where code of the machine runs natively. Raises: MissingTool where it does not."""
     missing = missing_features(machine)
     if not missing and machine.target.run == "native":
         return

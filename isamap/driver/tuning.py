@@ -1,0 +1,241 @@
+"""`--tune`: the best few schedules of the model measured, the winner kept and taken; `--tuned`: the one kept.
+
+The contenders are what the solver finds, its next best schedules, and others with another mapping or register
+block: the cheapest ones of a model are mostly alike.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from isamap.codegen.cache import digest
+from isamap.codegen.child import RunProblem
+from isamap.driver.request import Request, program_state
+from isamap.driver.search import evaluate_schedules, rank_schedules
+from isamap.ir import Kernel, Range, print_routine
+from isamap.machine import Machine
+from isamap.machine.cpu import this_cpu
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.plugins import load_cost_model
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_schedule
+from isamap.plan.trial import Trial
+from isamap.source import Diagnostic, IsamapError, Source
+from isamap.tune.measured import Measured, check_here
+from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing
+from isamap.tune.winners import Winner, Winners
+from isamap.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a winner is the answer to: a kernel with sizes bound and guards explicit, on a machine."""
+
+    request: Request
+    kernel: Kernel
+    machine: Machine
+    problem: Problem
+    sizes: Mapping[str, int | Range]
+
+    def trial(self, schedule: Schedule) -> Trial:
+        """A schedule on trial."""
+        return Trial(self.kernel, self.machine, self.problem, schedule, self.sizes)
+
+    @property
+    def key(self) -> str:
+        """The sha256 of what a winner is kept under."""
+        return digest(
+            __version__,
+            print_routine(self.kernel),
+            json.dumps(sorted(self.request.sizes.items())),
+            self.machine.name,
+            self.machine.digest,
+            json.dumps([self.request.profile.digest if self.request.profile else "", self.request.threads]),
+            json.dumps(sorted(self.request.fixed.items())),
+            this_cpu().key,
+        )
+
+
+def tuned_schedule(
+    question: Question, model_choice: Callable[[], Schedule]
+) -> tuple[Schedule, Mapping[str, object]]:
+    """The schedule that was measured to be the fastest, now (`--tune`) or before, and where it is from.
+
+    Where none was kept, it is what `model_choice` finds, with a warning. Raises: as `tune`.
+    """
+    if question.request.tune:
+        schedule, winner = tune(question, model_choice())
+        return schedule, {"from": "tuning", **tuning_json(winner)}
+    kept, winner = kept_schedule(question)
+    if kept is not None and winner is not None:
+        return replace(kept, findings=(_said(winner),)), {"from": "tuning", **tuning_json(winner)}
+    schedule = model_choice()
+    findings = (*schedule.findings, not_tuned(question, winner))
+    return replace(schedule, findings=findings), {"from": "model"}
+
+
+def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
+    """The schedule that was kept, judged like a new one; None where there is none, or none that fits."""
+    winner = Winners.open().find(question.key)
+    return (_replayed(winner, question.problem), winner) if winner is not None else (None, None)
+
+
+def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
+    """That the cost model chose, for want of a winner that fits."""
+    what = f"{question.problem.kernel} on {question.machine.name}"
+    why = "the schedule that was kept breaks a rule of this version" if winner else "none was kept"
+    return Diagnostic(
+        "not-tuned",
+        f"there is no tuned schedule of {what} at these sizes: the cost model chose",
+        severity="warning",
+        notes=(why,),
+        help="`--tune` measures and keeps one; `isamap explain not-tuned` says what it is kept for",
+    )
+
+
+def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
+    """The fastest of the contenders, of which `first` is the model's choice, with how it was found.
+
+    What an equal question has found is taken, and a tournament that was stopped goes on.
+    Raises: UsageProblem, MissingTool, RunProblem.
+    """
+    check_here(question.machine)
+    winners, request = Winners.open(), question.request
+    state = _state(question.machine)
+    known = winners.find(question.key) if request.cache else None
+    if known is not None and _is_enough(known, request.tune, state):
+        schedule = _replayed(known, question.problem)
+        if schedule is not None:
+            return replace(schedule, findings=(*first.findings, _said(known))), known
+    schedules = _contenders(request, question.problem, first)
+    trials = [question.trial(schedule) for schedule in schedules]
+    names = [schedule_digest(trial) for trial in trials]
+    asked = digest(question.key, state, *names)
+    tournament = Tournament(winners, asked, time.monotonic() + request.tune_limit_s)
+    evaluated = evaluate_schedules(request, trials, tournament, again=True)
+    found = standing(tournament.rounds(), names[0])
+    if found is None:
+        notes = tuple(f"{name}: {value}" for name, value in evaluated[0].evaluation.facts[:3])
+        message = f"none of {len(trials)} schedules could be measured"
+        raise RunProblem(Diagnostic("nothing-ran", message, notes=notes))
+    place, played = names.index(found.winner), len(tournament.rounds())
+    winner = _winner(question, state, schedules, found, place, played)
+    is_stopped = played < ROUNDS
+    if not is_stopped:  # else the rounds stay, for whoever goes on
+        winners.keep(winner, asked)
+    stopped = (_stopped(request, played),) if is_stopped else ()
+    schedule = schedules[place]
+    reproducible = schedule.reproducible and not is_stopped
+    findings = (*first.findings, *stopped, _said(winner))
+    return replace(schedule, findings=findings, reproducible=reproducible), winner
+
+
+def tuning_json(winner: Winner) -> dict[str, object]:
+    """How a schedule was found by measuring, for manifests."""
+    return {
+        "time": winner.time,
+        "place": winner.place,
+        "contenders": winner.contenders,
+        "rounds": winner.rounds,
+        "measured_ns": winner.cost_ns,
+        "first_ns": winner.first_ns,
+        "ratio": winner.ratio,
+        "processor": winner.processor,
+        "compiler": winner.compiler,
+    }
+
+
+def _contenders(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
+    """`first`, the solver's next best, and other register blocks, as many as are asked for."""
+    from isamap.scheduler.varied import varied
+
+    given = {name: value for name, value in request.fixed.items() if value is not None}
+    half = replace(request, best=(request.tune + 1) // 2)
+    ranked = rank_schedules(half, problem).schedules if half.best > 1 else ()
+    model = load_cost_model(request.cost_model)
+    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=given)
+    fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
+    distinct = {s.nests: s for s in reversed((first, *fitting))}
+    chosen = tuple(reversed(distinct.values()))[: request.tune]
+    return tuple(replace(schedule, profile=first.profile) for schedule in chosen)
+
+
+def _replayed(winner: Winner, problem: Problem) -> Schedule | None:
+    """A winner's schedule where it still is one."""
+    try:
+        schedule = parse_schedule(Source("schedule from the tuning database", winner.schedule))
+    except IsamapError:
+        return None
+    return None if check_schedule(schedule, problem) else schedule
+
+
+def _is_enough(known: Winner, asked: int, state: str) -> bool:
+    return known.state == state and known.asked >= asked
+
+
+def _state(machine: Machine) -> str:
+    """The digest of all code that takes part in measuring."""
+    return digest(program_state(), Measured().depends_on(machine)["compiler"])
+
+
+def _winner(
+    question: Question,
+    state: str,
+    schedules: Sequence[Schedule],
+    found: Standing,
+    place: int,
+    rounds: int,
+) -> Winner:
+    sizes = {name: str(value) for name, value in sorted(question.request.sizes.items())}
+    return Winner(
+        key=question.key,
+        state=state,
+        kernel=question.problem.kernel,
+        kernel_sha256=digest(print_routine(question.kernel)),
+        sizes=sizes,
+        machine=question.machine.name,
+        machine_sha256=question.machine.digest,
+        profile=schedules[0].profile,
+        threads=question.request.threads,
+        processor=this_cpu().describe(),
+        compiler=Measured().depends_on(question.machine)["compiler"],
+        version=__version__,
+        schedule=print_schedule(schedules[place]),
+        place=place + 1,
+        asked=question.request.tune,
+        contenders=len(schedules),
+        rounds=rounds,
+        cost_ns=round(found.cost_ns, 1),
+        first_ns=round(found.first_ns, 1),
+        ratio=round(found.ratio, 4),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _said(winner: Winner) -> Diagnostic:
+    is_first = winner.place == 1
+    which = "the cost model's first choice" if is_first else f"number {winner.place}"
+    notes = () if is_first else (f"the cost model's first choice takes {winner.ratio:.3g} times as long",)
+    return Diagnostic(
+        "chosen-by-tuning",
+        f"of {winner.contenders} schedules {which} is the fastest, {winner.cost_ns:.0f} ns; "
+        f"measured {winner.time}",
+        severity="note",
+        notes=notes,
+    )
+
+
+def _stopped(request: Request, rounds: int) -> Diagnostic:
+    return Diagnostic(
+        "tuning-stopped",
+        f"measuring was stopped after {request.tune_limit_s:g} s and {rounds} of {ROUNDS} rounds; "
+        "no winner is kept",
+        severity="warning",
+        help="the same command goes on with the rounds that are missing; --tune-limit gives more time",
+    )

@@ -1,0 +1,154 @@
+"""Schedules against the model's first choice: rounds in which all take turns, kept one by one.
+
+    tournament = Tournament(Winners.open(), question, stop)
+    tournament.evaluate_together(trials)   plays the rounds that are missing
+    standing(tournament.rounds())          who is first, and by how much
+
+A round is in the database before the next one begins, so that whoever is stopped goes on there. What is
+clearly slower in the first rounds plays no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb, inf
+from statistics import median
+
+from isamap.machine import Machine
+from isamap.plan.trial import Evaluation, Trial
+from isamap.tune.evaluating import schedule_text
+from isamap.tune.measured import FEWEST_CALLS, SECONDS, Contender, Measured, check_here, make_contender
+from isamap.tune.winners import Rounds, Winners
+
+ROUNDS = 9
+# After so many rounds, what took longer than the first choice by this factor in each of them is out.
+TRIED_ROUNDS = 3
+HOPELESS = 1.1
+# How likely a schedule that is no better may be taken for a better one.
+CHANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Tournament:
+    """An evaluator of all contenders of a question, of which the first one is the model's choice.
+
+    Units: `stop` on the monotonic clock: no round begins later; `seconds` of one contender in one round.
+    """
+
+    winners: Winners
+    question: str
+    stop: float = inf
+    count: int = ROUNDS
+    seconds: float = SECONDS
+    name: str = "measured"
+
+    def evaluate(self, trial: Trial) -> float:
+        """Nanoseconds of one call. Raises: MissingTool where the machine is not here."""
+        return self.evaluate_together((trial,))[0].cost_ns
+
+    def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
+        """What all rounds say of each trial, once they are played.
+
+        Raises: MissingTool where the machine is not here; UsageProblem for a database that cannot be used.
+        """
+        missing = range(len(self.rounds()), self.count)
+        if missing:
+            self._play(trials, missing)
+        return tuple(_evaluation(self.rounds(), schedule_digest(trial)) for trial in trials)
+
+    def depends_on(self, machine: Machine) -> Mapping[str, str]:
+        """The compiler and the processor."""
+        return Measured().depends_on(machine)
+
+    def rounds(self) -> Rounds:
+        """The rounds that are there."""
+        return self.winners.rounds(self.question)
+
+    def _play(self, trials: Sequence[Trial], numbers: range) -> None:
+        for machine in {trial.machine.name: trial.machine for trial in trials}.values():
+            check_here(machine)
+        contenders = {schedule_digest(trial): make_contender(trial) for trial in trials}
+        for contender in contenders.values():
+            contender.run(FEWEST_CALLS)
+        for number in numbers:
+            if number and time.monotonic() > self.stop:
+                return
+            playing = _still_playing(tuple(contenders), self.rounds())
+            costs = {name: self._turn(contenders[name]) for name in playing}
+            self.winners.add_round(self.question, number, costs)
+
+    def _turn(self, contender: Contender) -> float:
+        contender.run(contender.calls(self.seconds), counts=True)
+        return inf if contender.failure else 1e9 * min(contender.rounds[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The schedule that won, by its digest. Units: nanoseconds of one call.
+
+    `ratio` is how many times longer the first choice took, the median over rounds in which both took part.
+    """
+
+    winner: str
+    cost_ns: float
+    first_ns: float
+    ratio: float
+
+
+def standing(rounds: Rounds, first: str) -> Standing | None:
+    """The schedule with the best paired ratio to the first choice; None where nothing ran.
+
+    Another one than the first wins only where it was faster in so many rounds that this is no chance.
+    """
+    names = dict.fromkeys(name for costs in rounds.values() for name in costs)
+    best = Standing(first, _cost(rounds, first), _cost(rounds, first), 1.0)
+    for name in names:
+        pairs = [(c[first], c[name]) for c in rounds.values() if name in c and first in c]
+        if not pairs or name == first or any(own == inf for _, own in pairs):
+            continue
+        won = sum(own < other for other, own in pairs)
+        ratio = median(other / own for other, own in pairs)
+        if won >= _needed(len(pairs)) and (best.cost_ns == inf or ratio > best.ratio):
+            best = Standing(name, _cost(rounds, name), _cost(rounds, first), ratio)
+    return None if best.cost_ns == inf else best
+
+
+def schedule_digest(trial: Trial) -> str:
+    """What names a schedule in the rounds: schedules that are the same code have one name."""
+    return hashlib.sha256(schedule_text(trial.schedule).encode()).hexdigest()
+
+
+def _needed(rounds: int) -> int:
+    """How many rounds have to be won: the sign test, one-sided; more than there are where these are few."""
+    chance, won = 0.0, rounds + 1
+    while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:
+        won -= 1
+        chance += comb(rounds, won) / 2**rounds
+    return won
+
+
+def _still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
+    """The first one, and all others that are not hopeless."""
+    first = names[0]
+    if len(rounds) < TRIED_ROUNDS:
+        return list(names)
+    return [
+        name
+        for name in names
+        if name == first
+        or not all(c.get(name, inf) > HOPELESS * c.get(first, inf) or name not in c for c in rounds.values())
+    ]
+
+
+def _cost(rounds: Rounds, name: str) -> float:
+    return median(costs[name] for costs in rounds.values() if name in costs)
+
+
+def _evaluation(rounds: Rounds, name: str) -> Evaluation:
+    own = [costs[name] for costs in rounds.values() if name in costs]
+    if not own or inf in own:
+        return Evaluation(inf, (("failed", "it did not run to its end"),))
+    return Evaluation(median(own), (("min_ns", round(min(own), 1)), ("rounds", len(own))))

@@ -1,0 +1,89 @@
+"""Schedules that differ in what a cost model knows least about: one per mapping and register block.
+
+The cheapest schedules of a model are mostly one register block with its loops in another order, and run
+alike. Whoever measures wants others beside them: for each register block that promises most, what descent
+finds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.fixing import resolve
+from isamap.scheduler.floors import floors_of
+from isamap.scheduler.fusing import solve_groups
+from isamap.scheduler.greedy import descend, first_assignment, first_candidate, moves
+
+# Of the blocks that promise most, how many are looked at for each schedule that is wanted.
+LOOKED_AT = 2
+
+
+def varied(
+    problem: Problem,
+    model: CostModel,
+    count: int,
+    *,
+    limit_s: float = 10.0,
+    fixed: Mapping[str, int] | None = None,
+) -> tuple[Schedule, ...]:
+    """The cheapest schedules, each with another mapping or register block, of the costliest statement.
+
+    The other statements are as greedy has them. There may be fewer than `count`. Units: `limit_s` in
+    seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
+    """
+    stop = time.monotonic() + limit_s
+    decisions = resolve(problem, fixed or {})
+    lists: dict[int, tuple[Candidate, ...]] = {}
+
+    def solve(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
+        first = first_candidate(nest, options, decisions, stop)
+        lists[nest.statement] = _per_block(options, count, stop)
+        return _solved(first)
+
+    groups = solve_groups(problem, model, decisions, solve)
+    costliest = max(groups, key=lambda g: g.answer.candidate.cost_ns)
+    found: list[Schedule] = []
+    for candidate in lists[costliest.statement]:
+        parts = [
+            part
+            for group in groups
+            for part in group.parts(_solved(candidate) if group is costliest else group.answer)
+        ]
+        parts.sort(key=lambda part: part.candidate.option.space.statement)
+        found.append(assemble(problem, model.name, parts))
+    return tuple(found)
+
+
+def _solved(candidate: Candidate) -> Solved:
+    return Solved(candidate, 0.0, "HEURISTIC", reproducible=True)
+
+
+def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:
+    """What descent finds for each of the most promising register blocks, cheapest first."""
+    found: list[Candidate] = []
+    for option, number in _promising(options, LOOKED_AT * count):
+        start = first_assignment(option.space, option.register_blocks[number])
+        if start is not None:
+            found.append(descend(decided(option, start), moves, stop))
+        if found and time.monotonic() > stop:
+            break
+    return tuple(sorted(found, key=lambda c: (c.cost_ns, c.option.number))[:count])
+
+
+def _promising(options: Sequence[OpenOption], count: int) -> Iterator[tuple[OpenOption, int]]:
+    """Register blocks by what no schedule of them undercuts."""
+    floors = [
+        (floor, option.number, place, number)
+        for place, option in enumerate(options)
+        if option.floor_ns < inf
+        for number, floor in enumerate(floors_of(option.cost, option.space, option.register_blocks))
+    ]
+    for _, _, place, number in sorted(floors)[:count]:
+        yield options[place], number
