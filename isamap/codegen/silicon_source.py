@@ -20,10 +20,11 @@ from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names
+from isamap.codegen.state_calls import fields_by_state, load_states, release_states
 from isamap.codegen.state_image import image_text
 from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Scalar, Stmt
 from isamap.ir import product as index_product
-from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
+from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitCall, EmitNothing, Machine, MachineInstruction
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -191,33 +192,23 @@ class _Function:
 
     def configure(self) -> bool:
         """Loads the state that the instruction requires; whether there is any."""
-        by_state: dict[str, list[tuple[str, int | None, int]]] = {}
+        settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             index = r.field.index
             if isinstance(index, str):
                 register = self.values[index].register
                 assert register is not None
                 index = register
-            fields = by_state.setdefault(r.field.state, [])
-            fields.append((r.field.field, index, self.number(r.value)))
-        for state, fields in by_state.items():
-            setter = self.state_instruction(state, release=False)
-            if setter is not None and not self.issuer.model:
-                self.fenced([self.issuer.configuration(Configure(setter, state, tuple(fields)))])
-        return bool(by_state) and not self.issuer.model
+            settings.append((r.field.state, r.field.field, index, self.number(r.value)))
+        if self.issuer.model:
+            return False
+        for call in load_states(self.issuer, fields_by_state(settings)):
+            self.fenced([call])
+        return bool(settings)
 
     def release(self) -> None:
-        for state in dict.fromkeys(r.field.state for r in self.form.entry.instruction.requires):
-            name = self.state_instruction(state, release=True)
-            if name is not None:
-                self.fenced([self.issuer.configuration(Configure(name, state, (), True))])
-
-    def state_instruction(self, state: str, release: bool) -> str | None:
-        for entry in self.machine.instructions.values():
-            i = entry.instruction
-            if state in (i.releases_state if release else i.sets_state) and isinstance(entry.emit, EmitCall):
-                return entry.name
-        return None
+        for call in release_states(self.issuer, self.form.entry.instruction):
+            self.fenced([call])
 
     def fill(self, here: Here) -> None:
         for o in self.numbered():

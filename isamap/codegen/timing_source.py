@@ -24,11 +24,12 @@ from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names
 from isamap.codegen.silicon_source import BARRIER, Form, find_move
+from isamap.codegen.state_calls import fields_by_state, load_states, release_states
 from isamap.codegen.state_image import image_text
 from isamap.ir import Index, Operand, Scalar
 from isamap.ir import product as index_product
-from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import EmitCall, Machine
+from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
+from isamap.machine import Machine
 
 Kind = Literal["chain", "apart"]
 
@@ -278,7 +279,7 @@ class _Function:
 
     def configure(self) -> bool:
         """Loads the state that the instruction requires; whether there is any."""
-        by_state: dict[str, list[tuple[str, int | None, int]]] = {}
+        settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             operand, copies = r.field.index, 1
             if isinstance(operand, str):
@@ -288,25 +289,14 @@ class _Function:
                 if isinstance(operand, str):
                     index = self.values[f"{operand}.{copy}"].register
                 assert not isinstance(index, str)
-                by_state.setdefault(r.field.state, []).append((r.field.field, index, self.number(r.value)))
-        for state, fields in by_state.items():
-            setter = self.state_instruction(state, release=False)
-            if setter is not None:
-                self.fenced([self.issuer.configuration(Configure(setter, state, tuple(fields)))])
-        return bool(by_state)
+                settings.append((r.field.state, r.field.field, index, self.number(r.value)))
+        for call in load_states(self.issuer, fields_by_state(settings)):
+            self.fenced([call])
+        return bool(settings)
 
     def release(self) -> None:
-        for state in dict.fromkeys(r.field.state for r in self.form.entry.instruction.requires):
-            name = self.state_instruction(state, release=True)
-            if name is not None:
-                self.fenced([self.issuer.configuration(Configure(name, state, (), True))])
-
-    def state_instruction(self, state: str, release: bool) -> str | None:
-        for entry in self.machine.instructions.values():
-            i = entry.instruction
-            if state in (i.releases_state if release else i.sets_state) and isinstance(entry.emit, EmitCall):
-                return entry.name
-        return None
+        for call in release_states(self.issuer, self.form.entry.instruction):
+            self.fenced([call])
 
     def fill(self, here: Here) -> None:
         """Loads the registers that have numbers."""
