@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import make_call
+from isamap.codegen.fills import make_arrays
 from isamap.codegen.toolchain import Compiled
 from isamap.codegen.worker import ask_permission, load_function, make_arguments
 from isamap.driver.prepare import prepare
@@ -48,16 +49,7 @@ def program(
     """
     made = prepare(Request(text, hw, sizes, fixed=fixed or {}))
     kernel = bind(parse_kernel(text), dict(values))
-    rng = np.random.default_rng(0)
-    arrays: dict[str, Array] = {}
-    for operand in kernel.operands:
-        if operand.role != "temp":
-            shape = tuple(extent.value or 0 for extent in operand.shape)
-            dtype = operand.dtype.numpy()
-            if operand.dtype.is_float:
-                arrays[operand.name] = rng.uniform(-1, 1, shape).astype(dtype)
-            else:
-                arrays[operand.name] = rng.integers(1, 100, shape).astype(dtype)
+    arrays = make_arrays(kernel, "random")
     opened = {n: v for n, v in values.items() if not isinstance(sizes[n], int)}
     assert made.program.compilation.schedule is not None
     return prepared_call(made.compiled, arrays, opened), arrays, made.program.compilation.schedule

@@ -20,11 +20,11 @@ import numpy as np
 
 from isamap.bench.peak import measure_peak
 from isamap.bench.roofline import mapped_tile
+from isamap.codegen.fills import make_arrays
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.ir import Kernel
 from isamap.kernels import kernel_path
 from isamap.source import Source
 
@@ -44,7 +44,7 @@ def main() -> None:
     assert made.canonical
     assert made.schedule
     compiled = compile_library(made.emitted, made.machine)
-    arrays = _arrays(made.kernel)
+    arrays = make_arrays(made.kernel, "random")
     ours = InProcess(compiled)
     contenders: dict[str, Callable[[], object]] = {"isamap": lambda: ours(arrays)}
     contenders |= _libraries(arrays)
@@ -70,21 +70,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("-D", nargs="+", default=["M=1024", "N=1024", "K=1024"])
     parser.add_argument("--rounds", type=int, default=9)
     return parser.parse_args()
-
-
-def _arrays(kernel: Kernel) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for operand in kernel.operands:
-        if operand.role == "temp":
-            continue
-        shape = tuple(int(s.value or 1) for s in operand.shape)
-        if operand.dtype.is_float:
-            arrays[operand.name] = rng.uniform(-1, 1, shape).astype(operand.dtype.numpy())
-        else:
-            low = 0 if operand.dtype.kind == "uint" else -100
-            arrays[operand.name] = rng.integers(low, 100, shape).astype(operand.dtype.numpy())
-    return arrays
 
 
 def _libraries(arrays: dict[str, np.ndarray]) -> dict[str, Callable[[], object]]:

@@ -21,14 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from isamap.codegen.fills import make_arrays
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.pipelining import with_pipelines
 from isamap.driver.request import Request
-from isamap.ir import Kernel
 from isamap.kernels import kernel_path
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Stage
 from isamap.plan.text import print_schedule
@@ -129,7 +127,7 @@ def compare(
         assert made.machine
         pipelined = with_pipelines(made.schedule, made.canonical, made.machine, 5.0)
         texts["pipelined"] = print_schedule(pipelined.schedule)
-    arrays = random_arrays(made.kernel)
+    arrays = make_arrays(made.kernel, "random")
     contenders: dict[str, Callable[[], object]] = {}
     for name, text in texts.items():
         compiled = compile_kernel(Request(source, hw, sizes, schedule=Source(name, text)))
@@ -169,22 +167,6 @@ def timed(call: Callable[[], object], count: int) -> float:
     for _ in range(count):
         call()
     return (time.thread_time() - started) / count
-
-
-def random_arrays(kernel: Kernel) -> dict[str, np.ndarray]:
-    """Random data, never zero all over."""
-    rng = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for operand in kernel.operands:
-        if operand.role == "temp":
-            continue
-        shape = tuple(int(s.value or 1) for s in operand.shape)
-        if operand.dtype.is_float:
-            arrays[operand.name] = rng.uniform(-1, 1, shape).astype(operand.dtype.numpy())
-        else:
-            low = 0 if operand.dtype.kind == "uint" else -100
-            arrays[operand.name] = rng.integers(low, 100, shape).astype(operand.dtype.numpy())
-    return arrays
 
 
 if __name__ == "__main__":

@@ -25,11 +25,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import comb, exp, log
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from isamap.codegen.arguments import make_call
 from isamap.codegen.c import emit_c
+from isamap.codegen.fills import make_arrays
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.codegen.worker import ask_permission, load_function, make_arguments
 from isamap.driver.pipeline import Compilation, compile_kernel
@@ -188,18 +190,12 @@ class Loaded:
 
 def arrays_of(made: Compilation) -> dict[str, np.ndarray]:
     """Random operands, 64 bytes aligned."""
-    rng = np.random.default_rng(0)
     found: dict[str, np.ndarray] = {}
-    for o in made.kernel.operands:
-        shape = tuple(int(s.value or 1) for s in o.shape)
-        if o.dtype.is_float:
-            drawn = rng.uniform(-1, 1, shape).astype(o.dtype.numpy())
-        else:
-            drawn = rng.integers(1 if o.dtype.kind == "uint" else -100, 100, shape).astype(o.dtype.numpy())
+    for name, drawn in make_arrays(made.kernel, "random").items():
         room = np.zeros(drawn.nbytes + 64, np.uint8)
         start = -room.ctypes.data % 64
-        found[o.name] = room[start : start + drawn.nbytes].view(drawn.dtype).reshape(shape)
-        found[o.name][...] = drawn
+        found[name] = room[start : start + drawn.nbytes].view(drawn.dtype).reshape(drawn.shape)
+        found[name][...] = drawn
     return found
 
 
@@ -299,9 +295,13 @@ def judge(entry: Mapping[str, object], profile: str, problems: Path) -> Judged:
     case = Case(kernel, m, n, k)
     problem = _problem(case, profile, problems)
     model = load_cost_model("analytic")
-    texts, times = list(entry["schedules"]), list(entry["ns"])  # type: ignore[call-overload]
+    texts = cast("list[str]", entry["schedules"])
+    times = cast("list[dict[str, float]]", entry["ns"])
     priced = [price(parse_schedule(Source("s", text)), problem, model) for text in texts]
-    kept = [(sum(p), t["min"]) for p, t in zip(priced, times, strict=True) if None not in p]  # type: ignore[arg-type]
+    known = (
+        (tuple(x for x in p if x is not None), t["min"], len(p)) for p, t in zip(priced, times, strict=True)
+    )
+    kept = [(sum(p), least) for p, least, parts in known if len(p) == parts]
     return Judged(case, tuple(p for p, _ in kept), tuple(float(t) for _, t in kept))
 
 
