@@ -1,8 +1,8 @@
 """One statement as loops: blocks and their tails, register blocks, staging, and what is issued inside.
 
 Every loop over blocks of more than one element is followed by a copy of itself for the rest of the axis, so
-that the block's own code knows how many elements it covers; a rest that is known only at run time goes tile
-by tile.
+that the block's own code knows how many elements it covers; of a rest that only the run knows there is a copy
+for each number of tiles (`isamap.lower.rests`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_o
 from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
 from isamap.lower.parallel import dealt, parallel_nest, part_count
-from isamap.lower.place import Place, divides, left_inside, partial_axes, start_of, unrolled_places
+from isamap.lower.place import (
+    Place,
+    divides,
+    left_inside,
+    partial_axes,
+    start_of,
+    tiles_here,
+    unrolled_places,
+)
 from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
+from isamap.lower.rests import block_of, in_pieces
 from isamap.lower.results import Results, bindings_of, symbols_of
 from isamap.lower.staging import Staged, copy_tile, copy_tiles, stage_at
 from isamap.lower.values import Emitter
@@ -73,9 +82,9 @@ class _Nest:
         if depth < self.schedule.parallel:
             return self._parallel(place)
         if depth == self.schedule.hold and self.tile.accumulator is not None and not held:
-            return self._by_single_tiles(depth, place, lambda p: self._hold(depth, p))
+            return self._by_tiles(depth, place, lambda p: self._hold(depth, p))
         if depth == len(self.schedule.loops) or self.schedule.loops[depth].kind == "unroll":
-            return self._by_single_tiles(depth, place, lambda p: self._issue_all(depth, p, held))
+            return self._by_tiles(depth, place, lambda p: self._issue_all(depth, p, held))
         return self._for(depth, self.schedule.loops[depth], place, held)
 
     def _for(self, depth: int, loop: LoopStep, place: Place, held: Held) -> tuple[Node, ...]:
@@ -170,16 +179,19 @@ class _Nest:
             if s.kind == "unroll" and s.axis not in counted
         )
 
-    def _by_single_tiles(self, depth: int, place: Place, build: Build) -> tuple[Node, ...]:
-        """Loops over single tiles around code that unrolls an axis whose length here is not a number."""
+    def _by_tiles(self, depth: int, place: Place, build: Build) -> tuple[Node, ...]:
+        """Pieces, or a loop over tiles, around code that unrolls an axis whose length is not a number."""
         for number, axis, step in self._unrolled(depth):
-            left = place.left[axis]
-            if left.value is None and number not in place.trips:
-                variable = self.names.fresh(axis)
+            if tiles_here(place, axis, step) is None and number not in place.trips:
+                block = block_of(self.schedule, axis)
+                if block is not None:
+                    known = self.tile, self.schedule.stages, self.finish, self.suppliers
+                    return in_pieces(block, *known, place, lambda p: self._by_tiles(depth, p, build))
+                left, variable = place.left[axis], self.names.fresh(axis)
                 counter = Index.of(variable)
                 inner = ONE if step == 1 else index_min(step, left - counter * step)
                 inside = place.enter(number, axis, place.position[axis] + counter * step, inner, counter)
-                return (For(variable, left.ceildiv(step), self._by_single_tiles(depth, inside, build)),)
+                return (For(variable, left.ceildiv(step), self._by_tiles(depth, inside, build)),)
         return build(place)
 
     # --- staging ------------------------------------------------------------------------------------------

@@ -6,26 +6,44 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from isamap.ir import Index, index_min
+from isamap.ir.index import ZERO
 from isamap.match import LoopAxis, Tile
 from isamap.plan.schedule import LoopStep
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of what is left of a block: `count` tiles, the last of which may not be full.
+
+    Units: `first` is how many tiles of the block stand before it.
+    """
+
+    first: Index
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Units: `position` and `left` in elements of the axis, over loop variables; `trips` counts from 0.
 
-    `spans` are the lengths of axes of which only a part is performed here, where threads share an axis.
+    `spans` are the lengths of axes of which only a part is performed here, where threads share an axis;
+    `pieces` say of axes whose blocks are cut short how many tiles are performed here.
     """
 
     position: Mapping[str, Index]
     left: Mapping[str, Index]
     trips: Mapping[int, Index] = field(default_factory=dict[int, Index])
     spans: Mapping[str, Index] = field(default_factory=dict[str, Index])
+    pieces: Mapping[str, Piece] = field(default_factory=dict[str, Piece])
 
     def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
         """The place inside loop number `loop`."""
         moved = {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
-        return Place(*moved, self.spans)
+        return Place(*moved, self.spans, self.pieces)
+
+    def first(self, axis: str) -> Index:
+        """How many tiles of an axis's block stand before what is performed here."""
+        return self.pieces[axis].first if axis in self.pieces else ZERO
 
 
 def start_of(tile: Tile) -> Place:
@@ -64,12 +82,20 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
     }
 
 
+def tiles_here(place: Place, axis: str, step: int) -> int | None:
+    """How many tiles of an axis there are; None where only the run knows."""
+    left = place.left[axis].value
+    if left is not None:
+        return -(-left // step)
+    return place.pieces[axis].count if axis in place.pieces else None
+
+
 def unrolled_places(
     place: Place, loops: tuple[tuple[int, str, int], ...]
 ) -> Iterator[tuple[tuple[int, ...], Place]]:
     """Places of all tiles under unrolled loops (number, axis, step), the last fastest, with their counters.
 
-    An axis whose rest is not a number has one tile here: a loop over tiles stands around it.
+    An axis whose rest is neither a number nor a piece has one tile here: a loop over tiles stands around it.
     """
     if not loops:
         yield (), place
@@ -79,13 +105,10 @@ def unrolled_places(
         for counters, leaf in unrolled_places(place, rest):
             yield (0, *counters), leaf
         return
-    left = place.left[axis]
-    count = -(-left.value // step) if left.value is not None else 1
+    left, count = place.left[axis], tiles_here(place, axis, step) or 1
     for trip in range(count):
-        inner = left - trip * step
-        if inner.value is not None:
-            inner = Index.of(min(step, inner.value))
-        counter = Index.of(trip) if left.value is not None else place.trips.get(number, Index.of(0))
+        inner = left - trip * step if trip == count - 1 else Index.of(step)
+        counter = place.first(axis) + trip
         inside = place.enter(number, axis, place.position[axis] + trip * step, inner, counter)
         for counters, leaf in unrolled_places(inside, rest):
             yield (trip, *counters), leaf

@@ -184,7 +184,10 @@ def option_of(
     numbers = {p.name: params.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
     count = max(1, machine.units[item.cost.unit].count)
     axes = tuple(
-        TileAxis(a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction) for a in tile.axes
+        TileAxis(
+            a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction, a.extent.value is None
+        )
+        for a in tile.axes
     )
     return NestOption(
         tile.mapping.ident,

@@ -15,6 +15,7 @@ from math import prod
 
 from isamap.plan.check_fused import check_fused
 from isamap.plan.check_overlap import check_overlap, check_prefetches
+from isamap.plan.check_rests import check_rests
 from isamap.plan.check_scratch import check_scratch
 from isamap.plan.parallel import check_parallel
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
@@ -130,6 +131,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from check_prefetches(nest, option, problem.hinted)
         if not tiling:
             yield from _check_unrolled(nest, option)
+            yield from check_rests(nest, option)
             yield from _check_registers(nest, option, registers)
             yield from _check_buffers(nest, option)
             yield from check_scratch(nest, option, problem)

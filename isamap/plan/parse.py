@@ -382,5 +382,9 @@ def _parse_loop(reader: _Reader, kind: LoopKind) -> LoopStep:
     step = reader.take_number()
     if step < 1:
         raise reader.problem("a step is at least 1", span)
-    reader.take_one_of(("{",))
-    return LoopStep(axis, step, kind)
+    rest: list[int] = []
+    if reader.take_one_of(("{",) if kind == "unroll" else ("rest", "{")) == "rest":
+        while not rest or reader.peek_span().text != "{":
+            rest.append(reader.take_number())
+        reader.take_one_of(("{",))
+    return LoopStep(axis, step, kind, tuple(rest))

@@ -13,13 +13,15 @@ class TileAxis:
     """A loop axis of a mapping: one kernel axis, or several fused ones.
 
     Units: `extent` in elements (the profile value where the size is symbolic), `tile` the elements that one
-    issue covers (1 for an axis outside the instruction).
+    issue covers (1 for an axis outside the instruction). Of an axis that `is_open` only the run knows how
+    long it is.
     """
 
     name: str
     extent: int
     tile: int
     is_reduction: bool
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@
 
 A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps
 of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
-`lower` makes them from the sizes. A loop `par n by 512` deals its turns to threads; such loops are outermost.
+`lower` makes them from the sizes; `for m by 12 rest 8 4 2 1` says in which pieces, where sizes are open.
+A loop `par n by 512` deals its turns to threads; such loops are outermost.
 `isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
 """
 
@@ -25,11 +26,16 @@ LoopKind = Literal["for", "unroll", "parallel"]
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """One loop of a nest. Units: `step` in elements of the axis."""
+    """One loop of a nest. Units: `step` and `rest` in elements of the axis.
+
+    `rest` are the sizes of the pieces in which a rest is performed that only the run knows, largest first;
+    none where there is a piece for each number of tiles.
+    """
 
     axis: str
     step: int
     kind: LoopKind = "for"
+    rest: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ nest 0 {
 
 from __future__ import annotations
 
-from isamap.plan.schedule import LoopKind, NestSchedule, Schedule, Stage, spread_of
+from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage, spread_of
 
 FORMAT = "isamap schedule 1"
 LOOP_WORDS: dict[LoopKind, str] = {"for": "for", "unroll": "unroll", "parallel": "par"}
@@ -72,10 +72,16 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
             lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []
         if depth < len(nest.loops):
             loop = nest.loops[depth]
-            lines.append(f"{indent}{LOOP_WORDS[loop.kind]} {loop.axis} by {loop.step} {{")
+            lines.append(f"{indent}{loop_words(loop)} {{")
     inside = "  " * (len(nest.loops) + 1)
     closing = ["  " * depth + "}" for depth in range(len(nest.loops), -1, -1)]
     return [*lines, *(inside + text for text in _pipeline(nest)), f"{inside}issue;", *closing]
+
+
+def loop_words(loop: LoopStep) -> str:
+    """A loop without what stands inside."""
+    rest = f" rest {' '.join(map(str, loop.rest))}" if loop.rest else ""
+    return f"{LOOP_WORDS[loop.kind]} {loop.axis} by {loop.step}{rest}"
 
 
 def _pipeline(nest: NestSchedule) -> list[str]:

@@ -203,11 +203,13 @@ PLAN_CODES: dict[str, Explanation] = {
     "schedule-tiling": Explanation(
         "an axis is not tiled down to one issue",
         "Each axis has a loop; its steps decrease from outside to inside, are multiples of what one issue "
-        "covers, and end with exactly that. Unrolled loops are the innermost ones, one per axis.",
+        "covers, and end with exactly that. Unrolled loops are the innermost ones, one per axis. Pieces "
+        "behind `rest`, each at most twice the next one, make every rest of the block.",
     ),
     "schedule-too-large": Explanation(
         "a schedule exceeds the limits",
-        "Steps are at most 2**31, and the bytes of every staging buffer fit into 64 bits.",
+        "Steps are at most 2**31, and the bytes of every staging buffer fit into 64 bits. At most 4096 "
+        "issues are unrolled in one loop body, and in the pieces of rests that only the run knows together.",
     ),
     "schedule-unknown": Explanation(
         "a schedule names what does not exist",

@@ -112,6 +112,13 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a loop outside unrolled": (GEMM, of(loops((2, LoopStep("m", 6, "unroll"))))),
     "a loop inside unrolled ones": (GEMM, of(swapped(4, 5))),
     "an unrolled loop not unrolled": (GEMM, of(loops((5, LoopStep("m", 1))))),
+    # rests
+    "a rest that no piece performs": (GEMM, of(lambda n: loops((2, replace(n.loops[2], rest=(2, 1))))(n))),
+    "a rest that ends within a tile": (GEMM, of(lambda n: loops((3, replace(n.loops[3], rest=(32, 8))))(n))),
+    "pieces of blocks that are not unrolled": (
+        GEMM,
+        of(lambda n: loops((1, replace(n.loops[1], rest=(128, 64))))(n)),
+    ),
     # where accumulators are held
     "hold within unrolled loops": (GEMM, of(lambda n: replace(n, hold=6))),
     "hold beyond all loops": (GEMM, of(lambda n: replace(n, hold=99))),

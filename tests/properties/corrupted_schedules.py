@@ -73,6 +73,19 @@ def kind(nest: NestSchedule, question: NestProblem, random: Random) -> NestSched
     return _with_loop(nest, number, replace(nest.loops[number], kind=new))
 
 
+def rest(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
+    """Other pieces of a rest."""
+    del question
+    number = _at(nest, random)
+    if number < 0:
+        return nest
+    loop = nest.loops[number]
+    tile = min(other.step for other in nest.loops if other.axis == loop.axis)
+    pieces = [loop.step - tile, loop.step // 2, 8 * tile, 4 * tile, 3 * tile, 2 * tile, tile]
+    new = sorted({p for p in pieces if 0 < p < loop.step and random.random() < 0.7}, reverse=True)
+    return _with_loop(nest, number, replace(loop, rest=tuple(new)))
+
+
 def exchanged(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
     """Two loops exchanged."""
     del question
@@ -163,6 +176,7 @@ CHANGES: tuple[Change, ...] = (
     step,
     axis,
     kind,
+    rest,
     exchanged,
     taken_out,
     put_in,

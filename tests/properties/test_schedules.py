@@ -46,7 +46,11 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     steps = draw(
         st.lists(st.tuples(NAMES, st.integers(1, 2**40), st.sampled_from(["for", "unroll"])), max_size=6)
     )
-    loops = tuple(LoopStep(axis, step, "for" if kind == "for" else "unroll") for axis, step, kind in steps)
+    rests = st.sampled_from([(), (), (8, 4, 2, 1), (2**17, 48)])
+    loops = tuple(
+        LoopStep(axis, step, "for", draw(rests)) if kind == "for" else LoopStep(axis, step, "unroll")
+        for axis, step, kind in steps
+    )
     depths = st.integers(0, len(loops))
     built = st.builds(
         placed, st.sampled_from("abc"), depths, st.sampled_from([0, 0, 1, 16]), st.sampled_from(PLACES)

@@ -1,0 +1,85 @@
+"""Whether every rest of a block is performed, and by how much code: part of the judge of schedules.
+
+`for m by 12 rest 8 4 2 1` makes the rests 1 to 11 of these pieces, each of them taken once or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from isamap.plan.problem import NestOption, TileAxis
+from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.source import Diagnostic
+
+MAX_ISSUES = 4096
+"""Issues of a register block and all of its rests together: what C compilers take minutes for."""
+
+
+def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with the pieces in which a nest performs rests."""
+    whole = issues = 1
+    for axis in option.axes:
+        loops = [loop for loop in nest.loops if loop.axis == axis.name]
+        around = [loop for loop in loops if loop.kind != "unroll"]
+        block = around[-1] if around and loops[-1].kind == "unroll" else None
+        for loop in around:
+            if loop.rest:
+                yield from _check_pieces(nest, axis, loop, is_block=loop == block)
+        if block is not None:
+            whole *= block.step // axis.tile
+            issues *= _tiles(axis, block, around)
+    if issues > MAX_ISSUES and issues > whole:
+        yield Diagnostic(
+            "schedule-too-large",
+            f"nest {nest.statement}: a register block and its rests have {issues} issues together, "
+            f"at most {MAX_ISSUES} can be",
+            help="write fewer sizes behind `rest`, such as `rest 8 4 2 1`, or unroll less",
+        )
+
+
+def _tiles(axis: TileAxis, block: LoopStep, around: list[LoopStep]) -> int:
+    """Tiles of an axis in a whole block and in all of its pieces."""
+    whole = block.step // axis.tile
+    nested = all(loop.step % block.step == 0 for loop in around)
+    if nested and not axis.is_open:
+        return whole
+    pieces = [size // axis.tile for size in block.rest] or list(range(1, whole))
+    return whole + sum(pieces) + (whole if axis.tile > 1 else 0)
+
+
+def _check_pieces(
+    nest: NestSchedule, axis: TileAxis, loop: LoopStep, *, is_block: bool
+) -> Iterator[Diagnostic]:
+    sizes = loop.rest
+    where = f"nest {nest.statement}, `for {axis.name} by {loop.step} rest {' '.join(map(str, sizes))}`"
+    whole = loop.step if loop.kind == "parallel" else loop.step - axis.tile
+    if not is_block or not whole:
+        yield Diagnostic(
+            "schedule-tiling",
+            f"{where}: `rest` belongs to the innermost loop over blocks of unrolled tiles",
+            help=f"leave it out, or write `unroll {axis.name} by {axis.tile}` inside",
+        )
+        return
+    makes_all = (
+        sizes[-1] == axis.tile
+        and all(size % axis.tile == 0 for size in sizes)
+        and all(size > after for size, after in pairwise(sizes))
+        and all(size <= 2 * after for size, after in pairwise(sizes))
+        and sizes[0] <= whole < 2 * sizes[0]
+    )
+    if not makes_all:
+        yield Diagnostic(
+            "schedule-tiling",
+            f"{where}: these pieces do not make every rest up to {whole}, each of them taken once at most",
+            notes=(f"they are multiples of {axis.tile} and end with it; each is at most twice the next one",),
+            help=f"write `rest {' '.join(map(str, halves(whole, axis.tile)))}`",
+        )
+
+
+def halves(whole: int, tile: int) -> tuple[int, ...]:
+    """The fewest pieces that make every number of tiles up to `whole` elements: powers of two."""
+    found = [tile]
+    while 2 * found[-1] <= whole:
+        found.append(2 * found[-1])
+    return tuple(reversed(found))
