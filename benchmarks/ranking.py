@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from math import comb, exp, log
 from pathlib import Path
 from typing import cast
@@ -89,8 +90,11 @@ class Case:
         return Request(source, machine, self.sizes, heuristic=heuristic, profile=found)
 
 
-def cases() -> list[Case]:
-    """Products of DeepBench and of transformers that take a few milliseconds, spread over their sizes."""
+def cases(held_out: bool = False) -> list[Case]:
+    """Products of DeepBench and of transformers that take a few milliseconds, spread over their sizes.
+
+    `held_out` are others, in the middle between those: nothing was chosen by looking at them.
+    """
     found: dict[tuple[int, int, int], int] = {}
     for suite in ("deepbench-gemm", "transformer-gemm", "resnet50-conv"):
         for shape in read_suite(suite):
@@ -103,7 +107,9 @@ def cases() -> list[Case]:
             if LEAST_MACS <= m * n * k <= MOST_MACS:
                 found[m, n, k] = m * n * k
     ordered = sorted(found, key=lambda key: (found[key], key))
-    chosen = [ordered[i * (len(ordered) - 1) // (SHAPES - 1)] for i in range(SHAPES)]
+    usual = [i * (len(ordered) - 1) // (SHAPES - 1) for i in range(SHAPES)]
+    between = [(low + high) // 2 for low, high in pairwise(usual)]
+    chosen = [ordered[i] for i in (between if held_out else usual)]
     return [Case(kernel, *sizes) for sizes in chosen for kernel in KERNELS]
 
 
@@ -348,7 +354,9 @@ def main() -> None:
     done = {entry["case"]: entry for entry in map(json.loads, lines)}
     if options.what == "measure":
         wanted = [
-            c for c in cases() if not options.cases or any(w in c.name for w in options.cases.split(","))
+            c
+            for c in cases(options.held_out)
+            if not options.cases or any(w in c.name for w in options.cases.split(","))
         ]
         for number, case in enumerate(wanted, 1):
             if case.name in done:
@@ -360,7 +368,7 @@ def main() -> None:
             took = time.perf_counter() - started
             print(f"{number} of {len(wanted)}: {case.name}, {took:.1f} s", file=sys.stderr, flush=True)
         return
-    order = {case.name: n for n, case in enumerate(cases())}
+    order = {case.name: n for n, case in enumerate(cases(options.held_out))}
     entries = sorted((e for e in done.values() if e["case"] in order), key=lambda e: order[e["case"]])
     what = f"{len(entries)} cases of {CANDIDATES} schedules"
     head = [f"{this_cpu().describe()}, machine {detect_machine()}, one thread, {what}"]
@@ -380,6 +388,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("what", choices=("measure", "report"))
     parser.add_argument("--store", required=True, help="a file of one line per case, appended to")
     parser.add_argument("--cases", default="", help="only those whose name has one of these words")
+    parser.add_argument("--held-out", action="store_true", help="other cases, which nothing was chosen by")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of calls per case")
     parser.add_argument("--limit", type=float, default=5.0, help="seconds for the solver per case")
     parser.add_argument("--profile", default="none,default", help="words of --profile, with commas")
