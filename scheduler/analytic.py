@@ -147,6 +147,8 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     A block is used while it is near; a whole copy goes out to where it fits, and comes back.
     """
     space = tiling.space
+    if operand.packed:
+        return Const(0)
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element

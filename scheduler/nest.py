@@ -56,6 +56,7 @@ def _stages(
             operand.name,
             0 if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
             memory=operand.homes[0],
+            packed=operand.packed,
         )
         for operand in space.option.operands
         if (choice := assignment[space.stage(operand)])

@@ -156,7 +156,7 @@ def _overheads(problem: Problem, nest: NestProblem, option: NestOption) -> Itera
             elements = prod(axes[name].extent for name in operand.axes)
             moved = elements * operand.staged_bytes * (copies + 1) / copies
             yield Const(moved / _bandwidth_of(moved, part_problem(problem, option)))
-        elif not operand.is_accumulator and operand.staged_ns is not None:
+        elif not operand.is_accumulator and operand.staged_ns is not None and not operand.packed:
             values = (1, 2) if operand.direct_ns is None else (0, 1, 2)
             # What is staged as a whole is filled before, by all threads together.
             branches = tuple((value, Const(start if value == 2 else 0)) for value in values)

@@ -79,7 +79,7 @@ class Space:
         if operand.is_accumulator and self.splits_sum:
             values = []  # each part sums into a buffer of its own
         if operand.staged_ns is not None:
-            values += [1] if operand.is_accumulator else [1, 2]
+            values += [1] if operand.is_accumulator else [2] if operand.packed else [1, 2]
         return self.allowed(self.stage(operand), values)
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from isamap.cli.options import (
     LimitSeconds,
     MachineName,
     NoCache,
+    PackedNames,
     ProfileName,
     ScheduleFile,
     SizeWords,
@@ -62,6 +63,7 @@ def compile_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     threads: ThreadCount = "1",
+    packed: PackedNames = None,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -75,22 +77,9 @@ def compile_command(
 ) -> Answer:
     """Write the code of a kernel on a machine."""
     choices = Choices(
-        schedule,
-        heuristic,
-        cost_model,
-        limit,
-        fix,
-        model,
-        profile,
-        transform,
-        evaluate,
-        best,
-        threads,
-        no_cache,
-        tune,
-        tune_limit,
-        tuned,
-    )
+        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
+        no_cache, tune, tune_limit, tuned, packed,
+    )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))

@@ -22,6 +22,7 @@ from isamap.cli.options import (
     LimitSeconds,
     MachineName,
     NoCache,
+    PackedNames,
     ProfileName,
     ScheduleFile,
     SizeWords,
@@ -53,6 +54,7 @@ def run_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     threads: ThreadCount = "1",
+    packed: PackedNames = None,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -69,22 +71,9 @@ def run_command(
     from isamap.driver.timing import profile_sizes, time_program
 
     choices = Choices(
-        schedule,
-        heuristic,
-        cost_model,
-        limit,
-        fix,
-        model,
-        profile,
-        transform,
-        evaluate,
-        best,
-        threads,
-        no_cache,
-        tune,
-        tune_limit,
-        tuned,
-    )
+        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
+        no_cache, tune, tune_limit, tuned, packed,
+    )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
         prepared = prepare(request, progress)
@@ -123,6 +112,7 @@ def verify_command(
     limit: LimitSeconds = "10",
     fix: FixWords = None,
     threads: ThreadCount = "1",
+    packed: PackedNames = None,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -133,7 +123,9 @@ def verify_command(
     from isamap.driver.verify import all_cases
 
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads=threads)
+    choices = Choices(
+        schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads=threads, packed=packed
+    )
     sets = read_size_sets(sizes or ())
     if sizes_file is not None:
         common = read_sizes(sizes or ())

@@ -128,6 +128,15 @@ TuneLimit = Annotated[
     str, typer.Option("--tune-limit", metavar="SECONDS", help="Longest time for measuring with --tune.")
 ]
 Tuned = Annotated[bool, typer.Option("--tuned", help="Take the schedule that --tune has kept.")]
+PackedNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--packed",
+        metavar="OPERAND",
+        help="An input that is packed once, before: a program beside the kernel's does it; may be repeated.",
+        show_default=False,
+    ),
+]
 ThreadCount = Annotated[
     str, typer.Option("--threads", metavar="N", help="How many threads perform the kernel.")
 ]

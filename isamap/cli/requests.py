@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.inputs import machine_of, read_file, read_kernel
-from isamap.cli.words import read_count, read_fixes, read_form, read_number
+from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
 from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request, Size
 from isamap.source import Diagnostic, UsageProblem
@@ -40,6 +40,7 @@ class Choices:
     tune: str | None = None
     tune_limit: str = "120"
     tuned: bool = False
+    packed: list[str] | None = None
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -71,6 +72,7 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         tune=0 if choices.tune is None else read_count(choices.tune, "--tune", 2, MOST_TUNED),
         tune_limit_s=read_number(choices.tune_limit, "--tune-limit", 0.1, 86400),
         tuned=choices.tuned,
+        packed=read_names(choices.packed or ()),
     )
 
 

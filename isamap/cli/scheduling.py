@@ -23,6 +23,7 @@ from isamap.cli.options import (
     LimitSeconds,
     MachineName,
     NoCache,
+    PackedNames,
     ProfileName,
     RowsFile,
     SizeWords,
@@ -65,6 +66,7 @@ def schedule_command(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     threads: ThreadCount = "1",
+    packed: PackedNames = None,
     no_cache: NoCache = False,
     rows: RowsFile = None,
     pipeline: Annotated[bool, typer.Option("--pipeline", help="Order innermost loops, modulo.")] = False,
@@ -76,17 +78,15 @@ def schedule_command(
 ) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
     from isamap.driver.pipeline import compile_kernel
-    from isamap.plan.plugins import check_name, known_names
+    from isamap.plan.plugins import known_names
     from isamap.scheduler import start_early
 
     asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
-    for name in asked:
-        check_name("heuristic", name)
-    for name in _names(evaluators):
-        check_name("evaluator", name)
+    _check_names(asked, _names(evaluators))
     choices = Choices(
-        None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads, no_cache=no_cache
-    )
+        None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads,
+        no_cache=no_cache, packed=packed,
+    )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if rows is not None:
         from isamap.cli.batch import schedule_rows
@@ -104,6 +104,16 @@ def schedule_command(
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if pipeline else None
     return _answer(matched, contest, output, shown, roofline, ordered)
+
+
+def _check_names(heuristics: tuple[str, ...], evaluators: tuple[str, ...]) -> None:
+    """Nothing, where all of these are installed. Raises: UsageProblem."""
+    from isamap.plan.plugins import check_name
+
+    for name in heuristics:
+        check_name("heuristic", name)
+    for name in evaluators:
+        check_name("evaluator", name)
 
 
 def _refuse_many(pipeline: bool) -> None:
@@ -241,11 +251,12 @@ def diff_command(
     model = load_cost_model(cost_model)
     old, new = (parse_schedule(read_file(Path(name), name)) for name in (before, after))
     _check_comparable(old, new)
-    problem = _problem(old, kernel, machine_of(hw or old.machine), profile)
+    costs: list[tuple[float | None, ...]] = []
     for schedule in (old, new):
+        problem = _problem(schedule, kernel, machine_of(hw or old.machine), profile)
         if findings := check_schedule(schedule, problem):
             raise UsageProblem(*findings)
-    costs = [price(schedule, problem, model) for schedule in (old, new)]
+        costs.append(price(schedule, problem, model))
     found = changes(old, new, *costs)
     payload: dict[str, object] = {
         "kernel": old.kernel,
@@ -265,10 +276,11 @@ def diff_command(
 
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str) -> Problem:
-    """The question that a schedule answers."""
+    """The question that a schedule answers, with what it takes packed."""
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.profiles import find_profile
     from isamap.driver.request import Request
+    from isamap.plan.packed import packed_tensors
 
     request = Request(
         kernel=read_kernel(kernel or schedule.kernel),
@@ -278,6 +290,9 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str)
     )
     with Progress() as progress:
         problem = compile_kernel(request, "match", progress).problem
+        assert problem is not None
+        if packed := packed_tensors(schedule, problem):
+            problem = compile_kernel(replace(request, packed=packed), "match", progress).problem
     assert problem is not None
     return problem
 

@@ -170,6 +170,11 @@ def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str,
     return fixed
 
 
+def read_names(words: Iterable[str]) -> tuple[str, ...]:
+    """The names that are given one by one, or with commas between them, each once."""
+    return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
+
+
 def read_number(word: str, option: str, low: float, high: float) -> float:
     """The number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
     try:

@@ -27,7 +27,8 @@ _SYSTEM_HEADERS = ("math.h", "string.h")
 class EmittedC:
     """A program in C: `NAME.c`, `NAME.h`, and how it is called.
 
-    `strict` programs must be compiled without contraction of a product and a sum into one rounding.
+    `strict` programs must be compiled without contraction of a product and a sum into one rounding. `packs`
+    are the programs that pack what it takes packed.
     """
 
     name: str
@@ -36,6 +37,12 @@ class EmittedC:
     interface: Interface
     model: bool
     strict: bool = False
+    packs: tuple[EmittedC, ...] = ()
+
+    def files(self) -> dict[str, str]:
+        """All files by name, those of the programs that pack included."""
+        own = {f"{self.name}.c": self.source, f"{self.name}.h": self.header}
+        return own | {name: text for pack in self.packs for name, text in pack.files().items()}
 
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
@@ -47,7 +54,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
         _require_emissions(program, machine)
     names = Names(taken=HELPERS)
     name = names.take(program.name)
-    for suffix in ("args", "pool", "body", "workspace_bytes", "run"):
+    for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")
     interface = build_interface(program, name)
     issuer = Issuer(machine, model, names)
@@ -63,7 +70,9 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
         parts += [run_text(name), *writer.regions]
     parts += [body, entry]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
-    return EmittedC(name, source, header_text(interface, title), interface, model, program.kernel.strict)
+    packs = tuple(emit_c(pack, machine, model=model) for pack in program.packs)
+    header, strict = header_text(interface, title), program.kernel.strict
+    return EmittedC(name, source, header, interface, model, strict, packs)
 
 
 def _require_emissions(program: LoweredProgram, machine: Machine) -> None:

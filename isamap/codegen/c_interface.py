@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_parallel import POOL_TYPE
 from isamap.codegen.c_text import infix
@@ -31,6 +32,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
         "a stride is no multiple of the element size, or not the one the program was made for",
     ),
     ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
+    ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),
 )
 """What the function returns, by number, and what it means."""
 
@@ -92,6 +94,8 @@ def header_text(interface: Interface, title: str) -> str:
     for number, (status, meaning) in enumerate(STATUSES):
         if status == "POOL_NOT_NULL" and interface.takes_pool:
             continue
+        if status == "WRONG_LAYOUT" and not takes_packed(interface.tensors):
+            continue
         lines.append(f"  {name}_{status} = {number}, /* {meaning} */")
     lines += [
         "};",
@@ -109,6 +113,11 @@ def header_text(interface: Interface, title: str) -> str:
     else:
         lines += ["/* Reserved for running on several threads: pass NULL. */"]
         lines += [f"typedef struct {name}_pool {name}_pool;", ""]
+    if packed := packed_tensor(interface.tensors):
+        lines += [
+            f"/* How many bytes {packed.name} takes: best at a multiple of {ALIGNMENT}, any place will do. */"
+        ]
+        lines += [f"size_t {name}_bytes(const {name}_args *args);", ""]
     lines += ["/* How many bytes of workspace a call with these arguments needs; any alignment will do. */"]
     lines += [f"size_t {name}_workspace_bytes(const {name}_args *args);", ""]
     lines += ["/* Returns one of the numbers above. Uses no other memory than what it is given. */"]
@@ -123,6 +132,8 @@ def header_text(interface: Interface, title: str) -> str:
 
 def _shape_text(t: Tensor) -> str:
     role = {"in": "read", "out": "written", "inout": "read and written"}[t.role]
+    if t.header is not None:
+        return f"{t.header.source}, packed: {t.shape[0]} times {t.dtype}, {role}"
     return f"{t.dtype}[{', '.join(str(s) for s in t.shape)}], {role}"
 
 
@@ -137,9 +148,9 @@ def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
 
 
 def entry_text(program: LoweredProgram, interface: Interface, names: Names, used: set[str]) -> list[str]:
-    """The two public functions."""
+    """The public functions."""
     writer = _Entry(program, interface, names.inside(), used)
-    return [*writer.workspace_bytes(), "", *writer.function()]
+    return [*writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
 
 
 class _Entry:
@@ -167,15 +178,26 @@ class _Entry:
     def index(self, index: Index) -> str:
         return index_text(index, self.symbol, self.used).text
 
+    def packed_bytes(self) -> list[str]:
+        """The function that tells how large a packed tensor is; nothing where the program packs none."""
+        name, packed = self.interface.name, packed_tensor(self.program.tensors)
+        if packed is None:
+            return []
+        size = packed.shape[0] * packed.dtype.size_bytes
+        lines = [f"size_t {name}_bytes(const {name}_args *args) {{", *self.given_sizes(size.symbols)]
+        return [*lines, f"  return (size_t)({self.index(size)});", "}", ""]
+
+    def given_sizes(self, symbols: frozenset[str]) -> list[str]:
+        """The run-time sizes that a number of bytes depends on."""
+        if not symbols:
+            return ["  (void)args;"]
+        given = [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sorted(symbols)]
+        return ["  if (args == NULL) return 0;", *given]
+
     def workspace_bytes(self) -> list[str]:
         name, buffers = self.interface.name, self.program.buffers
         lines = [f"size_t {name}_workspace_bytes(const {name}_args *args) {{"]
-        sizes = sorted({s for b in buffers for s in b.elements.symbols})
-        if sizes:
-            lines += ["  if (args == NULL) return 0;"]
-            lines += [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sizes]
-        else:
-            lines += ["  (void)args;"]
+        lines += self.given_sizes(frozenset(s for b in buffers for s in b.elements.symbols))
         parts = [str(fixed)] if (fixed := placed_bytes(self.program)) else []
         parts += [_aligned(b, self.index(_bytes(b))) for b in buffers if b.offset is None]
         total = " + ".join(parts)
@@ -187,11 +209,30 @@ class _Entry:
         lines = [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool) {{"]
         lines += self.null_checks()
         lines += self.sizes()
+        lines += self.headers()
         lines += self.strides()
         lines += self.requirements()
         lines += self.buffers()
-        lines += [f"  {name}_body({', '.join(self.arguments())});", f"  return {name}_OK;", "}"]
+        lines += [f"  {name}_body({', '.join(self.arguments())});", *self.headers(written=True)]
+        return [*lines, f"  return {name}_OK;", "}"]
+
+    def headers(self, *, written: bool = False) -> list[str]:
+        """Headers of packed tensors: those that are read compared, or those that are written."""
+        lines: list[str] = []
+        for t in self.program.tensors:
+            if t.header is None or (t.role == "in") == written:
+                continue
+            self.used.add("string.h")
+            pointer = self.member["pointer", t.name, 0]
+            lines += (
+                write_lines(pointer, t.header, self.names.of)
+                if written
+                else check_lines(pointer, t.header, self._refuse_layout, self.names.of)
+            )
         return lines
+
+    def _refuse_layout(self, test: str) -> list[str]:
+        return self.refuse_if(test, "WRONG_LAYOUT")
 
     def null_checks(self) -> list[str]:
         pointers = [m for (kind, _, _), m in self.member.items() if kind == "pointer"]
@@ -261,12 +302,17 @@ class _Entry:
         return f"  {c_type} *{self.names.of(b.name)} = ({c_type} *)(void *){inside};{comment}"
 
     def arguments(self) -> list[str]:
-        pointers = [self.member["pointer", t.name, 0] for t in self.program.tensors]
+        pointers = [self._elements(t) for t in self.program.tensors]
         scalars = [self.member["scalar", s, 0] for s, _ in self.interface.scalars]
         buffers = [self.names.of(b.name) for b in self.program.buffers]
         symbols = [self.names.of(s) for s in body_symbols(self.program)]
         pool = ["pool"] if self.interface.takes_pool else []
         return [*pointers, *buffers, *symbols, *scalars, *pool]
+
+    def _elements(self, t: Tensor) -> str:
+        """The C of where a tensor's elements begin."""
+        pointer = self.member["pointer", t.name, 0]
+        return pointer if t.header is None else f"{pointer} + {t.header.size_bytes // t.dtype.size_bytes}"
 
     def refuse_if(self, test: str, status: str) -> list[str]:
         return [f"  if ({test}) return {self.interface.name}_{status};"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from isamap.driver.callable import CompiledKernel
 from isamap.driver.prepare import prepare
@@ -36,6 +36,7 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     fix: Mapping[str, int] | None = None,
     tune: int = 0,
     tuned: bool = False,
+    packed: Sequence[str] = (),
 ) -> CompiledKernel:
     """The kernel, compiled for a machine, and for so many threads.
 
@@ -43,7 +44,8 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     numbers, or ranges such as "1..8192@512", which stay open until the call. `profile` is "default" (the
     newest one that fits), "none" or a path. `limit_s` is the longest time for the solver, `fix` what it may
     not decide: {"block.k": 256}. `tune` is how many of the model's best schedules to measure, of which the
-    fastest is taken and kept; `tuned` takes the one that was kept before.
+    fastest is taken and kept; `tuned` takes the one that was kept before. `packed` names inputs that calls
+    take packed: `CompiledKernel.pack`.
     Raises: IsamapError of every kind.
     """
     name = machine_of(machine)
@@ -58,6 +60,7 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
         fixed=fix or {},
         tune=tune,
         tuned=tuned,
+        packed=tuple(packed),
     )
     return CompiledKernel(prepare(request), isolate)
 
@@ -76,11 +79,22 @@ def find_mappings(
 
 
 def verify(
-    kernel: str, machine: str, sizes: Sizes | None = None, *, heuristic: str = "cpsat", threads: int = 1
+    kernel: str,
+    machine: str,
+    sizes: Sizes | None = None,
+    *,
+    heuristic: str = "cpsat",
+    threads: int = 1,
+    packed: Sequence[str] = (),
 ) -> tuple[Case, ...]:
     """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`."""
     request = Request(
-        source_of(kernel), machine_of(machine), sizes or {}, heuristic=heuristic, threads=threads
+        source_of(kernel),
+        machine_of(machine),
+        sizes or {},
+        heuristic=heuristic,
+        threads=threads,
+        packed=tuple(packed),
     )
     return tuple(all_cases(prepare(request), FILLS, guard=True))
 

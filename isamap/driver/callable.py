@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from isamap.codegen.packing import pack_in_process, refuse_status
 from isamap.codegen.runner import InProcess, run_program
 from isamap.driver.prepare import Prepared
 from isamap.source import Diagnostic, UsageProblem
@@ -26,6 +27,25 @@ class CompiledKernel:
     prepared: Prepared
     isolate: bool = False
     _process: InProcess | None = field(default=None, repr=False)
+
+    def pack(self, sizes: Mapping[str, int] | None = None, /, **values: Any) -> dict[str, Array]:
+        """Inputs packed, by the names under which a call takes them: `f(A=a, C=c, **f.pack(B=b))`.
+
+        They are copies, and serve any number of calls. Raises: UsageProblem for what this kernel does not
+        take packed.
+        """
+        packers = {packer.source: packer for packer in self.prepared.packers}
+        found: dict[str, Array] = {}
+        for name, array in values.items():
+            if name not in packers:
+                known = ", ".join(packers) or "none"
+                said = f"`{self.prepared.compiled.interface.name}` does not take `{name}` packed"
+                raise UsageProblem(
+                    Diagnostic("argument-mismatch", said, notes=(f"inputs that it takes packed: {known}",))
+                )
+            packer, threads = packers[name], self.prepared.request.threads
+            found[packer.target.name] = pack_in_process(packer, array, sizes or {}, threads)
+        return found
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -46,15 +66,10 @@ class CompiledKernel:
                 scalars=scalars,
                 threads=self.prepared.request.threads,
             )
-            self._check(result.status, result.meaning)
+            refuse_status(interface.name, result.status)
             return dict(result.arrays)
         if self._process is None:
             self._process = InProcess(self.prepared.compiled, self.prepared.request.threads)
         status = self._process(arrays, sizes or {}, scalars)
-        self._check(status, f"status {status}")
+        refuse_status(interface.name, status)
         return {t.name: arrays[t.name] for t in interface.tensors if t.role != "in"}
-
-    def _check(self, status: int, meaning: str) -> None:
-        if status != 0:
-            name = self.prepared.compiled.interface.name
-            raise UsageProblem(Diagnostic("program-refused", f"`{name}` refused its arguments: {meaning}"))

@@ -33,7 +33,7 @@ def choose_form(
     if request.transform is None:
         return Rewrite(kernel, ())
     if request.transform == BEST_FORM:
-        return _cheapest(kernel, machine, sizes, request.cost_model)
+        return _cheapest(kernel, machine, sizes, request)
     forms = forms_of(request.kernel, machine, request.sizes)
     number = int(request.transform)
     if not 1 <= number < len(forms):
@@ -47,19 +47,23 @@ def choose_form(
     return Rewrite(forms[number].kernel, forms[number].steps)
 
 
-def _cheapest(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], cost_model: str) -> Rewrite:
+def _cheapest(
+    kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], request: Request
+) -> Rewrite:
     """What cannot be performed in any form is left to the pipeline, which says why."""
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
     forms = (Rewrite(kernel, ()), *(improvement.rewrite for improvement in found))
-    costs = [_cost_ns(form.kernel, machine, sizes, cost_model) for form in forms]
+    costs = [_cost_ns(form.kernel, machine, sizes, request) for form in forms]
     return forms[min(range(len(forms)), key=lambda i: costs[i])]
 
 
-def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], cost_model: str) -> float:
+def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], request: Request) -> float:
     """What a quick plan costs; infinite where there is none. Units: nanoseconds of the model."""
     try:
-        problem = build_problem(make_guards_explicit(bind(kernel, dict(sizes))), machine, sizes)
-        quick = load_heuristic("greedy").schedule(problem, load_cost_model(cost_model), limit_s=1.0, fixed={})
-    except (NoMapping, Infeasible):
+        bound = make_guards_explicit(bind(kernel, dict(sizes)))
+        problem = build_problem(bound, machine, sizes, packed=request.packed)
+        model = load_cost_model(request.cost_model)
+        quick = load_heuristic("greedy").schedule(problem, model, limit_s=1.0, fixed={})
+    except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return float("inf")
     return quick.cost_ns if quick.cost_ns is not None else float("inf")

@@ -55,6 +55,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     from isamap.ir import print_routine
     from isamap.plan.text import print_schedule
     from isamap.report.compilation import compilation_report
+    from isamap.report.packed import packed_json
     from isamap.report.workspace import workspace_json
 
     assert (  # noqa: PT018 - they are all there, or none is
@@ -62,8 +63,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     )
     name = made.emitted.name
     files = {
-        f"{name}.c": made.emitted.source,
-        f"{name}.h": made.emitted.header,
+        **made.emitted.files(),
         f"{name}.schedule": print_schedule(made.schedule),
         "report.txt": compilation_report(
             made.canonical, made.machine, made.problem, made.schedule, made.program
@@ -73,7 +73,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     if made.rewrite and steps:
         files[f"{name}.ir"] = print_routine(made.rewrite.kernel)
         files["report.txt"] += "".join(f"rewritten: {step}\n" for step in steps)
-    if made.emitted.interface.takes_pool:
+    if any(emitted.interface.takes_pool for emitted in (made.emitted, *made.emitted.packs)):
         files |= pool_files()
     summary: dict[str, Any] = {
         "kernel": made.kernel.name,
@@ -93,6 +93,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
         "rewrite": list(steps),
     }
     summary["workspace"] = workspace_json(made.program)
+    summary["packed"] = packed_json(made.program)
     depends: dict[str, Any] = {
         "kernel_sha256": sha256(request.kernel.text),
         "machine_sha256": made.machine.digest,

@@ -129,7 +129,7 @@ def _asked(
         return known
     if solves and request.schedule is None and request.heuristic == "cpsat":
         start_early()
-    problem = build_problem(kernel, machine, sizes, request.threads)
+    problem = build_problem(kernel, machine, sizes, request.threads, request.packed)
     if key is not None:
         remember_problem(key, problem)
     return problem

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from isamap.codegen.packing import Packer, compile_packers
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request
@@ -18,13 +19,17 @@ RanOn = Literal["native", "model"]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program with its library. `missing` are the features that made it a model."""
+    """A program with its library, and those that pack what it takes packed.
+
+    `missing` are the features that made it a model.
+    """
 
     request: Request
     program: Program
     machine: Machine
     compiled: Compiled
     missing: tuple[str, ...]
+    packers: tuple[Packer, ...] = ()
 
     @property
     def ran_on(self) -> RanOn:
@@ -46,4 +51,5 @@ def prepare(request: Request, watch: Callable[[str], None] = lambda _: None) -> 
     emitted = program.compilation.emitted
     assert emitted is not None
     compiled = compile_library(emitted, machine, request.model)
-    return Prepared(request, program, machine, compiled, missing)
+    packers = compile_packers(emitted, machine, request.model)
+    return Prepared(request, program, machine, compiled, missing, packers)

@@ -38,7 +38,7 @@ def problem_key(request: Request, kernel: Kernel) -> str:
         json.dumps(sorted(request.sizes.items())),
         request.machine,
         machine_digest(request.machine),
-        json.dumps([request.options()["profile"], request.threads]),
+        json.dumps([request.options()["profile"], request.threads, sorted(request.packed)]),
     )
 
 

@@ -33,6 +33,7 @@ class Request:
     best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
     `threads` is how many are there to perform the kernel.
     `tune` is how many schedules to measure, 0 for none; `tuned` asks for the winner that was kept before.
+    `packed` are inputs that the caller passes packed, by a program that is emitted beside the kernel's.
     `cache` is whether earlier results may be recalled and new ones kept.
     Units: `limit_s` and `tune_limit_s` in seconds of wall clock.
     """
@@ -55,6 +56,7 @@ class Request:
     tune: int = 0
     tune_limit_s: float = 120.0
     tuned: bool = False
+    packed: tuple[str, ...] = ()
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -68,6 +70,7 @@ class Request:
             "profile": self.profile.digest if self.profile else None,
             "transform": self.transform,
             "threads": self.threads,
+            "packed": sorted(self.packed),
         }
         if self.evaluate:
             found |= {"evaluate": self.evaluate, "best": self.best}

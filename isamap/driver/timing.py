@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.codegen.packing import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.oracle import count_operations
 from isamap.driver.pipeline import complete_sizes
@@ -55,8 +56,9 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
+    given = packed_arrays(prepared.packers, arrays, symbols, threads=threads)
     first = run_program(
-        prepared.compiled, arrays, symbols, scalars=scalars, repeat=FIRST_REPEATS, threads=threads
+        prepared.compiled, given, symbols, scalars=scalars, repeat=FIRST_REPEATS, threads=threads
     )
     case = compare(kernel, arrays, scalars, first, prepared, sizes, "random", False)
     seconds = first.seconds
@@ -64,7 +66,7 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
         repeat = int(min(MOST_REPEATS, SECONDS / max(min(first.seconds), 1e-9)))
         if repeat > FIRST_REPEATS:
             again = run_program(
-                prepared.compiled, arrays, symbols, scalars=scalars, repeat=repeat, threads=threads
+                prepared.compiled, given, symbols, scalars=scalars, repeat=repeat, threads=threads
             )
             seconds = again.seconds
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]

@@ -57,7 +57,7 @@ class Question:
             self.machine.name,
             self.machine.digest,
             json.dumps([self.request.profile.digest if self.request.profile else "", self.request.threads]),
-            json.dumps(sorted(self.request.fixed.items())),
+            json.dumps([sorted(self.request.fixed.items()), sorted(self.request.packed)]),
             this_cpu().key,
         )
 

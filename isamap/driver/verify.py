@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.codegen.packing import packed_arrays
 from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
 from isamap.driver.prepare import Prepared, RanOn
@@ -60,15 +61,10 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
     guard = guard and sum(a.nbytes for a in arrays.values()) <= GUARDED_BYTES
+    symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
     try:
-        result = run_program(
-            prepared.compiled,
-            arrays,
-            symbols_of(prepared, sizes),
-            scalars=scalars,
-            guard=guard,
-            threads=prepared.request.threads,
-        )
+        given = packed_arrays(prepared.packers, arrays, symbols, guard=guard, threads=threads)
+        result = run_program(prepared.compiled, given, symbols, scalars=scalars, guard=guard, threads=threads)
     except RunProblem as problem:
         return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, problem.diagnostics)
     return compare(kernel, arrays, scalars, result, prepared, sizes, fill, guard)

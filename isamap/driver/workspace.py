@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isamap.lower.program import LoweredProgram
 from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.machine import Machine
@@ -10,7 +12,10 @@ from isamap.source import Diagnostic, UsageProblem
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with offsets for its buffers; those that never live at one time may share bytes."""
+    """The program with offsets for its buffers; those that never live at one time may share bytes.
+
+    So are those that pack its operands.
+    """
     from isamap.scheduler.workspace import pack
 
     buffers = workspace_buffers(program, machine)
@@ -19,7 +24,8 @@ def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     findings = check_placement(buffers, offsets, whole)
     assert not findings, f"the packer broke its rules: {findings}"
     _check_scratchpads(program, machine)
-    return place_buffers(program, buffers, offsets)
+    packs = tuple(pack_workspace(pack, machine) for pack in program.packs)
+    return replace(place_buffers(program, buffers, offsets), packs=packs)
 
 
 def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:

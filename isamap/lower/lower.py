@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from isamap.ir import Index, Kernel, Operand, Range, product
+from dataclasses import replace
+
+from isamap.ir import Kernel, Range, product
 from isamap.lower.names import Names
 from isamap.lower.nest import lower_nest
+from isamap.lower.packed import packing_program, symbols_of
 from isamap.lower.pipeline import in_pipeline
-from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, Tensor, arrays_in
+from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, arrays_in, tensor_of
 from isamap.lower.registers import assign_registers
 from isamap.lower.steady import main_loop, steady_of
 from isamap.machine import Machine
-from isamap.match import Suppliers, layouts, statement_text, tensor_strides
+from isamap.match import Suppliers, layouts, statement_text
 from isamap.plan.build import chosen_tile, find_tiles
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
@@ -47,15 +50,17 @@ def lower(
         for o in kernel.operands
         if o.role == "temp" and o.name in touched
     )
+    packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
     return LoweredProgram(
         kernel.name,
         kernel,
         machine.name,
         tuple((n, v) for n, v in sorted(sizes.items()) if isinstance(v, int)),
-        tuple((p.name, _bound(p.low, 1), _bound(p.high, 2**31)) for p in kernel.params if p.kind == "size"),
-        tuple(_tensor(o) for o in kernel.operands if o.role != "temp"),
+        symbols_of(kernel),
+        tuple(packed.get(o.name) or tensor_of(o) for o in kernel.operands if o.role != "temp"),
         (*temps, *names.buffers),
         body,
+        packs=tuple(packing_program(pack, kernel, machine, sizes) for pack in names.packs),
     )
 
 
@@ -71,12 +76,3 @@ def steady_states(
         loop = main_loop(lower_nest(kernel, tile, nest, suppliers, names))
         found.append((nest, steady_of(loop, machine) if loop is not None else None))
     return tuple(found)
-
-
-def _bound(value: Index | None, otherwise: int) -> int:
-    return value.value if value is not None and value.value is not None else otherwise
-
-
-def _tensor(operand: Operand) -> Tensor:
-    assert operand.role != "temp"
-    return Tensor(operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand))

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from isamap.lower.program import Buffer
+
+if TYPE_CHECKING:
+    from isamap.lower.packed import Pack
 
 
 @dataclass
 class Names:
-    """Hands out names; `buffers` collects the workspace as it is claimed."""
+    """Hands out names; `buffers` collects the workspace as it is claimed, `packs` what is copied before."""
 
     taken: set[str]
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    packs: list[Pack] = field(default_factory=list["Pack"])
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has, made from `stem`."""
@@ -26,3 +31,10 @@ class Names:
             if name not in self.taken:
                 self.taken.add(name)
                 return name
+
+    def exactly(self, name: str) -> str:
+        """This name, or one made from it where something else has it."""
+        if name in self.taken:
+            return self.fresh(name)
+        self.taken.add(name)
+        return name

@@ -15,6 +15,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_of, in_case, where_first
 from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
+from isamap.lower.packed import pack_apart
 from isamap.lower.parallel import dealt, parallel_nest, part_count
 from isamap.lower.place import (
     Place,
@@ -198,8 +199,12 @@ class _Nest:
 
     def _stage(self, stage: Stage, depth: int, place: Place, held: Held) -> tuple[Node, ...]:
         name = stage.operand
-        operand = self._operand(name)
+        operand = next(o for o in (self.tile.accumulator, *self.tile.inputs) if o and o.name == name)
         loops, known = self.schedule.loops, (self.suppliers, self.names)
+        if stage.packed:
+            self.staged[name], pack = pack_apart(operand, self.tile, self.schedule, place, *known)
+            self.names.packs.append(pack)
+            return self.loops(depth, place, held)
         shared = self.overlap.staged(stage, place)
         staged = shared or stage_at(operand, depth, self.tile, loops, *known, stage=stage)
         is_result = operand is self.tile.accumulator
@@ -219,14 +224,6 @@ class _Nest:
             back = copied_back(self.finish, staged, self.tile, loops, place, *known)
             nodes.append(Block(f"write {name} back", dealt(back, shares, self.names)))
         return tuple(nodes)
-
-    def _operand(self, name: str) -> OperandTile:
-        acc = self.tile.accumulator
-        return (
-            acc
-            if acc is not None and acc.name == name
-            else next(o for o in self.tile.inputs if o.name == name)
-        )
 
     # --- register blocks ----------------------------------------------------------------------------------
 

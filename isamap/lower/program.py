@@ -15,10 +15,30 @@ of the kernel's tensors where those are not constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from isamap.ir import Const, DType, Expr, Index, Kernel
+from isamap.ir import Const, DType, Expr, Index, Kernel, Operand
+from isamap.match import tensor_strides
 from isamap.transform import reads
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a packed tensor begins with: how `source`, an input of the kernel, is laid out behind it.
+
+    `layout` are the digits of a digest, `sizes` the run-time sizes that were packed, as 64-bit numbers. The
+    header is whole cache lines, so that the elements lie as the tensor itself does.
+    """
+
+    source: str
+    layout: str
+    sizes: tuple[str, ...] = ()
+
+    DIGITS: ClassVar[int] = 32
+
+    @property
+    def size_bytes(self) -> int:
+        return -(-(self.DIGITS + 8 * len(self.sizes)) // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +46,8 @@ class Tensor:
     """A kernel operand as the caller passes it.
 
     Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that
-    the caller's byte stride is turned into (the last axis is always dense).
+    the caller's byte stride is turned into (the last axis is always dense). A packed tensor has a `header`,
+    whose elements `shape` includes; places in it count from behind the header.
     """
 
     name: str
@@ -34,6 +55,13 @@ class Tensor:
     dtype: DType
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
+    header: Header | None = None
+
+
+def tensor_of(operand: Operand) -> Tensor:
+    """An operand of a kernel as its caller passes it."""
+    assert operand.role != "temp"
+    return Tensor(operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +222,7 @@ class LoweredProgram:
 
     `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at
     run time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
+    `packs` are the programs that pack those tensors that it takes packed.
     """
 
     name: str
@@ -205,6 +234,7 @@ class LoweredProgram:
     buffers: tuple[Buffer, ...]
     body: tuple[Node, ...]
     checks: tuple[Condition, ...] = ()
+    packs: tuple[LoweredProgram, ...] = ()
 
     def instructions(self) -> tuple[str, ...]:
         """Names of all instructions that it issues, sorted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -41,6 +41,7 @@ from isamap.plan.apart import lanes_ns
 from isamap.plan.caches import caches_of
 from isamap.plan.collecting import collector_paused
 from isamap.plan.fusing import Memories, fusions, offered_once
+from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
@@ -83,12 +84,18 @@ def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
 
 @collector_paused()
 def build_problem(
-    kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int = 1
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    threads: int = 1,
+    packed: Sequence[str] = (),
 ) -> Problem:
     """Everything a scheduler needs to know to have a kernel performed by so many threads.
 
-    Raises: NoMapping when a statement cannot be performed.
+    `packed` are inputs that the caller passes packed. Raises: NoMapping when a statement cannot be performed;
+    UsageProblem for what cannot be packed.
     """
+    require_packable(kernel, packed)
     profile = {n: profile_of(v) for n, v in sizes.items()}
     suppliers = Suppliers(machine, layouts(kernel))
     caches, beyond, beyond_is_shared = caches_of(machine)
@@ -103,7 +110,7 @@ def build_problem(
                 options.append(replace(option, fusions=taken))
         if not options:
             raise _no_mapping(statement, machine, kernel.strict)
-        nests.append(NestProblem(number, tuple(options)))
+        nests.append(NestProblem(number, tuple(packed_options(options, packed, statement, machine.name))))
     return Problem(
         kernel.name,
         machine.name,

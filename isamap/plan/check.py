@@ -15,6 +15,7 @@ from math import prod
 
 from isamap.plan.check_fused import check_fused
 from isamap.plan.check_overlap import check_overlap, check_prefetches
+from isamap.plan.check_packed import check_packed
 from isamap.plan.check_rests import check_rests
 from isamap.plan.check_scratch import check_scratch
 from isamap.plan.parallel import check_parallel
@@ -126,6 +127,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from tiling
         yield from check_parallel(nest, option)
         yield from _check_stages(nest, option)
+        yield from check_packed(nest, option)
         yield from check_overlap(nest, option)
         yield from check_fused(nest, option)
         yield from check_prefetches(nest, option, problem.hinted)
@@ -307,7 +309,7 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
                 f"{where}: `{operand.name}` cannot be staged",
                 notes=("no move of the machine supplies it from a buffer",),
             )
-        if operand.name not in staged and operand.direct_ns is None:
+        if operand.name not in staged and operand.direct_ns is None and not operand.packed:
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` has to be staged",

@@ -314,7 +314,10 @@ def _parse_loops(reader: _Reader, body: _Body) -> None:
 def _parse_stage(reader: _Reader, depth: int) -> Stage:
     operand = reader.take_name("an operand")
     ahead, memory, address = 0, "", None
-    word = reader.take_one_of(("ahead", "in", ";"))
+    word = reader.take_one_of(("ahead", "in", "packed", ";"))
+    if word == "packed":
+        reader.take_one_of((";",))
+        return Stage(operand, depth, packed=True)
     if word == "ahead":
         ahead = _parse_turns(reader)
         word = reader.take_one_of(("in", ";"))

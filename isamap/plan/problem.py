@@ -43,7 +43,8 @@ class TileOperand:
     what a turn of a loop reads in place is a box of one array.
 
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
-    name, "" for the workspace.
+    name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
+    whole, and that costs nothing.
     """
 
     name: str
@@ -64,6 +65,7 @@ class TileOperand:
     pitch_bytes: int = 0
     in_rows: bool = True
     homes: tuple[str, ...] = ("",)
+    packed: bool = False
 
     @property
     def buffer_tile_bytes(self) -> int:

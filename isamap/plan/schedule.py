@@ -46,6 +46,7 @@ class Stage:
     `ahead` is how many turns of the loop around it a buffer is filled early: shares of that are performed
     inside the turn that runs meanwhile, and the buffer has so many copies more. `memory` is the scratchpad
     that the buffer lies in, "" for the workspace in main memory; `address` where it begins there, in bytes.
+    `packed` says that a program of its own makes the copy, before: the caller keeps it, and passes it.
     """
 
     operand: str
@@ -53,6 +54,7 @@ class Stage:
     ahead: int = 0
     memory: str = ""
     address: int | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

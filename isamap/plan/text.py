@@ -91,7 +91,7 @@ def _pipeline(nest: NestSchedule) -> list[str]:
 
 
 def _stage(nest: NestSchedule, stage: Stage) -> list[str]:
-    early = f" ahead {stage.ahead}" if stage.ahead else ""
+    early = " packed" if stage.packed else f" ahead {stage.ahead}" if stage.ahead else ""
     spread = spread_of(nest, stage.operand)
     late = [f"spread write {spread.operand} into {spread.axis};"] if spread else []
     at = f" at {stage.address}" if stage.address is not None else ""

@@ -22,6 +22,7 @@ from isamap.match import statement_text
 from isamap.plan.check import live_registers
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.report.packed import packed_lines
 from isamap.report.workspace import workspace_lines
 from isamap.transform import statements
 
@@ -38,7 +39,8 @@ def compilation_report(
         lines += ["", f"statement {nest.statement}: {statement_text(given[nest.statement])}"]
         lines += [f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused]
         lines += _nest_lines(nest, option, dict(problem.registers))
-    lines += ["", *workspace_lines(program), "instructions: " + ", ".join(program.instructions())]
+    lines += ["", *packed_lines(program), *workspace_lines(program)]
+    lines += ["instructions: " + ", ".join(program.instructions())]
     return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
 
 
@@ -62,7 +64,11 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
     yield f"  tile   {_steps(tiles)}" + (f"; {unrolled} issues unrolled" if unrolled > 1 else "")
     for stage in nest.stages:
         around = nest.loops[stage.depth].axis if stage.depth < len(nest.loops) else "the issue"
-        yield f"  staged {stage.operand} around {around}"
+        yield (
+            f"  packed {stage.operand} before"
+            if stage.packed
+            else f"  staged {stage.operand} around {around}"
+        )
     for memory, count in sorted(live_registers(nest, option).items()):
         if memory in registers:
             yield f"  holds  {count} of {registers[memory]} {memory}"

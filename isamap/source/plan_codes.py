@@ -63,6 +63,26 @@ PLAN_CODES: dict[str, Explanation] = {
         "`order.m.n = 1` puts the cache blocks of m around those of n, 0 the other way round; `sweep` does "
         "the same for register blocks. Three of them may leave no loop to be the outermost.",
     ),
+    "packed-in-place": Explanation(
+        "an operand that no mapping takes packed",
+        "A packed operand is a buffer in main memory whose order of elements suits the instruction. Machines "
+        "that read operands through scratchpads, statements that sum nothing, and operands that are computed "
+        "have none.",
+    ),
+    "packed-twice": Explanation(
+        "an operand that is not read at one place",
+        "A packed operand has one order of elements, that of the place that reads it, and it is packed once. "
+        "What is read at several places, or changes with the turns of an ordered loop, stays as it is.",
+    ),
+    "packed-unknown": Explanation(
+        "something to pack that is no input",
+        "`--packed` names operands that the kernel declares with `in`: what it writes is not there before.",
+    ),
+    "schedule-packed": Explanation(
+        "a schedule that packs otherwise than it was asked to",
+        "`stage b packed;` before the first loop says that b's tensor is passed packed, and `--packed` has "
+        "to name that tensor. The two stand together.",
+    ),
     "fix-parts": Explanation(
         "an axis cannot be dealt to threads in so many parts",
         "`nest0.parallel.n` is how many parts of axis n threads share. Parts are whole issues, as even as "

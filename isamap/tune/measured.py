@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.c import emit_c
 from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.codegen.packing import compile_packers, packed_arrays
 from isamap.codegen.runner import Limits, RunProblem, run_program
 from isamap.codegen.toolchain import Compiled, compile_library, find_compiler
 from isamap.ir import Kernel, bind
@@ -122,14 +123,16 @@ class Contender:
 def make_contender(trial: Trial) -> Contender:
     """The compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
     program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
-    compiled = compile_library(emit_c(program, trial.machine), trial.machine)
+    emitted = emit_c(program, trial.machine)
+    compiled = compile_library(emitted, trial.machine)
     profile = trial.profile
     symbols = {name: profile[name] for name, _, _ in compiled.interface.symbols}
     open_sizes = {p.name for p in trial.kernel.params if p.kind == "size"}
     kernel = bind(trial.kernel, {n: v for n, v in profile.items() if n in open_sizes})
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
-    return Contender(compiled, arrays, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
+    given = packed_arrays(compile_packers(emitted, trial.machine), arrays, symbols, limits=LIMITS)
+    return Contender(compiled, given, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
 
 
 def check_here(machine: Machine) -> None:

@@ -44,6 +44,26 @@ READ_INSIDE = replace(
     hinted=("l2",),
 )
 
+# b passed packed
+PACKED = replace(
+    GEMM,
+    nests=(
+        replace(
+            GEMM.nests[0],
+            options=(
+                replace(
+                    OPTION,
+                    operands=tuple(
+                        replace(o, direct_ns=None, packed=True) if o.name == "b" else o
+                        for o in OPTION.operands
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+GIVEN = answer(PACKED, "n:512 k:256 m:6 n:64 | k:1 um:1 un:16", (Stage("b", 0, packed=True),))
+
 Change = Callable[[NestSchedule], NestSchedule]
 
 
@@ -166,6 +186,10 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
         READ_INSIDE,
         of(lambda n: replace(n, prefetches=(Prefetch("b", 3, 1, "l2"),))),
     ),
+    "an operand packed that is not asked to be": (GEMM, of(stages(Stage("b", 0, packed=True)))),
+    "a packed operand copied again": (PACKED, of(stages(Stage("b", 0)), GIVEN)),
+    "a packed operand read where it was": (PACKED, of(stages(), GIVEN)),
+    "an operand packed inside loops": (PACKED, of(stages(Stage("b", 2, packed=True)), GIVEN)),
     "a result spread into no loop": (TILED, of(lambda n: replace(n, spread=(Spread("c", "x"),)), TILES)),
 }
 
@@ -178,7 +202,7 @@ def test_there_are_enough_corruptions() -> None:
     assert len(CORRUPTIONS) >= 30
 
 
-@pytest.mark.parametrize(("problem", "good"), [(GEMM, GOOD), (TILED, TILES), (TWO, BOTH)])
+@pytest.mark.parametrize(("problem", "good"), [(GEMM, GOOD), (TILED, TILES), (TWO, BOTH), (PACKED, GIVEN)])
 def test_the_schedules_that_are_spoilt_are_good(problem: Problem, good: Schedule) -> None:
     assert check_schedule(good, problem) == ()
 

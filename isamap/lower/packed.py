@@ -1,0 +1,117 @@
+"""Operands packed apart: the copy that a nest would begin with is a program of its own.
+
+    gemm(A, B, C)  {                          gemm_pack_B(B, B_packed) { copy all of B's tiles }
+      stage b: copy all of B's tiles    ->
+      loops that read the buffer              gemm(A, B_packed, C)     { loops that read B_packed }
+    }
+
+A packed tensor begins with a header that says how it is laid out: a caller may have kept it for long, and may
+have got it from another program. What the layout depends on is in its digest: the machine, the mapping, the
+elements of a tile, the loops that count tiles, and sizes that are numbers. Those that are not stand beside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from isamap.ir import Index, Kernel, Range, print_expr
+from isamap.ir.index import ONE
+from isamap.lower.names import Names
+from isamap.lower.parallel import dealt, part_count
+from isamap.lower.place import Place
+from isamap.lower.program import Block, Buffer, Header, LoweredProgram, Node, Tensor, tensor_of
+from isamap.lower.registers import assign_registers
+from isamap.lower.staging import Staged, copy_tiles, stage_at
+from isamap.machine import Machine
+from isamap.match import OperandTile, Suppliers, Tile, is_read_of
+from isamap.plan.schedule import LoopStep, NestSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The copy of one operand: from `source`, an input of the kernel, to `target`, with the buffers it needs.
+
+    `symbols` are the sizes, known at run time only, that the copy may depend on.
+    """
+
+    source: str
+    target: Tensor
+    nodes: tuple[Node, ...]
+    buffers: tuple[Buffer, ...]
+    symbols: frozenset[str]
+
+
+def pack_apart(
+    operand: OperandTile,
+    tile: Tile,
+    schedule: NestSchedule,
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Staged, Pack]:
+    """The packed operand as the nest reads it, and what packs it."""
+    source = is_read_of(operand.subject)
+    assert source is not None, "planning has checked that the operand is one of the kernel's"
+    loops, claimed = schedule.loops, len(names.buffers)
+    made = stage_at(operand, 0, tile, loops, suppliers, names)
+    name = names.exactly(f"{source}_packed")
+    suppliers.strides[name] = suppliers.strides.pop(made.buffer)
+    staged = replace(made, buffer=name)
+    into = copy_tiles(staged, tile, loops, place, suppliers, names)
+    nodes = (Block(f"pack {source}", dealt(into, part_count(tile, schedule), names)),)
+    symbols = frozenset(s for a in tile.axes if a.name in operand.axes for s in a.extent.symbols)
+    header = Header(source, layout_digest(operand, tile, loops, suppliers.machine), tuple(sorted(symbols)))
+    elements = made.size + header.size_bytes // operand.dtype.size_bytes
+    target = Tensor(name, "out", operand.dtype, (elements,), (ONE,), header)
+    extra = tuple(names.buffers[claimed + 1 :])  # the first one is the packed tensor itself
+    del names.buffers[claimed:]
+    return staged, Pack(source, target, nodes, extra, symbols)
+
+
+def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...], machine: Machine) -> str:
+    """What tells layouts apart, as hexadecimal digits: equal where the same elements lie at the same places.
+
+    Loops that the operand does not follow, and sizes of axes that it does not have, are no part of it.
+    """
+    axes = [axis for axis in tile.axes if axis.name in operand.axes]
+    parts = [
+        f"machine {machine.name}",
+        f"mapping {tile.mapping.ident}",
+        f"tile {operand.dtype} {operand.cell_shape} {print_expr(operand.elements)}",
+        *(f"axis {axis.name} {axis.extent} by {axis.tile}" for axis in axes),
+        *(f"loop {loop.axis} by {loop.step}" for loop in loops if loop.axis in operand.axes),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[: Header.DIGITS]
+
+
+def packing_program(
+    pack: Pack, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]
+) -> LoweredProgram:
+    """The program that packs one operand of a kernel."""
+    operand = kernel.operand(pack.source)
+    known = {s for index in operand.shape for s in index.symbols} | pack.symbols
+    params = tuple(p for p in kernel.params if p.name in known)
+    name = f"{kernel.name}_pack_{pack.source}"
+    own = Kernel(name, params, (operand,), (), span=kernel.span)
+    return LoweredProgram(
+        name,
+        own,
+        machine.name,
+        tuple((n, v) for n, v in sorted(sizes.items()) if isinstance(v, int)),
+        symbols_of(own),
+        (tensor_of(operand), pack.target),
+        pack.buffers,
+        assign_registers(pack.nodes, machine),
+    )
+
+
+def symbols_of(kernel: Kernel) -> tuple[tuple[str, int, int], ...]:
+    """The sizes that a caller gives at run time: name, lowest and highest value."""
+    sizes = [p for p in kernel.params if p.kind == "size"]
+    return tuple((p.name, _bound(p.low, 1), _bound(p.high, 2**31)) for p in sizes)
+
+
+def _bound(value: Index | None, otherwise: int) -> int:
+    return value.value if value is not None and value.value is not None else otherwise

@@ -1,0 +1,150 @@
+"""Operands that the caller passes packed: `--packed B` has B's copy made once, by a program of its own.
+
+    stage b packed;      as `stage b;` outside all loops, but the copy is made before, and costs nothing here
+
+What may be packed is an input that one sum reads at one place; what packs it writes whole tiles in the order
+in which that sum reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from isamap.ir import Kernel, Read
+from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.plan.schedule import Schedule
+from isamap.source import Diagnostic, NoMapping, UsageProblem
+from isamap.transform import Statement, reads, statements, symbols
+
+
+def require_packable(kernel: Kernel, packed: Sequence[str]) -> None:
+    """Nothing, where each of these names an input of the kernel that can be packed. Raises: UsageProblem."""
+    given = statements(kernel)
+    for name in packed:
+        _check_input(kernel, name)
+        places = [(s, read) for s in given for read in _reads_of(s) if read.buffer == name]
+        if len(places) != 1:
+            raise _read_elsewhere(name, [s for s, _ in places])
+        ((statement, read),) = places
+        turning = sorted(symbols(read) & {axis.name for axis in statement.sequence})
+        if turning:
+            raise UsageProblem(
+                Diagnostic(
+                    "packed-twice",
+                    f"each turn of the loop over `{turning[0]}` reads other elements of `{name}`",
+                    statement.assign.span,
+                    notes=("what is packed is one copy, which all turns read",),
+                    help="leave it to the program: compile without --packed " + name,
+                )
+            )
+
+
+def _reads_of(statement: Statement) -> tuple[Read, ...]:
+    guard = statement.assign.guard
+    return (*reads(statement.assign.value), *(reads(guard) if guard is not None else ()))
+
+
+def _check_input(kernel: Kernel, name: str) -> None:
+    roles = {o.name: o.role for o in kernel.operands}
+    inputs = [n for n, role in roles.items() if role == "in"]
+    if name not in roles:
+        near = get_close_matches(name, inputs, n=1, cutoff=0.5)
+        raise UsageProblem(
+            Diagnostic(
+                "packed-unknown",
+                f"{kernel.name} has no operand `{name}` to pack",
+                notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
+                help=f"did you mean `{near[0]}`?" if near else None,
+            )
+        )
+    if roles[name] != "in":
+        raise UsageProblem(
+            Diagnostic(
+                "packed-unknown",
+                f"`{name}` of {kernel.name} is written: only inputs can be packed before",
+                notes=(f"its inputs are {', '.join(inputs) or 'none'}",),
+            )
+        )
+
+
+def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
+    if not where:
+        said = f"nothing reads `{name}`: there is nothing to pack"
+        return UsageProblem(Diagnostic("packed-twice", said))
+    return UsageProblem(
+        Diagnostic(
+            "packed-twice",
+            f"`{name}` is read at {len(where)} places, and a packed copy serves one",
+            where[1].assign.span,
+            notes=("each place may need another order of its elements",),
+            help=f"give each place an operand of its own, or compile without --packed {name}",
+        )
+    )
+
+
+# --- options ----------------------------------------------------------------------------------------------
+
+
+def packed_options(
+    options: Sequence[NestOption], packed: Sequence[str], statement: Statement, machine: str
+) -> list[NestOption]:
+    """The options that can take these tensors packed, as far as the statement reads them, and do so.
+
+    Raises: NoMapping when there are options, but none of them can.
+    """
+    here = [name for name in packed if any(read.buffer == name for read in _reads_of(statement))]
+    if not here or not options:
+        return list(options)
+    made = [_with_packed(option, here) for option in options if statement.is_reduction]
+    found = [option for option in made if option is not None]
+    if found:
+        return found
+    names = ", ".join(f"`{name}`" for name in here)
+    why = (
+        "it is no sum, and a statement that reads each element once gains nothing from another order"
+        if not statement.is_reduction
+        else "each mapping reads it in place, through a scratchpad, or as a part of an expression"
+    )
+    raise NoMapping(
+        Diagnostic(
+            "packed-in-place",
+            f"no mapping of this statement on {machine} takes {names} from a packed buffer",
+            statement.assign.span,
+            notes=(why,),
+            help=f"leave out --packed {', '.join(here)}: the tensor is then read where it lies",
+        )
+    )
+
+
+def _with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
+    """The option with those tensors packed; None where it cannot read one of them from a buffer."""
+    served = {o.tensor for o in option.operands if _can_be_packed(o)}
+    if not served.issuperset(packed):
+        return None
+    made = tuple(_packed(o) if o.tensor in packed else o for o in option.operands)
+    return replace(option, operands=made)
+
+
+def _can_be_packed(operand: TileOperand) -> bool:
+    """Whether an operand is an input that is read from a buffer in main memory."""
+    return not operand.is_accumulator and operand.staged_ns is not None and not operand.homes[0]
+
+
+def _packed(operand: TileOperand) -> TileOperand:
+    return replace(operand, direct_ns=None, pack_ns_per_element=0.0, packed=True)
+
+
+# --- schedules --------------------------------------------------------------------------------------------
+
+
+def packed_tensors(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
+    """The tensors that a schedule takes packed, in the order of their names."""
+    options = {(n.statement, o.mapping): o for n in problem.nests for o in n.options}
+    found: set[str] = set()
+    for nest in schedule.nests:
+        option = options.get((nest.statement, nest.mapping))
+        staged = {stage.operand for stage in nest.stages if stage.packed}
+        found |= {o.tensor for o in option.operands if o.name in staged} if option is not None else set()
+    return tuple(sorted(found))
