@@ -42,12 +42,13 @@ def program(
     sizes: Mapping[str, int | str],
     values: Mapping[str, int],
     fixed: Mapping[str, int] | None = None,
+    request: Request | None = None,
 ) -> tuple[Callable[[], object], dict[str, Array], Any]:
     """A compiled kernel as a call without arguments, with the arrays that it works on, and its schedule.
 
-    `sizes` are what it is compiled for, `values` what it is called with.
+    `sizes` are what it is compiled for, `values` what it is called with; `request` says more than these do.
     """
-    made = prepare(Request(text, hw, sizes, fixed=fixed or {}))
+    made = prepare(request or Request(text, hw, sizes, fixed=fixed or {}))
     kernel = bind(parse_kernel(text), dict(values))
     arrays = make_arrays(kernel, "random")
     opened = {n: v for n, v in values.items() if not isinstance(sizes[n], int)}

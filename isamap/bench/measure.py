@@ -13,6 +13,7 @@ from isamap.bench.check import check_product
 from isamap.bench.contender import Contender
 from isamap.bench.forms import Form, kernel_text, shapes
 from isamap.bench.memory import Shared
+from isamap.bench.predictions import predicted_ns
 from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
 from isamap.bench.rows import Row
 from isamap.bench.statistics import Ratio, ratio
@@ -84,7 +85,8 @@ def measure_row(
         if any(r.is_slower for r in ratios.values()):
             again = _ratios(_rounds(timed, rules, shared))
             row = replace(row, again={n: asdict(r) for n, r in again.items()})
-    return replace(row, **_roof(prepared, case, form, rules, needed, row.ring, peaks, bandwidths))
+    roof = _roof(prepared, case, form, rules, needed, row.ring, peaks, bandwidths)
+    return replace(row, attainable_seconds=roof, predicted_ns=predicted_ns(prepared))
 
 
 def _operand_bytes(case: GemmCase, form: Form) -> int:
@@ -175,13 +177,11 @@ def _roof(
     ring: int,
     peaks: Peaks,
     bandwidths: Bandwidths,
-) -> dict[str, float]:
+) -> float:
     made = prepared.program.compilation
     tile = mapped_tile(made)
     c_bytes = case.n * case.m * form.element_bytes("C")
     traffic = needed + (c_bytes if rules.beta else 0)
-    attainable = attainable_seconds(
+    return attainable_seconds(
         padded_operations(tile), peaks.of(tile, made), traffic, needed * ring, bandwidths, rules.threads
     )
-    assert made.schedule is not None
-    return {"attainable_seconds": attainable, "predicted_seconds": (made.schedule.cost_ns or 0.0) * 1e-9}

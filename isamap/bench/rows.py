@@ -12,8 +12,9 @@ class Row:
     """One case in one form with the times of all contenders.
 
     Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
-    roofline; `dispatch_ns` what a framework takes to get to its function at all. `left_out` says why there
-    are no times. `again` are the ratios of a second run, which rows get that came out slower.
+    roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
+    to get to its function at all. `left_out` says why there are no times. `again` are the ratios of a second
+    run, which rows get that came out slower.
     """
 
     case: int
@@ -35,7 +36,7 @@ class Row:
     ratio: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     again: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     attainable_seconds: float = 0.0
-    predicted_seconds: float = 0.0
+    predicted_ns: Mapping[str, float] = field(default_factory=dict[str, float])
     compile_seconds: float = 0.0
     ring: int = 1
     dispatch_ns: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -45,6 +46,11 @@ class Row:
     def key(self) -> str:
         """What names the row in a file that is resumed."""
         return f"{self.suite} {self.label} {self.form} beta={self.beta} threads={self.threads} {self.cache}"
+
+    @property
+    def measured_ns(self) -> float | None:
+        """The least time of a call of ours over all rounds; None where there is none. Units: nanoseconds."""
+        return 1e9 * min(self.seconds["isamap"]) if "isamap" in self.seconds else None
 
     @property
     def best_baseline(self) -> str | None:
@@ -64,13 +70,14 @@ class Row:
             "seconds": {n: {"min": min(t), "median": middle[n]} for n, t in self.seconds.items()},
             "rounds_seconds": {n: list(t) for n, t in self.seconds.items()},
             "gflops": {n: self.operations / t / 1e9 for n, t in middle.items()},
+            "measured_ns": self.measured_ns,
             "roofline_fraction": self.attainable_seconds / middle["isamap"] if "isamap" in middle else None,
         }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
         """The row that `as_json` gave."""
-        derived = ("gflops", "roofline_fraction", "rounds_seconds")
+        derived = ("gflops", "measured_ns", "roofline_fraction", "rounds_seconds")
         kept: dict[str, Any] = {name: value for name, value in data.items() if name not in derived}
         kept["seconds"] = {name: tuple(times) for name, times in data["rounds_seconds"].items()}
         return Row(**kept)

@@ -5,11 +5,12 @@ summarise(rows)["overall"]  ->  {"torch": 1.31, "best": 1.27}
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from isamap.bench.cases import CLASSES
+from isamap.bench.predictions import Agreement, agreements
 from isamap.bench.rows import Row
 from isamap.bench.statistics import geometric_mean
 
@@ -31,8 +32,7 @@ class Summary:
     slower: int
     much_slower: tuple[str, ...]
     roofline_fraction: float | None
-    rank_correlation: float | None
-    prediction_error: float | None
+    predictions: tuple[Agreement, ...]
 
     def as_json(self) -> dict[str, object]:
         """The summary as JSON."""
@@ -45,7 +45,7 @@ class Summary:
             "slower": self.slower,
             "below_0.9": list(self.much_slower),
             "roofline_fraction": self.roofline_fraction,
-            "prediction": {"spearman": self.rank_correlation, "median_relative_error": self.prediction_error},
+            "predictions": [agreement.as_json() for agreement in self.predictions],
         }
 
 
@@ -68,8 +68,7 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
         sum(_is_slower(row) for row in timed),
         tuple(row.label for row, value in best if value is not None and value < MUCH_SLOWER),
         geometric_mean(_fraction(row) for row in timed if row.n >= 128 and row.m >= 64),
-        _spearman(timed),
-        _prediction_error(timed),
+        agreements(timed),
     )
 
 
@@ -97,27 +96,3 @@ def _is_slower(row: Row) -> bool:
 
 def _fraction(row: Row) -> float:
     return row.attainable_seconds / median(row.seconds["isamap"])
-
-
-def _prediction_error(rows: Sequence[Row]) -> float | None:
-    known = [(r.predicted_seconds, median(r.seconds["isamap"])) for r in rows if r.predicted_seconds > 0]
-    return median(abs(p - t) / t for p, t in known) if known else None
-
-
-def _spearman(rows: Sequence[Row]) -> float | None:
-    """Rank correlation of predicted and measured times."""
-    known = [row for row in rows if row.predicted_seconds > 0]
-    if len(known) < 3:
-        return None
-    predicted = _ranks(known, lambda row: row.predicted_seconds)
-    measured = _ranks(known, lambda row: median(row.seconds["isamap"]))
-    n = len(known)
-    return 1 - 6 * sum((p - m) ** 2 for p, m in zip(predicted, measured, strict=True)) / (n * (n * n - 1))
-
-
-def _ranks(rows: Sequence[Row], value: Callable[[Row], float]) -> list[int]:
-    order = sorted(range(len(rows)), key=lambda i: value(rows[i]))
-    ranks = [0] * len(rows)
-    for rank, position in enumerate(order):
-        ranks[position] = rank
-    return ranks

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
+from isamap.bench.predictions import FIGURES
 from isamap.bench.rows import Row
 from isamap.bench.summary import Summary
 from isamap.report.columns import table
 
 SHORT_S = 50e-6
+NOTHING: Mapping[str, float] = {}
 
 
 def rows_table(rows: Sequence[Row]) -> str:
@@ -29,7 +31,7 @@ def rows_table(rows: Sequence[Row]) -> str:
         *(f"{n} GOP/s" for n in names),
         *(f"ratio to {n}" for n in names),
     )
-    lines: list[Sequence[str]] = [(*head, "of roofline")]
+    lines: list[Sequence[str]] = [(*head, "of roofline", "predicted / measured")]
     lines += [_line(row, names) for row in rows if "isamap" in row.seconds]
     found = table(lines, right=(0, 3, *range(4, 4 + len(names))))
     left_out = [f"{row.case:4}  {row.label} {row.form}: {row.left_out}" for row in rows if row.left_out]
@@ -41,7 +43,13 @@ def _line(row: Row, names: Sequence[str]) -> Sequence[str]:
     fraction = row.attainable_seconds / median(row.seconds["isamap"])
     ratios = [_ratio(row, name) for name in names]
     return (str(row.case), row.label, row.form, rate["isamap"], *(rate.get(n, "-") for n in names), *ratios,
-            f"{fraction:.0%}")  # fmt: skip
+            f"{fraction:.0%}", _prediction(row))  # fmt: skip
+
+
+def _prediction(row: Row) -> str:
+    """By stated figures and, where there are some, by calibrated ones."""
+    measured = row.measured_ns
+    return " / ".join(f"{ns / measured:.2f}" for ns in row.predicted_ns.values()) if measured else ""
 
 
 def _ratio(row: Row, name: str) -> str:
@@ -71,9 +79,7 @@ def summary_text(summaries: Sequence[Summary]) -> str:
         )
         if s.roofline_fraction is not None:
             lines.append(f"of the roofline, n >= 128 and m >= 64: {s.roofline_fraction:.0%}")
-        if s.rank_correlation is not None and s.prediction_error is not None:
-            said = f"rank correlation {s.rank_correlation:.3f}, median error {s.prediction_error:.0%}"
-            lines.append(f"cost model: {said}")
+        lines += [agreement.text() for agreement in s.predictions]
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -106,7 +112,7 @@ def dispatch_text(rows: Sequence[Row]) -> str:
 HEAD = (
     *("row", "suite", "m", "n", "k", "layout", "form", "beta", "threads", "cache", "contender"),
     *("implementation", "min_seconds", "median_seconds", "gflops", "ratio", "ratio_low", "ratio_high"),
-    *("verified", "left_out"),
+    *("verified", "left_out", *(f"predicted_{figures}_ns" for figures in FIGURES)),
 )
 
 
@@ -119,9 +125,14 @@ def rows_csv(rows: Sequence[Row]) -> str:
         what = (row.case, row.suite, row.m, row.n, row.k, row.label.split()[-1], row.form, row.beta)
         for name in row.seconds or ("isamap",):
             how = (row.threads, row.cache, name, row.implementation.get(name, ""))
-            end = (row.verified.get(name, ""), row.left_out)
+            own = row.predicted_ns if name == "isamap" else NOTHING
+            end = (row.verified.get(name, ""), row.left_out, *(_ns(own.get(f)) for f in FIGURES))
             writer.writerow([*what, *how, *_times(row, name), *_interval(row, name), *end])
     return text.getvalue()
+
+
+def _ns(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _times(row: Row, name: str) -> tuple[str, ...]:

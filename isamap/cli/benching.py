@@ -81,6 +81,8 @@ def gemm_command(
 
 def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object]) -> Answer:
     from isamap.bench.chart import ratio_chart
+    from isamap.bench.prediction_chart import prediction_chart
+    from isamap.bench.predictions import agreements
     from isamap.bench.summary import summarise
     from isamap.bench.tables import dispatch_text, rows_csv, rows_table, summary_text
 
@@ -98,10 +100,13 @@ def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object])
         replace_file(campaign.folder / "table.txt", text.encode(), durable=True)
         replace_file(campaign.folder / "rows.csv", rows_csv(rows).encode(), durable=True)
         replace_file(campaign.folder / "ratios.svg", ratio_chart(rows, title).encode(), durable=True)
+        drawn = prediction_chart(rows, f"Cost model: {title}")
+        replace_file(campaign.folder / "predictions.svg", drawn.encode(), durable=True)
     payload: dict[str, object] = {
         "environment": where,
         "rows": [row.as_json() for row in rows],
         "summary": [summary.as_json() for summary in summaries],
+        "predictions": {"machine": campaign.machine, "agreements": [a.as_json() for a in agreements(rows)]},
     }
     wrong = any(row.left_out == "isamap's result is wrong" for row in rows)
     return Answer(payload, text, exit=1 if wrong else 0)

@@ -175,7 +175,7 @@ ROW = Row(
     seconds={"isamap": (1e-3,) * 7, "torch": (2e-3,) * 7, "mkl": (5e-4,) * 7},
     verified={"isamap": True, "torch": True, "mkl": False},
     ratio={"torch": {"value": 2.0, "low": 1.9, "high": 2.1}, "mkl": {"value": 0.5, "low": 0.5, "high": 0.5}},
-    attainable_seconds=5e-4, predicted_seconds=8e-4,
+    attainable_seconds=5e-4, predicted_ns={"stated": 8e5, "calibrated": 1.1e6},
 )  # fmt: skip
 
 
@@ -226,6 +226,8 @@ def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
         file.write('{"case": 1, "suite": "tr')  # as a kill leaves it
     (again,), _ = run_campaign(campaign(folder, resume=True))
     assert again == row
+    assert list(row.predicted_ns) == ["stated"]
+    assert row.predicted_ns["stated"] > 0
 
 
 def test_a_contender_that_dies_is_told_of_and_its_successor_works() -> None:

@@ -1,0 +1,98 @@
+"""Predicted against measured times as a picture (SVG): a dot per row and set of figures, logarithmic scales.
+
+On the diagonal both are the same; above it the cost model promises less than the machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil, floor, log10
+
+from isamap.bench.predictions import FIGURES, agreements
+from isamap.bench.rows import Row
+
+SIDE, LEFT, TOP, RIGHT = 480, 70, 64, 16
+SVG = "http://www.w3.org/2000/svg"
+COLOURS: dict[str, str] = dict(zip(FIGURES, ("#06c", "#e70"), strict=True))
+
+
+def prediction_chart(rows: Sequence[Row], title: str) -> str:
+    """The chart of all rows that were timed; a diagonal without dots where none was."""
+    shown = [
+        (row, figures, row.predicted_ns[figures], row.measured_ns)
+        for row in rows
+        for figures in FIGURES
+        if figures in row.predicted_ns and row.measured_ns is not None
+    ]
+    times = [ns for _, _, predicted, measured in shown for ns in (predicted, measured)] or [1e3, 1e6]
+    low, high = floor(log10(min(times))), ceil(log10(max(times)))
+    scale = _Scale(low, max(high, low + 1))
+    width, height = LEFT + SIDE + RIGHT, TOP + SIDE + 50
+    parts = [
+        f'<svg xmlns="{SVG}" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="14">{escape(title)}</text>',
+        *_legend(rows),
+        *scale.axes(),
+    ]
+    for row, figures, predicted, measured in shown:
+        said = f"{row.label} {row.form}: {figures} {predicted:.0f} ns, measured {measured:.0f} ns"
+        parts.append(
+            f'<circle cx="{scale.x(measured)}" cy="{scale.y(predicted)}" r="3" fill="{COLOURS[figures]}" '
+            f'fill-opacity="0.6"><title>{escape(said)}</title></circle>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+class _Scale:
+    """Powers of ten from `low` to `high` along both sides of a square."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def _at(self, ns: float) -> float:
+        return (log10(ns) - self.low) / (self.high - self.low) * SIDE
+
+    def x(self, ns: float) -> float:
+        """Where a time stands on the horizontal scale."""
+        return round(LEFT + self._at(ns), 1)
+
+    def y(self, ns: float) -> float:
+        """Where a time stands on the vertical scale."""
+        return round(TOP + SIDE - self._at(ns), 1)
+
+    def axes(self) -> list[str]:
+        """Lines at powers of ten, the diagonal, and what the scales are."""
+        bottom, end = TOP + SIDE, LEFT + SIDE
+        parts: list[str] = []
+        for power in range(self.low, self.high + 1):
+            x, y, word = self.x(10.0**power), self.y(10.0**power), _time(power)
+            parts += [
+                f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}" stroke="#ddd"/>',
+                f'<line x1="{LEFT}" x2="{end}" y1="{y}" y2="{y}" stroke="#ddd"/>',
+                f'<text x="{x}" y="{bottom + 16}" text-anchor="middle">{word}</text>',
+                f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{word}</text>',
+            ]
+        middle = TOP + SIDE / 2
+        turned = f'transform="rotate(-90 14 {middle})"'
+        return [
+            *parts,
+            f'<line x1="{LEFT}" y1="{bottom}" x2="{end}" y2="{TOP}" stroke="#444"/>',
+            f'<text x="{LEFT + SIDE / 2}" y="{bottom + 36}" text-anchor="middle">measured, least</text>',
+            f'<text x="14" y="{middle}" text-anchor="middle" {turned}>predicted</text>',
+        ]
+
+
+def _legend(rows: Sequence[Row]) -> list[str]:
+    return [
+        f'<text x="{LEFT}" y="{36 + 14 * line}" fill="{COLOURS[agreement.figures]}">'
+        f"{escape(agreement.text())}</text>"
+        for line, agreement in enumerate(agreements(rows))
+    ]
+
+
+def _time(power: int) -> str:
+    """A power of ten of nanoseconds in its unit: 4 is `10 µs`."""
+    unit, name = max((e, n) for e, n in ((0, "ns"), (3, "µs"), (6, "ms"), (9, "s")) if e <= max(power, 0))
+    return f"{10.0 ** (power - unit):g} {name}"

@@ -1,0 +1,133 @@
+"""What the cost model says of each row beside what was measured, and how far the two agree on a machine.
+
+    agreements(rows)[0]  ->  Agreement(figures="stated", rows=31, spearman=0.994, kendall=0.94, …)
+
+Predicted is the cost of the very schedule that ran: by the figures that the description states, and by those
+of the calibrated profile where there is one. Measured is the least time of all rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+from isamap.bench.rows import Row
+from isamap.bench.statistics import geometric_mean
+from isamap.driver.sizes import read_size
+from isamap.machine import load_machine
+from isamap.plan.build import build_problem
+from isamap.plan.plugins import load_cost_model
+from isamap.report.contest import kendall_tau
+from isamap.scheduler.pricing import price
+
+if TYPE_CHECKING:
+    from isamap.driver.prepare import Prepared
+    from isamap.plan.problem import Problem
+    from isamap.plan.protocols import CostModel
+    from isamap.plan.schedule import Schedule
+
+FIGURES: tuple[str, ...] = ("stated", "calibrated")
+"""Those of the description, and those of a profile of `isamap hw calibrate`."""
+# With fewer rows than this an order says nothing.
+LEAST_ROWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How predictions and measurements agree over rows, one set of figures at a time.
+
+    `spearman` and `kendall` (tau-b) are rank correlations, 1 where both orders are the same; None where one
+    of them has only ties. `median_relative_error` is that of |predicted - measured| / measured,
+    `predicted_over_measured` the geometric mean: below 1 the model promises too much.
+    """
+
+    figures: str
+    rows: int
+    spearman: float | None
+    kendall: float | None
+    median_relative_error: float
+    predicted_over_measured: float
+
+    def as_json(self) -> dict[str, object]:
+        """The agreement as JSON."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The agreement in one line."""
+        orders = [f"Spearman {_shown(self.spearman)}", f"Kendall tau {_shown(self.kendall)}"]
+        error = f"median error {self.median_relative_error:.0%}"
+        over = f"predicted / measured {self.predicted_over_measured:.2f}"
+        return f"cost model by {self.figures} figures, {self.rows} rows: {', '.join((*orders, error, over))}"
+
+
+def predicted_ns(prepared: Prepared) -> dict[str, float]:
+    """What the schedule of a row costs by the cost model, for each set of figures. Units: nanoseconds."""
+    request, made = prepared.request, prepared.program.compilation
+    assert made.schedule is not None
+    assert made.problem is not None
+    assert made.canonical is not None
+    sizes = {name: read_size(value) for name, value in made.schedule.sizes}
+    stated, model = made.problem, load_cost_model(request.cost_model)
+    if request.profile is not None:  # the same question, with the figures of the description
+        stated = build_problem(made.canonical, load_machine(request.machine), sizes, request.threads)
+    found = {FIGURES[0]: _price_ns(made.schedule, stated, model)}
+    if request.profile is not None:
+        found[FIGURES[1]] = _price_ns(made.schedule, made.problem, model)
+    return {figures: ns for figures, ns in found.items() if ns is not None}
+
+
+def agreements(rows: Sequence[Row]) -> tuple[Agreement, ...]:
+    """The agreement by each set of figures, of the rows that have it."""
+    found = (_agreement(figures, pairs(rows, figures)) for figures in FIGURES)
+    return tuple(agreement for agreement in found if agreement is not None)
+
+
+def pairs(rows: Sequence[Row], figures: str) -> list[tuple[float, float]]:
+    """Predicted and measured nanoseconds of the rows that have both."""
+    timed = (row for row in rows if figures in row.predicted_ns and row.measured_ns is not None)
+    return [(row.predicted_ns[figures], row.measured_ns or 0.0) for row in timed]
+
+
+def spearman(found: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation; values that are the same share the mean of their ranks.
+
+    None where one of the two is the same everywhere.
+    """
+    left, right = (_ranks([pair[side] for pair in found]) for side in (0, 1))
+    mean_l, mean_r = mean(left), mean(right)
+    both = sum((a - mean_l) * (b - mean_r) for a, b in zip(left, right, strict=True))
+    own = sum((a - mean_l) ** 2 for a in left) * sum((b - mean_r) ** 2 for b in right)
+    return both / own**0.5 if own else None
+
+
+def _agreement(figures: str, found: Sequence[tuple[float, float]]) -> Agreement | None:
+    if len(found) < LEAST_ROWS:
+        return None
+    return Agreement(
+        figures,
+        len(found),
+        spearman(found),
+        kendall_tau(found),
+        median(abs(p - m) / m for p, m in found),
+        geometric_mean(p / m for p, m in found) or 0.0,
+    )
+
+
+def _price_ns(schedule: Schedule, problem: Problem, model: CostModel) -> float | None:
+    """What a schedule costs; None where the model cannot say."""
+    costs = price(schedule, problem, model)
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    places: dict[float, list[int]] = {value: [] for value in values}
+    for place, value in enumerate(sorted(values)):
+        places[value].append(place)
+    return [mean(places[value]) for value in values]
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
