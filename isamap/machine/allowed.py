@@ -41,6 +41,7 @@ _INTEL = (
     r"(_mm(256|512)?|_tile|_cvtmask(8|16|32|64)|_cvtu32|_cvtu64|_load_mask(8|16|32|64)|_store_mask(8|16|32|64)"
     r"|_k[a-z]+_mask(8|16|32|64))(_[a-z0-9]+)+"
     r"|_cvtu(32|64)_mask(8|16|32|64)|_cvtmask(8|16|32|64)_u(32|64)|_k[a-z]+_mask(8|16|32|64)"
+    r"|__builtin_shufflevector"  # permutations by constants: gcc from 12 on, and clang
 )
 _MATH = (
     "(fma|fmin|fmax|fabs|sqrt|cbrt|exp|exp2|expm1|log|log2|log10|log1p|pow|sin|cos|tan|sinh|cosh|tanh|erf|erfc"
@@ -64,7 +65,7 @@ SHOWN_FUNCTIONS: dict[str, str] = {
     "arm_neon.h": "v…",
     "arm_sme.h": "sv…, __arm_…",
     "arm_sve.h": "sv…",
-    "immintrin.h": "_mm…, _tile_…, _k…_mask…",
+    "immintrin.h": "_mm…, _tile_…, _k…_mask…, __builtin_shufflevector",
     "math.h": "C's functions of floats",
     "stdint.h": "none",
 }
@@ -72,7 +73,7 @@ SHOWN_FUNCTIONS: dict[str, str] = {
 _TYPES = re.compile(
     r"float|double|_Float16|__bf16|bool|_Bool|char|signed char|unsigned char|int|unsigned"
     r"|u?int(8|16|32|64)_t|size_t|ptrdiff_t"
-    r"|__m(128|256|512)(d|i|h|bh)?|__mmask(8|16|32|64)|__tile1024i"
+    r"|__m(128|256|512)(d|i|h|bh)?|__v(4|8|16|32|64)(qi|hi|si|di|sf|df)|__mmask(8|16|32|64)|__tile1024i"
     r"|(float|int|uint|bfloat|poly)(8|16|32|64)x(1|2|4|8|16)(x[234])?_t"
     r"|sv(float|int|uint|bfloat)(8|16|32|64)(x[234])?_t|svbool_t"
 )

@@ -23,7 +23,7 @@ from isamap.match.pieces import Box, Lanes, axes_at, box_of
 from isamap.match.unify import Binding
 from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.match.wrapping import LEAST_RUN, wraps
-from isamap.transform import symbols
+from isamap.transform import reads, symbols
 
 MAX_LANES = 4096
 
@@ -55,10 +55,24 @@ def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
     return int(away[0][away[0] != away[1]][0])
 
 
+def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
+    """How long the rows are that all lanes hold, one beside the other; None where lanes lie otherwise."""
+    places, apart = _places(suppliers, want), lanes_apart(suppliers, want)
+    if want.used is not None or places is None or apart is None:
+        return None
+    return apart if apart * _runs(places) == places.shape[1] else None
+
+
 def step_of(pieces: tuple[Pattern, ...]) -> int:
     """How many lanes lie between what the first and the second piece write."""
     first, second = (p.target.index[0].constant for p in pieces[:2])
     return abs(second - first)
+
+
+def is_joining(pieces: tuple[Pattern, ...]) -> bool:
+    """Whether pieces are whole registers, side by side: what lies below their digit stays together."""
+    sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
+    return sizes == {(Index.of(step_of(pieces)),)}
 
 
 def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
@@ -67,6 +81,12 @@ def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
         return True
     places = _places(suppliers, want) if want.used is not None else None
     return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
+
+
+def places_of(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+    """The same for what is computed lane by lane from one array."""
+    found = [r for r in reads(want.expr) if "%0" in symbols(r)]
+    return _places(suppliers, replace(want, expr=found[0])) if len(found) == 1 else None
 
 
 def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
@@ -118,7 +138,8 @@ def try_pieces(
     if not used <= frozenset().union(*(b.lanes for b in boxes)):
         return None
     subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
-    if len(pieces) > 1 and not _takes_lowest_apart(subjects, boxes, suppliers):
+    parts = len(pieces) > 1 and not is_joining(pieces)
+    if parts and not _takes_lowest_apart(subjects, boxes, suppliers):
         return None
     inputs: list[tuple[str, Source]] = []
     for piece, box, subject in zip(pieces, boxes, subjects, strict=True):

@@ -15,14 +15,23 @@ from isamap.match.address import Location, locate
 from isamap.match.bounds import laid_over
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Digits, Pattern, digits_of, invert
-from isamap.match.interleave import is_out_of_reach, lanes_apart, step_of, try_pieces, wanted_lanes
+from isamap.match.interleave import (
+    is_joining,
+    is_out_of_reach,
+    lanes_apart,
+    rows_beside,
+    step_of,
+    try_pieces,
+    wanted_lanes,
+)
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
+from isamap.match.turning import is_wasted
 from isamap.match.unify import Binding, Bindings, heads_match, unify_once
 from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.transform import symbols
 
-MAX_MOVES = 5  # one behind another in a chain; operations and casts come on top, as many as there are
+MAX_MOVES = 6  # one behind another in a chain; operations and casts come on top, as many as there are
 VALUE = "$value"  # the pseudo-buffer that stands for a register already computed
 
 
@@ -84,10 +93,13 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
 def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...]]:
     """Instructions that write such a register, as a whole and in pieces."""
     key = (want.memory, want.dtype.name)
-    for pattern in suppliers.producers.get(key, []):
-        yield (pattern,)
+    yield from ((p,) for p in suppliers.producers.get(key, []) if not is_wasted(suppliers, p, want))
     if key in suppliers.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
-        yield from (p for p in suppliers.in_pieces[key] if step_of(p) == apart)
+        rows = rows_beside(suppliers, want)
+        for pieces in suppliers.in_pieces[key]:
+            step = step_of(pieces)
+            if step % rows == 0 if rows and is_joining(pieces) else step == apart:
+                yield pieces
 
 
 def _is_there(want: Want) -> bool:

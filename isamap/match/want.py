@@ -123,6 +123,11 @@ class Suppliers:
         return {}
 
     @cached_property
+    def turns(self) -> dict[str, tuple[int, ...] | None]:
+        """For each lane that an instruction writes the one that it reads, where it permutes a register."""
+        return {}
+
+    @cached_property
     def underway(self) -> set[Want]:
         """Wants for which a chain is being looked for."""
         return set()

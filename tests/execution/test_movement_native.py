@@ -64,12 +64,12 @@ def assert_right(name: str, made: Compilation, sizes: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "machine", "expected"),
     [
-        # fours of rows, interleaved twice into the order of use
-        ("gemm_u8s8", "x86-avx512-vnni", {"dpbusd_zmm", "interleave1_lo_zmm_i8", "load_lanes4_zmm_i8"}),
+        # fours of rows side by side, turned twice into the order of use
+        ("gemm_u8s8", "x86-avx512-vnni", {"dpbusd_zmm", "beside_zmm_i8", "turn4_zmm_i8", "turn1_zmm_i8"}),
         # the same of a transposed array, where the four lie together: four bytes at once
         ("gemm_nt_u8s8", "x86-avx512-vnni", {"dpbusd_zmm", "load4_xmm_i8", "store4_xmm_i8"}),
         # pairs of rows
-        ("gemm_bf16_f32", "x86-avx512-bf16", {"dpbf16_zmm", "interleave1_lo_zmm_bf16"}),
+        ("gemm_bf16_f32", "x86-avx512-bf16", {"dpbf16_zmm", "beside_zmm_bf16", "pairs_zmm_bf16"}),
         # widened by lanes that matter in part, without an instruction that converts
         ("gemm_bf16", "x86-avx512", {"fma_zmm_f32", "space_zmm_bf16", "cvt_even_zmm_bf16_f32"}),
         ("gemm_bf16", "x86-avx2", {"fma_ymm_f32", "space_ymm_bf16", "cvt_even_ymm_bf16_f32"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from unit.matching import instruction
 
 from isamap.ir import BF16, DTYPES, F32, Cast, DType, Index, Read
@@ -11,6 +12,7 @@ from isamap.ir.index import ONE
 from isamap.machine import Machine, load_machine
 from isamap.match import Location, Suppliers, Supply, Want, find_supply
 from isamap.match.pieces import axes_at, box_of, pieces_of
+from isamap.match.turning import is_wasted
 
 AVX512 = load_machine("x86-avx512")
 I8 = DTYPES["i8"]
@@ -98,18 +100,45 @@ def test_axes_are_found_from_lanes_between_which_others_lie() -> None:
         assert 16 * (at["l"] or 0) + (at["j"] or 0) == lane
 
 
+def without(folder: Path, *starts: str) -> Suppliers:
+    """AVX-512 without the instructions whose names start so."""
+    names = ", ".join(n for n in AVX512.instructions if n.startswith(starts))
+    text = f"isamap: 1\nname: m\nsummary: s\nextends: x86-avx512\nremove: [{names}]\n"
+    (folder / "m.yaml").write_text(text)
+    return suppliers(load_machine(str(folder / "m.yaml")))
+
+
 # --- chains -----------------------------------------------------------------------------------------------
 
 
 def test_pairs_of_rows_are_interleaved() -> None:
     found = find_supply(suppliers(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
     assert isinstance(found, Supply)
+    assert names(found) == ["load_ymm_bf16"] * 2 + ["beside_zmm_bf16", "pairs_zmm_bf16"]
+    assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
+
+
+def test_fours_of_rows_are_laid_side_by_side_and_turned() -> None:
+    found = find_supply(suppliers(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    assert isinstance(found, Supply)
+    halves = ["load_xmm_i8", "load_xmm_i8", "beside_ymm_i8"]
+    assert names(found) == [*halves, *halves, "beside_zmm_i8", "turn4_zmm_i8", "turn1_zmm_i8"]
+    assert places(found) == [(K + p) * ROW + N for p in range(4)]
+
+
+@pytest.mark.parametrize("gone", [("pairs",), ("beside_zmm", "join_zmm", "lanes_")])
+def test_without_the_permutation_or_the_joining_pairs_are_interleaved(
+    tmp_path: Path, gone: tuple[str, ...]
+) -> None:
+    found = find_supply(without(tmp_path, *gone), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    assert isinstance(found, Supply)
     assert names(found) == ["load_lanes4_zmm_bf16"] * 2 + ["interleave1_lo_zmm_bf16"]
     assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
 
 
-def test_fours_of_rows_are_interleaved_twice() -> None:
-    found = find_supply(suppliers(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+def test_without_joining_fours_of_rows_are_interleaved_twice(tmp_path: Path) -> None:
+    on = without(tmp_path, "beside_zmm", "join_zmm", "lanes_")
+    found = find_supply(on, want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
     assert isinstance(found, Supply)
     assert names(found).count("interleave1_lo_zmm_i8") == 3
     assert sorted(map(str, places(found))) == sorted(str((K + p) * ROW + N) for p in range(4))
@@ -140,12 +169,18 @@ def test_bf16_is_spaced_out_and_widened_by_lanes_that_matter() -> None:
 
 
 def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_path: Path) -> None:
-    without = [n for n in AVX512.instructions if n.startswith("load_lanes")]
-    text = f"isamap: 1\nname: m\nsummary: s\nextends: x86-avx512\nremove: [{', '.join(without)}]\n"
-    (tmp_path / "m.yaml").write_text(text)
-    machine = load_machine(str(tmp_path / "m.yaml"))
-    found = find_supply(suppliers(machine), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
-    assert found is None
+    on = without(tmp_path, "load_lanes", "beside_zmm", "join_zmm", "lanes_")
+    assert find_supply(on, want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
+
+
+def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
+    turn = next(p for p in suppliers().producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
+    plain = next(p for p in suppliers().producers["zmm", "i8"] if p.name == "load_zmm_i8")
+    turned = want(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
+    row = want(I8, 64, K, N + LANE)
+    assert not is_wasted(suppliers(), turn, turned)
+    assert is_wasted(suppliers(), turn, row)
+    assert not is_wasted(suppliers(), plain, row)
 
 
 def test_two_statements_that_share_an_output_interleave_as_well(tmp_path: Path) -> None:
