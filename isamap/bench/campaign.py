@@ -34,7 +34,8 @@ ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
 class Campaign:
     """What is to be measured. Units: `limit_s` of the solver per row.
 
-    `hold` names an instruction set that the baselines are held to. `folder` keeps the rows.
+    `hold` names an instruction set that the baselines are held to. `folder` keeps the rows. `packed` has
+    every contender pack its weights before.
     """
 
     cases: Sequence[GemmCase]
@@ -50,6 +51,7 @@ class Campaign:
     folder: Path | None = None
     resume: bool = False
     profile: Profile | None = None
+    packed: bool = False
 
 
 def run_campaign(
@@ -71,6 +73,7 @@ def run_campaign(
     rules = Rules(
         campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.rounds,
         free_bytes() // 2, caches_bytes(), campaign.limit_s, loops, campaign.profile,
+        campaign.packed,
     )  # fmt: skip
     watch("bandwidths")
     bandwidths, peaks = measure_bandwidths(loops), Peaks()
@@ -101,14 +104,14 @@ def _row(
         said = "; ".join("; ".join((d.message, *d.notes[-2:])) for d in error.diagnostics)
         return Row(
             case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
-            rules.beta, rules.threads, rules.cache, case.operations, left_out=said,
+            rules.beta, rules.threads, rules.cache, case.operations, left_out=said, packed=rules.packed,
         )  # fmt: skip
 
 
 def _key(case: GemmCase, form: Form, campaign: Campaign) -> str:
     return Row(
         case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
-        campaign.beta, campaign.threads, campaign.cache, case.operations,
+        campaign.beta, campaign.threads, campaign.cache, case.operations, packed=campaign.packed,
     ).key  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
 
+from isamap.bench import packed
 from isamap.bench.loops import Product, load_loops, pointers
 from isamap.bench.task import Mapped
 
@@ -69,7 +70,7 @@ def threads_environment(threads: int) -> dict[str, str]:
 
 def prepare_openblas(mapped: Mapped, threads: int) -> Ready:
     """The OpenBLAS that comes with numpy, which has products of f32 only. Raises: NotOffered."""
-    if mapped.task.form != "f32":
+    if mapped.task.form != "f32" or mapped.task.packed:
         raise NotOffered
     library = ctypes.CDLL(str(_numpy_blas()))
     config = library.scipy_openblas_get_config64_
@@ -101,11 +102,15 @@ def prepare_mkl(mapped: Mapped, threads: int) -> Ready:
         raise NotOffered
     loop, name = _OF_MKL[mapped.task.form]
     library = mkl_library()
+    pack: str | None = None
+    if mapped.task.packed:
+        loop, name, pack = packed.MKL[mapped.task.form]
     library.MKL_Set_Num_Threads(threads)
     says = ctypes.create_string_buffer(200)
     library.MKL_Get_Version_String(says, 199)
     words = says.value.decode(errors="replace").strip()
-    return _blas(mapped, loop, library[name], f"{name}, {words}")
+    ready = packed.pack_for_mkl(library, pack, mapped) if pack else None
+    return _blas(mapped, loop, library[name], f"{name}, {words}", ready)
 
 
 def mkl_library() -> ctypes.CDLL:
@@ -119,7 +124,13 @@ def mkl_library() -> ctypes.CDLL:
     return ctypes.CDLL(str(Path(str(found[0].locate())).resolve()), mode=ctypes.RTLD_GLOBAL)
 
 
-def _blas(mapped: Mapped, loop: str, function: Any, implementation: str) -> Ready:
+def _blas(
+    mapped: Mapped,
+    loop: str,
+    function: Any,
+    implementation: str,
+    packs: list[packed.PackedMemory] | None = None,
+) -> Ready:
     task = mapped.task
     a, b, c = (pointers(mapped.addresses(name)) for name in "ABC")
     strides = [mapped.arrays[name][0].shape[1] for name in "ABC"]
@@ -128,7 +139,8 @@ def _blas(mapped: Mapped, loop: str, function: Any, implementation: str) -> Read
         *(ctypes.addressof(x) for x in (a, b, c)),
     )  # fmt: skip
     timed = getattr(load_loops(task.loops), loop)
-    address, kept = ctypes.cast(function, ctypes.c_void_p), (mapped, a, b, c)
+    lent = packed.with_packed(product, packs) if packs else mapped
+    address, kept = ctypes.cast(function, ctypes.c_void_p), (mapped, a, b, c, lent)
 
     def time(calls: int, first: int) -> int:
         assert all(kept)  # what the pointers lead to lives as long as this function
@@ -141,7 +153,9 @@ def _blas(mapped: Mapped, loop: str, function: Any, implementation: str) -> Read
 
 
 def prepare_torch(mapped: Mapped, threads: int) -> Ready:
-    """torch.mm, torch.addmm and torch._int_mm, their results written in place. Raises: NotOffered."""
+    """torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
+    layer of oneDNN, whose last result is copied into C outside the clock. Raises: NotOffered.
+    """
     try:
         torch: Any = import_module("torch")
     except ImportError:
@@ -149,15 +163,18 @@ def prepare_torch(mapped: Mapped, threads: int) -> Ready:
     from time import perf_counter_ns
 
     torch.set_num_threads(threads)
-    call = _torch_call(torch, mapped)
+    call, results = _torch_call(torch, mapped)
 
     def time(calls: int, first: int) -> int:
-        ring = mapped.task.ring
+        ring, last = mapped.task.ring, None
         with torch.inference_mode():
             start = perf_counter_ns()
             for number in range(first, first + calls):
-                call(number % ring)
-            return perf_counter_ns() - start
+                last = call(number % ring)
+            ns = perf_counter_ns() - start
+            if mapped.task.packed:
+                results[(first + calls - 1) % ring].copy_(last)
+            return ns
 
     with torch.inference_mode():
         name = _torch_implementation(torch, call)
@@ -174,8 +191,11 @@ DISPATCHES = 2000
 _TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
 
 
-def _torch_call(torch: Any, mapped: Mapped) -> Callable[[int], object]:
+def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], list[Any]]:
+    """The call for a copy of the ring, and the tensors that C is."""
     task = mapped.task
+    if task.packed and (task.form == "s8s8" or task.beta):
+        raise NotOffered
     if task.form not in ("f32", "bf16", "s8s8") or (task.form == "s8s8" and task.beta):
         raise NotOffered
     tensors: dict[str, list[Any]] = {}
@@ -185,11 +205,14 @@ def _torch_call(torch: Any, mapped: Mapped) -> Callable[[int], object]:
         flipped = {"A": task.transpose_a, "B": task.transpose_b}.get(name, False)
         tensors[name] = [t.t() if flipped else t for t in raw]
     a, b, c = tensors["A"], tensors["B"], tensors["C"]
+    if task.packed:
+        with torch.inference_mode():
+            return packed.packed_torch_call(torch, mapped, tensors), c
     if task.form == "s8s8":
-        return lambda at: torch._int_mm(a[at], b[at], out=c[at])
+        return (lambda at: torch._int_mm(a[at], b[at], out=c[at])), c
     if task.beta:
-        return lambda at: torch.addmm(c[at], a[at], b[at], out=c[at])
-    return lambda at: torch.mm(a[at], b[at], out=c[at])
+        return (lambda at: torch.addmm(c[at], a[at], b[at], out=c[at])), c
+    return (lambda at: torch.mm(a[at], b[at], out=c[at])), c
 
 
 def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
@@ -229,9 +252,13 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
         if not ask_permission(component):
             raise NotOffered
     function, workspace_bytes = load_function(program["library"], program["function"])
+    ring = range(mapped.task.ring)
+    packs = [packed.pack_for_program(program["packs"], mapped, at) for at in ring]
     arguments = [
-        make_arguments(program["fields"], [mapped.addresses(name)[at] for name in program["tensors"]])
-        for at in range(mapped.task.ring)
+        make_arguments(
+            program["fields"], [_address(mapped, packs[at], name, at) for name in program["tensors"]]
+        )
+        for at in ring
     ]
     args = pointers([ctypes.addressof(a) for a in arguments])
     needed = workspace_bytes(ctypes.addressof(arguments[0]))
@@ -242,10 +269,16 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
 
     def time(calls: int, first: int) -> int:
         assert arguments
+        assert packs
         threads_of = pool.address if pool is not None else None
         return int(loop(address, args, workspace, threads_of, mapped.task.ring, first, calls))
 
     return Ready(time, program["implementation"], True)
+
+
+def _address(mapped: Mapped, packs: Mapping[str, packed.PackedMemory], name: str, at: int) -> int:
+    """Where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
+    return packs[name].address if name in packs else mapped.addresses(name)[at]
 
 
 PREPARE: dict[str, Callable[[Mapped, int], Ready]] = {

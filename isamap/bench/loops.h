@@ -15,12 +15,12 @@ static int64_t now_ns(void) {
 /* One product as the C interfaces of BLAS take it: row-major, strides in elements. */
 typedef struct {
   int64_t m, n, k, lda, ldb, ldc;
-  int32_t transpose_a, transpose_b;
+  int32_t transpose_a, transpose_b; /* 0: as it is; 1: transposed; 2: packed before */
   double beta;
   void **a, **b, **c;
 } product;
 
-enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112, FIX_OFFSET = 173 };
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112, PACKED = 151, FIX_OFFSET = 173 };
 
 #define TIMED(CALL)                              \
   do {                                           \
@@ -37,13 +37,16 @@ int64_t time_program(int (*f)(const void *, void *, void *), void **args, void *
   TIMED(if (f(args[at], workspace, pool) != 0) return -1);
 }
 
-#define OPERANDS() p->transpose_a ? TRANSPOSE : NO_TRANSPOSE, p->transpose_b ? TRANSPOSE : NO_TRANSPOSE
+#define STORED(HOW) ((HOW) == 2 ? PACKED : (HOW) == 1 ? TRANSPOSE : NO_TRANSPOSE)
+#define OPERANDS() STORED(p->transpose_a), STORED(p->transpose_b)
 #define SIZES(I) (I) p->m, (I)p->n, (I)p->k
 
 typedef void (*sgemm32)(int, int, int, int32_t, int32_t, int32_t, float, const float *, int32_t, const float *, int32_t,
                         float, float *, int32_t);
 typedef void (*sgemm64)(int, int, int, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t,
                         float, float *, int64_t);
+typedef void (*scompute)(int, int, int, int32_t, int32_t, int32_t, const float *, int32_t, const float *, int32_t, float,
+                         float *, int32_t);
 typedef void (*bf16gemm)(int, int, int, int32_t, int32_t, int32_t, float, const uint16_t *, int32_t, const uint16_t *,
                          int32_t, float, float *, int32_t);
 typedef void (*u8gemm)(int, int, int, int, int32_t, int32_t, int32_t, float, const void *, int32_t, int8_t, const void *,
@@ -57,6 +60,12 @@ int64_t time_sgemm32(void *f, const product *p, int64_t ring, int64_t first, int
 int64_t time_sgemm64(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
   TIMED(((sgemm64)f)(ROW_MAJOR, OPERANDS(), SIZES(int64_t), 1, p->a[at], p->lda, p->b[at], p->ldb, (float)p->beta,
                      p->c[at], p->ldc));
+}
+
+/* A product with a packed operand: it has no factor, which belongs to the packing. */
+int64_t time_scompute(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {
+  TIMED(((scompute)f)(ROW_MAJOR, OPERANDS(), SIZES(int32_t), p->a[at], (int32_t)p->lda, p->b[at], (int32_t)p->ldb,
+                      (float)p->beta, p->c[at], (int32_t)p->ldc));
 }
 
 int64_t time_bf16gemm(void *f, const product *p, int64_t ring, int64_t first, int64_t calls) {

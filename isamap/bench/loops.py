@@ -28,7 +28,7 @@ def load_loops(path: str) -> ctypes.CDLL:
 
 
 READS = ("time_reads", "time_streams")
-PRODUCTS = ("time_sgemm32", "time_sgemm64", "time_bf16gemm", "time_u8gemm")
+PRODUCTS = ("time_sgemm32", "time_sgemm64", "time_scompute", "time_bf16gemm", "time_u8gemm")
 
 
 def build_loops() -> str:

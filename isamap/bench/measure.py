@@ -13,6 +13,7 @@ from isamap.bench.check import check_product
 from isamap.bench.contender import Contender
 from isamap.bench.forms import Form, kernel_text, shapes
 from isamap.bench.memory import Shared
+from isamap.bench.packed import packs_of
 from isamap.bench.predictions import predicted_ns
 from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
 from isamap.bench.rows import Row
@@ -43,6 +44,7 @@ class Rules:
     limit_s: float
     loops: str
     profile: Profile | None = None
+    packed: bool = False
 
 
 def measure_row(
@@ -56,7 +58,7 @@ def measure_row(
     """The row, with a second run where it came out slower. Raises: IsamapError."""
     row = Row(
         case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
-        rules.beta, rules.threads, rules.cache, case.operations,
+        rules.beta, rules.threads, rules.cache, case.operations, packed=rules.packed,
     )  # fmt: skip
     needed = _operand_bytes(case, form)
     if 2 * needed > rules.memory_bytes:
@@ -105,7 +107,7 @@ def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
     sizes = {"M": case.n, "N": case.m, "K": case.k}
     request = Request(
         source, rules.machine, sizes, limit_s=rules.limit_s, transform=BEST_FORM, threads=rules.threads,
-        profile=rules.profile,
+        profile=rules.profile, packed=("B",) if rules.packed else (),
     )  # fmt: skip
     return prepare(request)
 
@@ -113,7 +115,8 @@ def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
 def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Prepared) -> Task:
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
-    call = make_call(interface, arrays, {}, {}, in_place=True)
+    packs, packed = packs_of(prepared.packers, arrays)
+    call = make_call(interface, arrays | packed, {}, {}, in_place=True)
     nests = prepared.program.compilation.schedule
     assert nests is not None
     program = {
@@ -124,10 +127,11 @@ def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Pr
         "permissions": prepared.compiled.permissions,
         "pool": str(prepared.compiled.pool) if prepared.compiled.pool and rules.threads > 1 else None,
         "implementation": "; ".join(nest.mapping for nest in nests.nests),
+        "packs": packs,
     }
     return Task(
         form.name, case.n, case.m, case.k, case.b_transposed, case.a_transposed, rules.beta, shared.ring,
-        shared.places, rules.loops, program,
+        shared.places, rules.loops, program, rules.packed,
     )  # fmt: skip
 
 

@@ -41,11 +41,13 @@ class Row:
     ring: int = 1
     dispatch_ns: Mapping[str, float] = field(default_factory=dict[str, float])
     left_out: str = ""
+    packed: bool = False
 
     @property
     def key(self) -> str:
         """What names the row in a file that is resumed."""
-        return f"{self.suite} {self.label} {self.form} beta={self.beta} threads={self.threads} {self.cache}"
+        how = f"beta={self.beta} threads={self.threads} {self.cache}{' packed' if self.packed else ''}"
+        return f"{self.suite} {self.label} {self.form} {how}"
 
     @property
     def measured_ns(self) -> float | None:

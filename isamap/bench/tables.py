@@ -110,7 +110,7 @@ def dispatch_text(rows: Sequence[Row]) -> str:
 
 
 HEAD = (
-    *("row", "suite", "m", "n", "k", "layout", "form", "beta", "threads", "cache", "contender"),
+    *("row", "suite", "m", "n", "k", "layout", "form", "beta", "packed", "threads", "cache", "contender"),
     *("implementation", "min_seconds", "median_seconds", "gflops", "ratio", "ratio_low", "ratio_high"),
     *("verified", "left_out", *(f"predicted_{figures}_ns" for figures in FIGURES)),
 )
@@ -122,7 +122,17 @@ def rows_csv(rows: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)
     for row in rows:
-        what = (row.case, row.suite, row.m, row.n, row.k, row.label.split()[-1], row.form, row.beta)
+        what = (
+            row.case,
+            row.suite,
+            row.m,
+            row.n,
+            row.k,
+            row.label.split()[-1],
+            row.form,
+            row.beta,
+            int(row.packed),
+        )
         for name in row.seconds or ("isamap",):
             how = (row.threads, row.cache, name, row.implementation.get(name, ""))
             own = row.predicted_ns if name == "isamap" else NOTHING

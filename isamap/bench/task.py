@@ -14,7 +14,8 @@ class Task:
     """One product on shared operands.
 
     `places` are its operands, `ring` how many copies each has; `program` says how the emitted library is
-    called, None for others. `beta` 1 adds to C, 0 only writes it.
+    called, None for others. `beta` 1 adds to C, 0 only writes it. `packed` says that B is packed before, by
+    each contender as it likes it.
     """
 
     form: str
@@ -28,6 +29,7 @@ class Task:
     places: Mapping[str, Place]
     loops: str
     program: Mapping[str, Any] | None = None
+    packed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The task as JSON."""

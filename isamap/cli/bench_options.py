@@ -24,6 +24,9 @@ RowWords = Annotated[
 Beta = Annotated[
     str, typer.Option("--beta", metavar="0|1", help="1: C is read and added to; 0: only written.")
 ]
+Packed = Annotated[
+    bool, typer.Option("--packed", help="Weights are packed before, outside the clock, by all contenders.")
+]
 CacheMode = Annotated[
     str,
     typer.Option(

@@ -17,6 +17,7 @@ from isamap.cli.bench_options import (
     DTypeName,
     Folder,
     Hold,
+    Packed,
     Resume,
     Rounds,
     RowWords,
@@ -42,6 +43,7 @@ def gemm_command(
     beta: Beta = "1",
     threads: Threads = "1",
     cache: CacheMode = "warm",
+    packed: Packed = False,
     against: Baselines = None,
     hold: Hold = None,
     rounds: Rounds = "9",
@@ -73,6 +75,7 @@ def gemm_command(
         folder=Path(output) if output else None,
         resume=resume,
         profile=find_profile(profile, machine_of(hw)),
+        packed=packed,
     )
     with Progress() as progress:
         found, where = run_campaign(campaign, progress)
@@ -90,6 +93,7 @@ def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object])
     title = (
         f"DeepBench GEMM on {campaign.machine}, beta {campaign.beta}, {campaign.cache}, "
         f"{campaign.threads} thread{'s' if campaign.threads > 1 else ''}"
+        f"{', weights packed before' if campaign.packed else ''}"
     )
     place = f"{where['cpu']}, cores {where['cores']}" + (
         ", a virtual machine" if where["virtual_machine"] else ""

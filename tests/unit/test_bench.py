@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -228,6 +229,47 @@ def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
     assert again == row
     assert list(row.predicted_ns) == ["stated"]
     assert row.predicted_ns["stated"] > 0
+
+
+def is_installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+def test_packed_is_compared_with_packed_only() -> None:
+    stored = (CASES[6], next(c for c in CASES if c.a_transposed), next(c for c in CASES if c.b_transposed))
+    cases = tuple(replace(c, position=n, m=48, n=20, k=70) for n, c in enumerate(stored))
+    forms = tuple(FORMS[name] for name in ("f32", "bf16", "bf16_f32", "u8s8"))
+    rows, _ = run_campaign(
+        Campaign(cases, forms, "generic-c", ("torch", "mkl", "openblas"), rounds=7, packed=True)
+    )
+    assert len(rows) == len(cases) * len(forms)
+    for row in rows:
+        assert row.packed
+        assert row.key.endswith(" packed")
+        assert row.verified["isamap"]
+        assert set(row.verified.values()) == {True}
+        assert "openblas" not in row.verified
+        if is_installed("mkl") and row.form != "bf16":
+            assert "compute" in row.implementation["mkl"]
+        if is_installed("torch") and row.form in ("f32", "bf16"):
+            assert "oneDNN" in row.implementation["torch"]
+
+
+@pytest.mark.slow
+def test_what_packs_its_weights_but_adds_nothing_is_absent_where_c_is_added_to() -> None:
+    small = replace(CASES[0], m=48, n=20, k=70)
+    asked = Campaign((small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, rounds=7, packed=True)
+    (row,), _ = run_campaign(asked)
+    assert list(row.seconds) == ["isamap"]
+
+
+def test_packed_rows_stand_apart_from_others() -> None:
+    assert replace(ROW, packed=True).key != ROW.key
+    assert Row.from_json(json.loads(json.dumps(replace(ROW, packed=True).as_json()))).packed
 
 
 def test_a_contender_that_dies_is_told_of_and_its_successor_works() -> None:

@@ -1,0 +1,119 @@
+"""Contenders whose weights are packed before, outside the clock: what each library offers for that.
+
+torch packs with oneDNN (`_reorder_linear_weight`) and gives its result as a new tensor: nothing has it
+written in place, so that making that tensor is part of each call. MKL packs with `cblas_…_pack`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.bench.loops import Product
+from isamap.bench.task import Mapped
+from isamap.codegen.arguments import make_call
+from isamap.codegen.packing import Packer
+
+PACKED = 2
+"""`transpose_b` of a product in loops.h whose B is packed."""
+
+_ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE, _B_MATRIX = 101, 111, 112, 162
+
+MKL: dict[str, tuple[str, str, str]] = {
+    "f32": ("time_scompute", "cblas_sgemm_compute", "cblas_sgemm_pack"),
+    "bf16_f32": ("time_bf16gemm", "cblas_gemm_bf16bf16f32_compute", "cblas_gemm_bf16bf16f32_pack"),
+    "u8s8": ("time_u8gemm", "cblas_gemm_s8u8s32_compute", "cblas_gemm_s8u8s32_pack"),
+}
+"""Per form the timed loop, the function that computes with a packed B, and the one that packs."""
+
+
+class PackedMemory:
+    """Memory of this process for packed operands, on pages of its own. Units: bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap(-1, max(size, 1))
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+
+def pack_for_mkl(library: Any, name: str, mapped: Mapped) -> list[PackedMemory]:
+    """B packed by MKL's own function, once for each copy of the ring."""
+    task = mapped.task
+    sizes = [ctypes.c_int(n) for n in (task.m, task.n, task.k)]
+    count: Any = library[f"{name}_get_size"]
+    count.restype = ctypes.c_size_t
+    pack: Any = library[name]
+    factor = (ctypes.c_float(1.0),) if name == "cblas_sgemm_pack" else ()
+    found: list[PackedMemory] = []
+    for address in mapped.addresses("B"):
+        memory = PackedMemory(count(_B_MATRIX, *sizes))
+        how = _TRANSPOSE if task.transpose_b else _NO_TRANSPOSE
+        pitch = ctypes.c_int(mapped.arrays["B"][0].shape[1])
+        source, target = ctypes.c_void_p(address), ctypes.c_void_p(memory.address)
+        pack(_ROW_MAJOR, _B_MATRIX, how, *sizes, *factor, source, pitch, target)
+        found.append(memory)
+    return found
+
+
+def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
+    """Turns a product into one with packed copies of B; gives what has to live as long as it."""
+    addresses = (ctypes.c_void_p * len(packed))(*(memory.address for memory in packed))
+    product.b, product.transpose_b = ctypes.addressof(addresses), PACKED
+    return (addresses, packed)
+
+
+def packs_of(
+    packers: Sequence[Packer], arrays: dict[str, NDArray[Any]]
+) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    """How emitted code packs these arrays, as plain data, and arrays of the size of what it makes.
+
+    An array that is packed is taken out of `arrays`.
+    """
+    packs: list[dict[str, Any]] = []
+    found: dict[str, NDArray[Any]] = {}
+    for packer in packers:
+        source, target = packer.source, packer.target
+        empty = np.empty(tuple(int(n.value or 0) for n in target.shape), target.dtype.numpy())
+        call = make_call(
+            packer.compiled.interface, {source: arrays.pop(source), target.name: empty}, {}, {}, True
+        )
+        packs.append(
+            {
+                "library": str(packer.compiled.library),
+                "function": packer.compiled.interface.name,
+                "fields": call.fields,
+                "source": source,
+                "target": target.name,
+                "bytes": empty.nbytes,
+            }
+        )
+        found[target.name] = empty
+    return packs, found
+
+
+def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped, at: int) -> dict[str, PackedMemory]:
+    """The operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
+    from isamap.codegen.worker import load_function, make_arguments
+
+    found: dict[str, PackedMemory] = {}
+    for pack in packs:
+        memory = PackedMemory(pack["bytes"])
+        function, workspace_bytes = load_function(pack["library"], pack["function"])
+        arguments = make_arguments(pack["fields"], [mapped.addresses(pack["source"])[at], memory.address])
+        pointer = ctypes.addressof(arguments)
+        workspace = ctypes.create_string_buffer(max(workspace_bytes(pointer), 1))
+        status = function(pointer, workspace, None)
+        assert status == 0, f"{pack['function']} gives {status}"
+        found[pack["target"]] = memory
+    return found
+
+
+def packed_torch_call(torch: Any, mapped: Mapped, tensors: Mapping[str, list[Any]]) -> Callable[[int], Any]:
+    """The product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
+    reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
+    a, weights = tensors["A"], [reorder(b.t(), mapped.task.m) for b in tensors["B"]]
+    return lambda at: linear(a[at], weights[at], None, "none", [], "")
