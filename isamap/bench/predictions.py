@@ -71,7 +71,8 @@ def predicted_ns(prepared: Prepared) -> dict[str, float]:
     sizes = {name: read_size(value) for name, value in made.schedule.sizes}
     stated, model = made.problem, load_cost_model(request.cost_model)
     if request.profile is not None:  # the same question, with the figures of the description
-        stated = build_problem(made.canonical, load_machine(request.machine), sizes, request.threads)
+        asked = (sizes, request.threads, request.packed)
+        stated = build_problem(made.canonical, load_machine(request.machine), *asked)
     found = {FIGURES[0]: _price_ns(made.schedule, stated, model)}
     if request.profile is not None:
         found[FIGURES[1]] = _price_ns(made.schedule, made.problem, model)
