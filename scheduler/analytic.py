@@ -158,9 +158,10 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     whole = Const((once + out_and_back) / together)
     costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: whole}
     if operand.is_accumulator:
-        # In a scratchpad sums come and go with each register block, else they stay for all summing loops.
+        # In a scratchpad sums come and go with each register block, where their tensor can hold them; else
+        # they stay for all summing loops.
         again = [tiling.blocks[axis.name] for axis in space.axes if axis.is_reduction]
-        costs[1] = times(once, *again) if operand.homes[0] else Const(once)
+        costs[1] = times(once, *again) if operand.homes[0] and not operand.stage_whole else Const(once)
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 

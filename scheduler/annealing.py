@@ -53,7 +53,7 @@ class Annealing:
         floor = min(best.cost_ns, *(option.floor_ns for option in options))
         stop = time.monotonic() + limit_s
         rng = random.Random(SEED)
-        for step in range(STEPS):
+        for step in range(STEPS if best.cost_ns > 0 else 0):  # nothing is better than free
             if time.monotonic() > stop:
                 return Solved(best, floor, "HEURISTIC", reproducible=False)
             heat = best.cost_ns * HOTTEST * (COLDEST / HOTTEST) ** (step / STEPS)

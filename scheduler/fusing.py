@@ -7,7 +7,8 @@ added to that of the option before the options are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf
@@ -19,6 +20,7 @@ from isamap.plan.protocols import CostModel
 from isamap.scheduler.assemble import STATUSES, Solved
 from isamap.scheduler.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.scheduler.space import Assignment
+from isamap.source import Infeasible
 
 # With more statements to take along than this, choices are the first one, the first two, ...
 MAX_CHOSEN_FREELY = 8
@@ -48,7 +50,7 @@ def solve_groups(
     """
     asked = {nest.statement for nest in problem.nests}
     offered = {s for nest in problem.nests for s in _offered(nest)} & asked
-    found: dict[int, Solved] = {}
+    found: dict[int, Solved | None] = {}
     groups: list[Group] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
         options = open_options(problem, nest, model, fixed, stop)
@@ -58,9 +60,14 @@ def solve_groups(
         if alone:
             widened = (c.widened() for c in choices)
             options = tuple(sorted(widened, key=lambda o: (o.floor_ns, o.number)))
-        found[nest.statement] = solve(nest, options, len(problem.nests) - position)
-        if nest.statement not in offered:
-            groups.append(Group(found[nest.statement], tuple(choices), alone))
+        left = len(problem.nests) - position
+        if nest.statement in offered:
+            with suppress(Infeasible):  # it has no nest of its own, but may be taken along
+                found[nest.statement] = None
+                found[nest.statement] = solve(nest, options, left)
+        else:
+            answer = solve(nest, options, left)
+            groups.append(Group(answer, tuple(choices), {s: a for s, a in alone.items() if a is not None}))
     return tuple(groups)
 
 
@@ -117,10 +124,14 @@ class _Choice:
         return replace(self.option, cost=cost, floor_ns=self.option.floor_ns + self.added_ns)
 
 
-def _cheapest(option: OpenOption, alone: Mapping[int, Solved], fixed: Assignment) -> _Choice | None:
-    """The best choice for an option; None where what is fixed leaves none."""
+def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> _Choice | None:
+    """The best choice for an option; None where what is fixed leaves none.
+
+    A statement without an answer of its own has to be taken along.
+    """
     offered = {f.statement: f for f in option.space.option.fusions if f.statement in alone}
-    costs = {s: part.candidate.cost_ns for s, part in alone.items()}
+    costs = {s: part.candidate.cost_ns for s, part in alone.items() if part is not None}
+    needed = alone.keys() - costs.keys()
     choices = [
         _Choice(
             option,
@@ -129,7 +140,7 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved], fixed: Assignment
             sum(ns for s, ns in costs.items() if s not in fused),
         )
         for fused in _closed(tuple(offered.values()))
-        if _agrees(option.space.statement, fused, alone, fixed)
+        if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
     ]
     return min(choices, key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None)
 
@@ -144,7 +155,7 @@ def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
                 yield chosen
 
 
-def _agrees(statement: int, fused: tuple[int, ...], alone: Mapping[int, Solved], fixed: Assignment) -> bool:
+def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
     """Whether a choice is what a person has decided; whose nest is decided about has a nest."""
     for other in alone:
         wanted = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)

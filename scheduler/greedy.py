@@ -18,6 +18,7 @@ from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
+from isamap.scheduler.scratch_least import least_assignments
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.source import Infeasible
 
@@ -130,7 +131,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     """No cache blocks, axes in their order, nothing staged, as far as that may be.
 
     None proves that nothing else is possible with this register block: larger cache blocks and staged sums
-    only ever allow more, and where scratchpads say otherwise the blocks have shrunk as far as they can.
+    only ever allow more, and where scratchpads say otherwise `least_assignments` has what takes least.
     """
     sizes = {axis: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
     order = first_order(space.axes, space.order_pairs(), space.fixed)
@@ -148,7 +149,8 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
             }
             if space.is_feasible(assignment := made | blocks | staged):
                 return assignment
-    return None
+    smallest = least_assignments(space, block) if space.scratchpads else iter(())
+    return next(filter(space.fits_scratchpads, smallest), None)
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:

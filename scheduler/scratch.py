@@ -6,13 +6,14 @@ loops run: their sum must fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from isamap.plan.memory import Buffer
-from isamap.plan.problem import NestOption, TileOperand
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage
+from isamap.scheduler.space import BLOCK, HELD, WHOLE
 from isamap.scheduler.terms import imply
 from isamap.scheduler.workspace import pack
 
@@ -77,30 +78,77 @@ def _taken(
     for choice, chosen in literals.single[space.stage(operand)].items():
         if not choice:
             continue
-        size = _product(model, space, operand, choice, literals, most)
-        imply(model, chosen, taken >= size)
+        tiles = _tiles_of_sums if operand.is_accumulator else _tiles_of_input
+        counts = [tiles(model, space, axis, operand, choice, literals) for axis in space.axes_of(operand)]
+        imply(model, chosen, taken >= _product(model, counts, operand.buffer_tile_bytes, most))
     return taken
 
 
-def _product(
+Count = tuple["cp_model.LinearExprT", int]
+"""A number of tiles, and the most that it can be."""
+
+
+def _tiles_of_input(
     model: cp_model.CpModel,
     space: Space,
+    axis: TileAxis,
     operand: TileOperand,
     choice: int,
     literals: Literals,
-    most: int,
+) -> Count:
+    """Tiles along an axis of an input's buffer."""
+    del model, operand
+    return _counted(space, axis, choice, literals)
+
+
+def _tiles_of_sums(
+    model: cp_model.CpModel,
+    space: Space,
+    axis: TileAxis,
+    operand: TileOperand,
+    choice: int,
+    literals: Literals,
+) -> Count:
+    """Tiles along an axis of a buffer of sums, or more, as `Space.scratch_tiles` has them."""
+    del choice
+    held, most = _counted(space, axis, HELD, literals)
+    sums = [x for x in space.axes if x.is_reduction] if operand.stage_whole else []
+    if not sums:
+        return held, most
+    block, _ = _counted(space, axis, BLOCK, literals)
+    whole, most = _counted(space, axis, WHOLE, literals)
+    tiles = model.new_int_var(1, most, "")
+    model.add(tiles >= held)
+    for other in sums:
+        cut = model.new_bool_var("")
+        literals_of = literals.joint[other.name]
+        model.add(cut == sum(at for at, made in literals_of if made[space.block(other)] < other.extent))
+        imply(model, cut, tiles >= block)
+        name, first, _ = next(
+            p for p in space.order_pairs() if {p[1].name, p[2].name} == {axis.name, other.name}
+        )
+        around = literals.single[name][int(first.name == other.name)]
+        both = model.new_bool_var("")
+        model.add_bool_or([both, cut.negated(), around.negated()])
+        imply(model, both, tiles >= whole)
+    return tiles, most
+
+
+def _counted(space: Space, axis: TileAxis, reach: int, literals: Literals) -> Count:
+    """Tiles along an axis, after its block and its unrolling."""
+    counts = [(at, space.scratch_tiles(axis, reach, made)) for at, made in literals.joint[axis.name]]
+    return sum(count * at for at, count in counts), max(count for _, count in counts)
+
+
+def _product(
+    model: cp_model.CpModel, counts: Sequence[Count], tile_bytes: int, most: int
 ) -> cp_model.LinearExprT:
-    """Bytes under one choice of a stage, cut off at `most`."""
-    size: cp_model.LinearExprT = min(most, operand.buffer_tile_bytes)
-    bound = min(most, operand.buffer_tile_bytes)
-    for axis in space.axes_of(operand):
-        counts: Mapping[int, int] = {
-            n: space.scratch_tiles(axis, operand, choice, made)
-            for n, (_, made) in enumerate(literals.joint[axis.name])
-        }
-        high = max(counts.values())
+    """Bytes of so many tiles, cut off at `most`."""
+    size: cp_model.LinearExprT = min(most, tile_bytes)
+    bound = min(most, tile_bytes)
+    for count, high in counts:
         tiles = model.new_int_var(1, high, "")
-        model.add(tiles == sum(counts[n] * at for n, (at, _) in enumerate(literals.joint[axis.name])))
+        model.add(tiles == count)
         whole = model.new_int_var(0, bound * high, "")
         model.add_multiplication_equality(whole, [size, tiles])
         bound = min(most, bound * high)

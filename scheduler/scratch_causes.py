@@ -5,60 +5,70 @@ statement 0 has no schedule: 4608 bytes of `spad` are needed at least, and there
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.scratch_least import least_assignments
+from isamap.scheduler.space import Assignment, Space
 from isamap.source import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What an assignment needs of each scratchpad that is too small for it. Units: bytes."""
+
+    space: Space
+    made: Assignment
+    needed: dict[str, int]
+
+    @property
+    def most_missing(self) -> int:
+        return max(size - self.space.scratchpads[memory] for memory, size in self.needed.items())
 
 
 def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
     """The mapping that comes nearest to fitting; None where one fits, or lacks registers."""
-    least = [found for space in spaces if (found := _least(space)) is not None]
-    if not least or any(over <= 0 for over, _, _, _ in least):
+    lack = least_lack(spaces)
+    if lack is None:
         return None
-    _, memory, space, made = min(least, key=lambda found: found[0])
-    parts = {o.name: size for o, size in space.scratch_parts(made) if o.homes[0] == memory}
-    needed = sum(parts.values())
+    space, made = lack.space, lack.made
+    parts = {o.name: size for o, size in space.scratch_parts(made) if o.homes[0] in lack.needed}
+    there = " and ".join(str(space.scratchpads[memory]) for memory in lack.needed)
     fixed = ", ".join(f"{name} = {value}" for name, value in sorted(space.fixed.items()))
     blocks = ", ".join(f"{axis.name} by {made[space.block(axis)]}" for axis in space.axes)
     return Diagnostic(
         "scratchpad-too-small",
         (f"{fixed}: " if fixed else f"statement {space.statement} has no schedule: ")
-        + f"{needed} bytes of `{memory}` are needed at least, and there are {space.scratchpads[memory]}",
+        + f"{relief_bytes(lack)} are needed at least, and there are {there}",
         notes=(
             ", ".join(f"`{name}`: {size} bytes" for name, size in parts.items()) + f" in blocks of {blocks}",
             f"with mapping `{space.option.mapping}`",
         ),
-        help=f"relieved by {needed} bytes of `{memory}` in the machine's description",
+        help=f"relieved by {relief_bytes(lack)} in the machine's description",
     )
 
 
-def _least(space: Space) -> tuple[int, str, Space, Assignment] | None:
-    """The smallest overflow of any register block, its blocks as small as they get; None where none is."""
-    found: list[tuple[int, str, Space, Assignment]] = []
-    for block in space.register_blocks():
-        for made in _smallest(space, block):
-            needed: dict[str, int] = {}
-            for operand, size in space.scratch_parts(made):
-                needed[operand.homes[0]] = needed.get(operand.homes[0], 0) + size
-            over = {memory: size - space.scratchpads[memory] for memory, size in needed.items()}
-            if over:
-                memory = max(over, key=lambda m: over[m])
-                found.append((over[memory], memory, space, made))
-    return min(found, key=lambda least: least[0], default=None)
+def relief_bytes(lack: Lack) -> str:
+    """`512 bytes of `spad` and 64 bytes of `acc``: with so much there is room."""
+    return " and ".join(f"{size} bytes of `{memory}`" for memory, size in lack.needed.items())
 
 
-def _smallest(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
-    """All cache blocks as small as they may be, everything staged per block where it may."""
-    made: dict[str, int] = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
-    for axis in space.axes:
-        sizes = space.blocks(axis, block.get(axis.name, 1))
-        if not sizes:
-            return
-        made[space.block(axis)] = sizes[-1]
-    for operand in space.option.operands:
-        values = space.stage_values(operand)
-        if not values:
-            return
-        made[space.stage(operand)] = values[0]
-    yield made
+def least_lack(spaces: Sequence[Space]) -> Lack | None:
+    """The smallest overflow of any register block; None where something fits, or nothing has registers."""
+    found: list[Lack] = []
+    for space in spaces:
+        for block in space.register_blocks():
+            for made in least_assignments(space, block):
+                lack = _lack(space, made)
+                if lack is None:
+                    return None
+                found.append(lack)
+    return min(found, key=lambda lack: lack.most_missing, default=None)
+
+
+def _lack(space: Space, made: Assignment) -> Lack | None:
+    needed: dict[str, int] = {}
+    for operand, size in space.scratch_parts(made):
+        needed[operand.homes[0]] = needed.get(operand.homes[0], 0) + size
+    over = {memory: size for memory, size in needed.items() if size > space.scratchpads[memory]}
+    return Lack(space, made, dict(sorted(over.items()))) if over else None

@@ -27,6 +27,8 @@ MAX_UNROLLED_AXES = 2
 BLOCK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
 # A summing loop inside a register block that runs less often than this spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
+# What of an axis a buffer holds: a register block, a cache block, or all; the last two as stages are numbered.
+HELD, BLOCK, WHOLE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,13 @@ class Space:
 
     def is_feasible(self, assignment: Assignment) -> bool:
         """Whether sums never rest in a tensor too narrow for them, and scratchpads hold what is staged."""
+        return self.holds_sums(assignment) and self.fits_scratchpads(assignment)
+
+    def holds_sums(self, assignment: Assignment) -> bool:
+        """Whether sums never rest in a tensor too narrow for them."""
         cut = any(assignment[self.block(x)] < x.extent for x in self.axes if x.is_reduction)
         forced = [o for o in self.option.operands if o.is_accumulator and o.stage_whole]
-        narrow = cut and not all(assignment[self.stage(o)] for o in forced)
-        return not narrow and self.fits_scratchpads(assignment)
+        return not cut or all(assignment[self.stage(o)] for o in forced)
 
     def fits_scratchpads(self, made: Assignment) -> bool:
         """Whether what is staged in scratchpads fits into them."""
@@ -110,10 +115,9 @@ class Space:
         """The operands that are staged in scratchpads, with the bytes of their buffers."""
         found: list[tuple[TileOperand, int]] = []
         for operand in self.option.operands:
-            choice = made[self.stage(operand)]
-            if operand.homes[0] and choice:
+            if operand.homes[0] and made[self.stage(operand)]:
                 axes = self.axes_of(operand)
-                tiles = prod(self.scratch_tiles(axis, operand, choice, made) for axis in axes)
+                tiles = prod(self.scratch_tiles(a, self._reach(a, operand, made), made) for a in axes)
                 found.append((operand, tiles * operand.buffer_tile_bytes))
         return found
 
@@ -121,11 +125,28 @@ class Space:
         """The axes with a loop that an operand follows."""
         return [axis for axis in self.axes if axis.name in operand.axes]
 
-    def scratch_tiles(self, axis: TileAxis, operand: TileOperand, choice: int, made: Assignment) -> int:
-        """Tiles along an axis of a buffer in a scratchpad: of a cache block; of sums, of a register block."""
-        if operand.is_accumulator:
-            return made.get(self.unroll(axis), 1)
-        return -(-(axis.extent if choice == 2 else min(axis.extent, made[self.block(axis)])) // axis.tile)
+    def scratch_tiles(self, axis: TileAxis, reach: int, made: Assignment) -> int:
+        """Tiles along an axis of a buffer in a scratchpad: whole register blocks of what it reaches over."""
+        factor = made.get(self.unroll(axis), 1)
+        if reach == HELD:
+            return factor
+        size = min(axis.extent, made[self.block(axis)])
+        tiles = -(-size // (factor * axis.tile)) * factor
+        return tiles * -(-axis.extent // size) if reach == WHOLE else tiles
+
+    def _reach(self, axis: TileAxis, operand: TileOperand, made: Assignment) -> int:
+        """How much of an axis a buffer in a scratchpad holds.
+
+        Sums come and go with each register block, unless their tensor is too narrow for them: then they stay
+        while the loops over blocks of summing axes run.
+        """
+        if not operand.is_accumulator:
+            return made[self.stage(operand)]
+        cut = [x.name for x in self.axes if x.is_reduction and made[self.block(x)] < x.extent]
+        if not (cut and operand.stage_whole):
+            return HELD
+        around = [a.name if made[name] else b.name for name, a, b in self.order_pairs() if axis in (a, b)]
+        return WHOLE if set(around) & set(cut) else BLOCK
 
     def names(self) -> tuple[str, ...]:
         """Every decision of this option."""

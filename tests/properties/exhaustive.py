@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import combinations, permutations, product
 from math import prod
 
+from properties.exhaustive_ways import fits
+
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 
@@ -23,22 +25,24 @@ def every_decision(statement: int, option: NestOption, problem: Problem) -> Iter
     nest = f"nest{statement}"
     running = [axis for axis in option.axes if -(-axis.extent // axis.tile) > 1]
     outputs = [axis for axis in running if not axis.is_reduction]
-    orders = [_pairs(f"{nest}.order", running, order) for order in permutations(running)]
+    orders = [(order, _pairs(f"{nest}.order", running, order)) for order in permutations(running)]
     sweeps = [_pairs(f"{nest}.sweep", outputs, order) for order in permutations(outputs)]
-    placements = [_placements(operand) for operand in option.operands]
+    placements = [_placements(operand, option) for operand in option.operands]
+    pads = dict(problem.scratchpads)
     for factors in product(*(range(1, -(-axis.extent // axis.tile) + 1) for axis in outputs)):
         unrolled = {axis.name: factor for axis, factor in zip(outputs, factors, strict=True)}
         if not _is_register_block(option, unrolled, files):
             continue
-        sizes = [_cache_blocks(axis, unrolled.get(axis.name, 1)) for axis in running]
+        sizes = [_cache_blocks(axis, unrolled.get(axis.name, 1), least=1 if pads else 8) for axis in running]
         for blocks, stages in product(product(*sizes), product(*placements)):
             if _loses_sums(option, running, blocks, stages):
                 continue
             made = {f"{nest}.unroll.{name}": factor for name, factor in unrolled.items()}
             made |= {f"{nest}.block.{a.name}": size for a, size in zip(running, blocks, strict=True)}
             made |= {f"{nest}.stage.{o.name}": at for o, at in zip(option.operands, stages, strict=True)}
-            for order, sweep in product(orders, sweeps):
-                yield {**made, **order, **sweep}
+            for around, order in orders:
+                if not pads or fits(option, unrolled, (around, blocks), stages, pads):
+                    yield from ({**made, **order, **sweep} for sweep in sweeps)
 
 
 def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> dict[str, int]:
@@ -48,8 +52,10 @@ def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> di
     }
 
 
-def _placements(operand: TileOperand) -> list[int]:
-    found = [] if operand.direct_ns is None else [0]
+def _placements(operand: TileOperand, option: NestOption) -> list[int]:
+    """In place, per block, as a whole; each part of a sum has a buffer of its own."""
+    summed = {axis.name for axis in option.axes if axis.is_reduction} & {name for name, _ in option.parts}
+    found = [] if operand.direct_ns is None or (operand.is_accumulator and summed) else [0]
     if operand.staged_ns is not None:
         found += [1] if operand.is_accumulator else [1, 2]
     return found
@@ -73,18 +79,19 @@ def _fits(
             others = [place for place, name in enumerate(order) if name not in operand.axes]
             followed = [name for name in order[others[0] :] if name in operand.axes] if others else []
         tiles = prod(unrolled[name] for name in followed)
-        needed[operand.memory] += tiles * operand.registers
+        if operand.memory in files:
+            needed[operand.memory] += tiles * operand.registers
     return all(needed[memory] <= count for memory, count in files.items())
 
 
-def _cache_blocks(axis: TileAxis, factor: int) -> list[int]:
-    """The axis whole, and in blocks of whole register blocks; short sums are not cut."""
+def _cache_blocks(axis: TileAxis, factor: int, least: int) -> list[int]:
+    """The axis whole, and in blocks of whole register blocks; sums not into shorter ones than the least."""
     step = factor * axis.tile
     turns = -(-axis.extent // step)
     found = {axis.extent}
     for count in CUTS:
         inside = -(-turns // count)
-        if inside * step < axis.extent and inside >= (8 if axis.is_reduction else 1):
+        if inside * step < axis.extent and inside >= (least if axis.is_reduction else 1):
             found.add(inside * step)
     return sorted(found)
 

@@ -1,0 +1,40 @@
+"""What takes least of scratchpads under a register block: whether anything fits is seen by these alone.
+
+Smaller blocks never take more; operands read in place take nothing. One thing has two sides: a sum that is cut
+needs less of its inputs, but has to rest somewhere where its tensor is too narrow for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from isamap.scheduler.orders import first_order
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
+
+
+def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
+    """Assignments of which each takes least of some scratchpad: where none of them fits, nothing does."""
+    sums = [axis for axis in space.axes if axis.is_reduction]
+    rests = any(o.is_accumulator and o.stage_whole for o in space.option.operands)
+    sizes = {axis.name: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
+    if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):
+        return
+    for choice in product((True, False), repeat=len(sums)) if rests else [(True,) * len(sums)]:
+        whole = {axis.name for axis, is_cut in zip(sums, choice, strict=True) if not is_cut}
+        # What is cut inside of everything else makes sums rest for the shortest time.
+        axes = sorted(space.axes, key=lambda a: (a.is_reduction, a.name not in whole))
+        order = first_order(axes, space.order_pairs(), space.fixed)
+        sweep = first_order(space.register_axes, space.sweep_pairs(), space.fixed)
+        if order is None or sweep is None:
+            return
+        blocks = {space.block(a): sizes[a.name][0 if a.name in whole else -1] for a in space.axes}
+        is_cut = any(blocks[space.block(axis)] < axis.extent for axis in sums)
+        staged = {
+            space.stage(o): space.stage_values(o)[-1 if is_cut and o.is_accumulator and o.stage_whole else 0]
+            for o in space.option.operands
+        }
+        unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
+        made = {**unrolled, **blocks, **order, **sweep, **staged}
+        if space.holds_sums(made):
+            yield made

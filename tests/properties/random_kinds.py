@@ -1,0 +1,116 @@
+"""Random small problems of three more kinds: companions to take along, threads to deal to, scratchpads to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from properties.random_problems import random_option, random_problem
+
+from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, TileOperand
+
+PARTNERS = (0, 2, 3)
+"""Statements around the sum, which is statement 1: what it starts from, and two that finish it."""
+
+
+def fused_problem(random: Random) -> Problem:
+    """A sum with up to three elementwise statements around it that it may take along, or may not."""
+    return with_companions(random, random_problem(random, statements=1, options=2))
+
+
+def threaded_problem(random: Random) -> Problem:
+    """For one to four threads, some of which share caches and memory; now and then with companions."""
+    asked = random_problem(random, statements=1, options=2)
+    nests = tuple(
+        replace(
+            nest,
+            options=tuple(replace(o, can_split_sums=random.random() < 0.6) for o in nest.options),
+        )
+        for nest in asked.nests
+    )
+    asked = replace(
+        asked,
+        nests=nests,
+        caches=(asked.caches[0], replace(asked.caches[1], shared=random.random() < 0.5)),
+        memory_shared=random.random() < 0.5,
+        threads=random.choice([1, 2, 2, 3, 3, 4]),
+        thread_start_ns=random.choice([0.0, 1.0, 5.0, 50.0]),
+    )
+    return with_companions(random, asked) if random.random() < 0.3 else asked
+
+
+def scratch_problem(random: Random) -> Problem:
+    """Operands staged in one scratchpad or two, which hold some tiles; now and then with companions."""
+    asked = random_problem(random, statements=1, options=2)
+    nests = tuple(
+        replace(nest, options=tuple(_in_scratchpads(random, o) for o in nest.options)) for nest in asked.nests
+    )
+    tile = 16
+    capacities = tuple(
+        (name, random.randint(1, most) * tile + random.choice([0, 0, 5]))
+        for name, most in (("acc", random.choice([2, 8])), ("spad", random.choice([3, 10, 40])))
+    )
+    registers = (("reg", random.choice([1, 3, 4, 16])), ("wide", random.choice([1, 4])))
+    asked = replace(asked, nests=nests, scratchpads=capacities, registers=registers)
+    return with_companions(random, asked) if random.random() < 0.2 else asked
+
+
+KINDS: dict[str, Callable[[Random], Problem]] = {
+    "companions": fused_problem,
+    "threads": threaded_problem,
+    "scratchpads": scratch_problem,
+}
+
+
+def with_companions(random: Random, problem: Problem) -> Problem:
+    """The problem's first statement as statement 1, among elementwise ones that its options take along."""
+    there = random.sample(PARTNERS, random.randint(1, len(PARTNERS)))
+    options = tuple(_taking(random, option, there) for option in problem.nests[0].options)
+    alone = tuple(NestProblem(number, (_elementwise(random),)) for number in there)
+    nests = sorted((NestProblem(1, options), *alone), key=lambda nest: nest.statement)
+    return replace(problem, nests=tuple(nests))
+
+
+def _taking(random: Random, option: NestOption, there: list[int]) -> NestOption:
+    """The option with some of the statements on offer, some of which need others of them."""
+    offered = sorted(number for number in there if random.random() < 0.8)
+    fusions = tuple(
+        Fusion(
+            number,
+            tuple(other for other in offered[:place] if random.random() < 0.5),
+            random.choice([0.0, 1.0, 5.0, 20.0, 60.0]),
+        )
+        for place, number in enumerate(offered)
+    )
+    return replace(option, fusions=fusions)
+
+
+def _elementwise(random: Random) -> NestOption:
+    """An option without sums, of few decisions."""
+    option = random_option(random, "each")
+    axes = tuple(replace(axis, extent=min(axis.extent, 3 * axis.tile)) for axis in option.axes[:2])
+    names = [axis.name for axis in axes]
+    operands = tuple(
+        replace(o, axes=tuple(n for n in o.axes if n in names), stage_whole=False, dense_axis="")
+        for o in option.operands
+        if o.name != "b"
+    )
+    return replace(option, axes=axes, operands=operands)
+
+
+def _in_scratchpads(random: Random, option: NestOption) -> NestOption:
+    """The option with inputs in a scratchpad, sums in another, the same, or the workspace."""
+    homes = {name: random.choice(["spad", "spad", "spad", ""]) for name in "ab"}
+    homes["c"] = random.choice(["acc", "acc", "spad", ""])
+    return replace(option, operands=tuple(_housed(random, o, homes[o.name]) for o in option.operands))
+
+
+def _housed(random: Random, operand: TileOperand, home: str) -> TileOperand:
+    if not home:
+        return operand
+    staged = operand.staged_ns if operand.staged_ns is not None else 1.0
+    in_place = operand.direct_ns if random.random() < 0.3 else None
+    memory = home if random.random() < 0.5 else operand.memory
+    homes = (home, "") if random.random() < 0.2 else (home,)
+    return replace(operand, homes=homes, staged_ns=staged, direct_ns=in_place, memory=memory)

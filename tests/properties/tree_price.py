@@ -1,0 +1,246 @@
+"""What the analytic model says of a nest, computed from its loops alone: by walking the tree, not by decisions.
+
+Written after the docstrings of the model and docs/threads.md; shares no code with it, no expression, no name of
+a decision. A loop that stands alone for its axis is one over register blocks, unless something inside it says
+that it is one over cache blocks: another such loop, or a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, gcd, prod
+
+from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
+
+from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
+from isamap.plan.schedule import NestSchedule
+
+LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
+START_NS, FAR_START_NS = (0.7, 2.0), 12.0
+
+
+def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
+    """Nanoseconds of a nest, with what it takes along."""
+    steps = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
+    own = sized_as_a_part(option, steps) if steps else option
+    walk = _walk(own, nest)
+    threads = prod(count for _, count in own.parts)
+    one = _nest_ns(walk, seen_by_a_part(problem, own) if steps else problem)
+    begun = dealing_ns(problem, own, {o.name: walk.stages.get(o.name, 0) for o in own.operands})
+    fused = sum(f.extra_ns for f in own.fusions if f.statement in nest.fused)
+    return -(-threads // problem.threads) * one + begun + fused
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A loop around `hold`: how often it runs, and what its body covers of each axis, in elements."""
+
+    axis: str
+    trips: int
+    inside: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy."""
+
+    option: NestOption
+    turns: tuple[_Turn, ...]
+    held: Mapping[str, int]
+    stages: Mapping[str, int]
+    depths: Mapping[str, int]
+
+    @property
+    def running(self) -> list[str]:
+        return [axis.name for axis in self.option.axes if axis.extent > axis.tile]
+
+    def steps(self, name: str) -> int:
+        """Register blocks along an axis, issues of a summing one."""
+        axis = next(a for a in self.option.axes if a.name == name)
+        return ceil(axis.extent / (axis.tile if axis.is_reduction else self.held[name]))
+
+    def entries(self, name: str) -> int:
+        """How often accumulators come in along an axis."""
+        axis = next(a for a in self.option.axes if a.name == name)
+        return ceil(axis.extent / self.held[name])
+
+
+def _walk(option: NestOption, nest: NestSchedule) -> _Walk:
+    """The loops around `hold` inside those that are dealt; `held` is what stands inside of all of them."""
+    covered = {axis.name: axis.extent for axis in option.axes}
+    single = {axis.name for axis in option.axes if axis.extent <= axis.tile}
+    around = [loop for loop in nest.loops[nest.parallel : nest.hold]]
+    turns: list[_Turn] = []
+    for loop in around:
+        if loop.axis in single:
+            turns.append(_Turn(loop.axis, 1, dict(covered)))
+            continue
+        trips = ceil(covered[loop.axis] / loop.step)
+        covered[loop.axis] = loop.step
+        turns.append(_Turn(loop.axis, trips, dict(covered)))
+    depths = {stage.operand: max(0, stage.depth - nest.parallel) for stage in nest.stages}
+    blocks = turns[: _last_block(option, nest, [loop.axis for loop in around], depths)]
+    stages = {
+        s.operand: 2
+        if s.depth == 0
+        and s.operand in (o.name for o in option.operands if not o.is_accumulator)
+        and (nest.parallel or _follows(option, s.operand, blocks))
+        else 1
+        for s in nest.stages
+    }
+    return _Walk(option, tuple(turns), covered, stages, depths)
+
+
+def _follows(option: NestOption, operand: str, blocks: Iterable[_Turn]) -> bool:
+    axes = next(o.axes for o in option.operands if o.name == operand)
+    return any(turn.axis in axes and turn.trips > 1 for turn in blocks)
+
+
+def _last_block(option: NestOption, nest: NestSchedule, around: list[str], depths: Mapping[str, int]) -> int:
+    """How many of the loops go over cache blocks."""
+    sums = {axis.name for axis in option.axes if axis.is_reduction}
+    inputs = {operand.name for operand in option.operands if not operand.is_accumulator}
+    certain = [n + 1 for n, name in enumerate(around) if name in sums or name in around[n + 1 :]]
+    return max([0, *certain, *(depth for name, depth in depths.items() if name in inputs)])
+
+
+# --- what it takes ----------------------------------------------------------------------------------------
+
+
+def _nest_ns(walk: _Walk, problem: Problem) -> float:
+    option = walk.option
+    inputs = [o for o in option.operands if not o.is_accumulator]
+    held = [o for o in option.operands if o.is_accumulator]
+    turns = prod(walk.steps(name) for name in walk.running)
+    sums = [a.name for a in option.axes if a.is_reduction and a.name in walk.running]
+    issues = prod(ceil(axis.extent / axis.tile) for axis in option.axes) * option.interval_ns
+    waiting = option.latency_ns * turns if sums else 0.0
+    loads = sum(
+        _issues(option, o) * _tile_ns(walk, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
+        for o in inputs
+    )
+    traffic = [
+        sum(_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands)
+        for level, cache in enumerate(problem.caches)
+        if _all_bytes(walk) > cache.capacity_bytes
+    ]
+    return (
+        max([issues, waiting, loads, *traffic])
+        + LEAK * (loads + sum(traffic))
+        + LOOP_NS * turns
+        + sum(_held(walk, o) for o in held)
+        + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
+        + sum(_pages(walk, o) for o in inputs if o.name not in walk.stages)
+    )
+
+
+def _issues(option: NestOption, operand: TileOperand) -> int:
+    return prod(ceil(axis.extent / axis.tile) for axis in option.axes if axis.name in operand.axes)
+
+
+def _tile_ns(walk: _Walk, operand: TileOperand) -> float:
+    ns = operand.staged_ns if operand.name in walk.stages else operand.direct_ns
+    assert ns is not None, "the judge has seen that it can be so"
+    return ns
+
+
+def _held(walk: _Walk, operand: TileOperand) -> float:
+    others = [name for name in walk.running if name not in operand.axes]
+    moved = _issues(walk.option, operand) * _tile_ns(walk, operand) * prod(map(walk.entries, others))
+    ends = walk.option.latency_ns * prod(map(walk.entries, walk.running)) if others else 0.0
+    return moved + ends
+
+
+def _bytes(walk: _Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
+    if operand.name in walk.stages:
+        return operand.staged_bytes * prod(covered[name] for name in operand.axes)
+    return _direct_bytes(operand, covered)
+
+
+def _direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
+    """Windows that overlap are read once."""
+    subscripts = operand.subscripts or tuple(((name, 1),) for name in operand.axes)
+    lengths = [1 + sum(abs(c) * (covered[name] - 1) for name, c in subscript) for subscript in subscripts]
+    return operand.tensor_bytes * prod(lengths)
+
+
+def _all_bytes(walk: _Walk) -> int:
+    whole = {axis.name: axis.extent for axis in walk.option.axes}
+    return sum(_direct_bytes(operand, whole) for operand in walk.option.operands)
+
+
+def _missed(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+    """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
+    cache = problem.caches[level]
+    whole = {axis.name: axis.extent for axis in walk.option.axes}
+    held = _rows_held(walk, operand, cache)
+    times = 1
+    for turn in walk.turns:
+        if turn.axis in operand.axes:
+            continue
+        body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
+        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+        if body > int(cache.capacity_bytes * USABLE) or (held and rows > held):
+            times *= turn.trips
+    ways = 2 if operand.is_accumulator else 1
+    return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
+
+
+def _behind(problem: Problem, level: int) -> float:
+    further = [cache.bandwidth_bytes_per_ns for cache in problem.caches[level + 1 :]]
+    return further[0] if further else problem.memory_bandwidth_bytes_per_ns
+
+
+def _rows_held(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
+    """Rows read in place that a cache holds before they evict each other; 0 where it holds all, or unknown."""
+    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    if not known or operand.name in walk.stages:
+        return 0
+    way = max(1, cache.capacity_bytes // cache.ways)
+    held = cache.ways * (way // gcd(operand.pitch_bytes, way))
+    return held if _rows(walk, operand) > held else 0
+
+
+def _rows(walk: _Walk, operand: TileOperand) -> int:
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    return prod(extents[name] for name in operand.axes if name != operand.dense_axis)
+
+
+def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+    """To begin each row read in place, out of where all tensors are."""
+    homes = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) <= cache.capacity_bytes]
+    home = homes[0] if homes else len(problem.caches)
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    if level + 1 != home or not known or operand.name in walk.stages or operand.is_accumulator:
+        return 0.0
+    pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
+    start_ns = FAR_START_NS if home == len(problem.caches) else START_NS[min(level, 1)]
+    return start_ns * _rows(walk, operand) * prod(pieces)
+
+
+def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+    """The copies of a staged operand, of sums both ways."""
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    elements = prod(extents[name] for name in operand.axes)
+    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    if walk.stages[operand.name] == 2:
+        size = elements * operand.staged_bytes
+        near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= int(c.capacity_bytes * USABLE)]
+        moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
+        shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
+        return (once + moved) / shared
+    # A copy inside a loop that the operand does not follow is made again.
+    return once * prod(t.trips for t in walk.turns[: walk.depths[operand.name]] if t.axis not in operand.axes)
+
+
+def _pages(walk: _Walk, operand: TileOperand) -> float:
+    """Visits to pages that are no longer known, where a register block goes through more than there may be."""
+    if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts:
+        return 0.0
+    rows = [name for name in operand.axes if name != operand.dense_axis]
+    on_a_page = max(1, PAGE_BYTES // operand.pitch_bytes)
+    if prod(walk.held[name] for name in rows) <= TLB_PAGES * on_a_page:
+        return 0.0
+    others = [walk.entries(name) for name in walk.running if name not in rows]
+    return PAGE_NS * _rows(walk, operand) / on_a_page * prod(others)
