@@ -6,12 +6,13 @@ Each looks at a Space whose fixed decisions are in conflict, and returns what it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.plan.decisions import parallel_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.orders import Pairs, first_order
+from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.source import Diagnostic
 
@@ -238,26 +239,33 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
     """What to say where not even one issue has its registers, of the mapping that lacks fewest."""
-    lacks: list[tuple[int, str, Space]] = []
-    for space in spaces:
-        demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
-        short = {m: _count(p) - space.registers[m] for m, p in demand.items() if m in space.registers}
-        memory = max(short, key=lambda m: short[m])
-        lacks.append((short[memory], memory, space))
-    _, memory, space = min(lacks, key=lambda lack: lack[0])
+    space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
+    short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
-    parts = _demand(space, block)[memory]
+    parts = [part for memory, own in _demand(space, block).items() if memory in short for part in own]
+    there = " and ".join(str(space.registers[memory]) for memory in short)
+    relief = [f"{needed} registers of `{memory}`" for memory, needed in short.items()]
+    notes = [", ".join(_shown(o, tiles, block) for o, tiles in parts)]
+    notes.append(
+        f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be had either")
+    )
+    lack = least_lack([replace(space, registers={**space.registers, **short})])
+    if lack is not None:
+        notes.append(f"with those, {relief_bytes(lack)} would be needed at least")
     return Diagnostic(
         "too-few-registers",
-        f"statement {space.statement} has no schedule: one issue needs {_count(parts)} registers of "
-        f"`{memory}`, and there are {space.registers[memory]}",
-        notes=(
-            ", ".join(_shown(o, tiles, block) for o, tiles in parts),
-            f"with mapping `{space.option.mapping}`"
-            + other_mappings(len(spaces) - 1, "cannot be had either"),
-        ),
-        help=f"relieved by {_count(parts)} registers of `{memory}` in the machine's description",
+        f"statement {space.statement} has no schedule: one issue needs {' and '.join(relief)}, "
+        f"and there are {there}",
+        notes=tuple(notes),
+        help=f"relieved by {' and '.join([*relief, *([relief_bytes(lack)] if lack else [])])} "
+        "in the machine's description",
     )
+
+
+def _one_issue(space: Space) -> dict[str, int]:
+    """Registers that one issue needs of each memory whose size is known."""
+    demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
+    return {memory: _count(parts) for memory, parts in demand.items() if memory in space.registers}
 
 
 def other_mappings(count: int, cannot: str) -> str:

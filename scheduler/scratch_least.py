@@ -1,7 +1,7 @@
 """What takes least of scratchpads under a register block: whether anything fits is seen by these alone.
 
-Smaller blocks never take more; operands read in place take nothing. One thing has two sides: a sum that is cut
-needs less of its inputs, but has to rest somewhere where its tensor is too narrow for it.
+Smaller blocks never take more; operands read in place take nothing. One thing has two sides: a sum that is
+cut needs less of its inputs, but has to rest somewhere where its tensor is too narrow for it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ MAX_UNROLLED_AXES = 2
 BLOCK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
 # A summing loop inside a register block that runs less often than this spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
-# What of an axis a buffer holds: a register block, a cache block, or all; the last two as stages are numbered.
+# What of an axis a buffer holds: a register block, a cache block, all; the last two as stages are numbered.
 HELD, BLOCK, WHOLE = 0, 1, 2
 
 

@@ -1,4 +1,4 @@
-"""Random small problems of three more kinds: companions to take along, threads to deal to, scratchpads to fit."""
+"""Random small problems of more kinds: companions to take along, threads to deal to, scratchpads to fit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def threaded_problem(random: Random) -> Problem:
         nests=nests,
         caches=(asked.caches[0], replace(asked.caches[1], shared=random.random() < 0.5)),
         memory_shared=random.random() < 0.5,
-        threads=random.choice([1, 2, 2, 3, 3, 4]),
+        threads=random.choice([1, 2, 2, 3, 3, 3, 4]),
         thread_start_ns=random.choice([0.0, 1.0, 5.0, 50.0]),
     )
     return with_companions(random, asked) if random.random() < 0.3 else asked

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from math import inf
 from random import Random
 
@@ -15,14 +17,16 @@ from properties.exhaustive import every_decision, program
 from properties.exhaustive_ways import dealing_ns, every_dealing, every_taking, seen_by_a_part
 from properties.random_kinds import KINDS
 from properties.random_problems import RandomModel
+from properties.test_optimum import larger
 from properties.tree_price import tree_ns
 
 from isamap.plan.check import check_schedule
+from isamap.plan.cost import Const, Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.source import Infeasible
+from isamap.source import Diagnostic, Infeasible
 
 ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 16
 STEP = 1e-6
@@ -99,8 +103,9 @@ def test_the_optimum_is_what_trying_everything_finds(kind: str, number: int) -> 
     expected = least(question, model)
     if expected == inf:
         for heuristic in ("cpsat", "greedy", "annealing"):
-            with pytest.raises(Infeasible):
+            with pytest.raises(Infeasible) as caught:
                 schedule(question, model=model, heuristic=heuristic)
+            assert_conflicts_are_true(question, caught.value.diagnostics)
         return
     found = schedule(question, model=model, limit_s=60)
     assert check_schedule(found, question) == ()
@@ -119,3 +124,80 @@ def test_the_optimum_is_what_trying_everything_finds(kind: str, number: int) -> 
         assert other.cost_ns >= expected * (1 - STEP) - 1e-9
         assert other.lower_bound_ns is not None
         assert other.lower_bound_ns <= expected * (1 + 1e-9) + 1e-12
+        if isinstance(model, AnalyticModel):
+            assert _tree_ns(question, other) <= other.cost_ns * (1 + STEP) + 1e-9
+
+
+# --- where there is none ----------------------------------------------------------------------------------
+
+
+class Free:
+    """Costs nothing: only whether there is a schedule counts."""
+
+    name = "free"
+
+    def expression(self, problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
+        del problem, nest, option
+        return Const(0)
+
+
+NEEDED = re.compile(r"(\d+) (bytes|registers) of `(\w+)`")
+
+
+def assert_conflicts_are_true(question: Problem, found: tuple[Diagnostic, ...]) -> None:
+    """What is named relieves its statement, all of it together everything, and less does not."""
+    amounts = {d: {(m, kind): int(n) for n, kind, m in NEEDED.findall(d.help or "")} for d in found}
+    assert found
+    for diagnostic, needed in amounts.items():
+        assert needed, diagnostic.render()
+        word = re.search(r"statement (\d+) has no schedule", diagnostic.message)
+        assert word is not None
+        (nest,) = (n for n in question.nests if n.statement == int(word[1]))
+        assert not _own(question, nest, Free())
+        assert _own(_with(question, needed), nest, Free()), diagnostic.render()
+        if len(needed) == 1:
+            less = {name: count - 1 for name, count in needed.items()}
+            assert not _own(_with(question, less), nest, Free()), diagnostic.render()
+    together: dict[tuple[str, str], int] = {}
+    for needed in amounts.values():
+        together = {n: max(together.get(n, 0), needed.get(n, 0)) for n in {*together, *needed}}
+    assert least(_with(question, together), Free()) < inf
+
+
+def _with(question: Problem, needed: dict[tuple[str, str], int]) -> Problem:
+    """The problem on a machine that has so much of these memories."""
+    registers, scratchpads = dict(question.registers), dict(question.scratchpads)
+    for (memory, kind), count in needed.items():
+        (registers if kind == "registers" else scratchpads)[memory] = count
+    return replace(question, registers=tuple(registers.items()), scratchpads=tuple(scratchpads.items()))
+
+
+# --- more of a machine ------------------------------------------------------------------------------------
+
+
+def larger_kind(problem: Problem, random: Random) -> tuple[str, Problem]:
+    """The same on a machine with more of something, also of what only this kind has."""
+    if problem.threads > 1 and random.random() < 0.5:
+        return "one more thread", replace(problem, threads=problem.threads + 1)
+    if problem.scratchpads and random.random() < 0.7:
+        name, size = random.choice(problem.scratchpads)
+        sizes = dict(problem.scratchpads) | {name: size + random.choice([1, 16, 48, 4096])}
+        return f"more bytes of {name}", replace(problem, scratchpads=tuple(sizes.items()))
+    return larger(problem, random)
+
+
+@pytest.mark.parametrize(("kind", "number"), CASES)
+def test_more_of_a_machine_never_makes_a_proven_optimum_worse(kind: str, number: int) -> None:
+    random = Random(number)
+    question = KINDS[kind](random)
+    what, more = larger_kind(question, random)
+    try:
+        before = schedule(question, limit_s=60)
+    except Infeasible:
+        return
+    after = schedule(more, limit_s=60)
+    assert before.status == after.status == "OPTIMAL"
+    assert before.cost_ns is not None
+    assert after.cost_ns is not None
+    assert check_schedule(after, more) == ()
+    assert after.cost_ns <= before.cost_ns * (1 + STEP) + 1e-9, what

@@ -1,8 +1,8 @@
-"""What the analytic model says of a nest, computed from its loops alone: by walking the tree, not by decisions.
+"""What the analytic model says of a nest, computed from its loops alone.
 
-Written after the docstrings of the model and docs/threads.md; shares no code with it, no expression, no name of
-a decision. A loop that stands alone for its axis is one over register blocks, unless something inside it says
-that it is one over cache blocks: another such loop, or a copy.
+Written after what the model says of itself and docs/threads.md; it shares no code with it, no expression, and
+knows no decision. A loop that stands alone for its axis is one over register blocks, unless something inside
+it says that it is one over cache blocks: another such loop, or a copy.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _walk(option: NestOption, nest: NestSchedule) -> _Walk:
     """The loops around `hold` inside those that are dealt; `held` is what stands inside of all of them."""
     covered = {axis.name: axis.extent for axis in option.axes}
     single = {axis.name for axis in option.axes if axis.extent <= axis.tile}
-    around = [loop for loop in nest.loops[nest.parallel : nest.hold]]
+    around = nest.loops[nest.parallel : nest.hold]
     turns: list[_Turn] = []
     for loop in around:
         if loop.axis in single:
@@ -193,7 +193,7 @@ def _behind(problem: Problem, level: int) -> float:
 
 
 def _rows_held(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
-    """Rows read in place that a cache holds before they evict each other; 0 where it holds all, or unknown."""
+    """Rows read in place that a cache holds before they evict each other; 0 where all are."""
     known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     if not known or operand.name in walk.stages:
         return 0
@@ -235,7 +235,7 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _pages(walk: _Walk, operand: TileOperand) -> float:
-    """Visits to pages that are no longer known, where a register block goes through more than there may be."""
+    """Visits to pages, where a register block goes through more of them than are known at a time."""
     if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts:
         return 0.0
     rows = [name for name in operand.axes if name != operand.dense_axis]
