@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -72,7 +72,7 @@ def with_companions(random: Random, problem: Problem) -> Problem:
     return replace(problem, nests=tuple(nests))
 
 
-def _taking(random: Random, option: NestOption, there: list[int]) -> NestOption:
+def _taking(random: Random, option: NestOption, there: Sequence[int]) -> NestOption:
     """The option with some of the statements on offer, some of which need others of them."""
     offered = sorted(number for number in there if random.random() < 0.8)
     fusions = tuple(
