@@ -92,13 +92,21 @@ class Group:
         return self.answer.candidate.option.space.statement
 
     def parts(self, answer: Solved) -> tuple[Solved, ...]:
-        """An answer for the nest as the nests that are left, each with its own cost."""
+        """An answer for the nest as the nests that are left, each with its own cost.
+
+        Their bounds come to what is proven of all together: another choice may leave others alone.
+        """
         if not self.choices:
             return (answer,)
         option = answer.candidate.option
         key = option.number, option.space.option.parts
         chosen = next(c for c in self.choices if (c.option.number, c.option.space.option.parts) == key)
-        others = (part for s, part in self.alone.items() if s not in chosen.fused)
+        others = [part for s, part in self.alone.items() if s not in chosen.fused]
+        left_ns = sum(part.bound_ns for part in others)
+        loose_ns = sum(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
+        proven_ns = max(0.0, answer.bound_ns - loose_ns)
+        if left_ns > proven_ns:
+            others = [replace(o, bound_ns=o.bound_ns * proven_ns / left_ns) for o in others]
         return (_settled(answer, chosen, self.alone), *others)
 
 

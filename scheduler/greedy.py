@@ -85,12 +85,16 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
         if best is not None and time.monotonic() > stop:
             break
         floors = floors_of(option.cost, option.space, option.register_blocks)
-        for floor, i in sorted((floor, i) for i, floor in enumerate(floors))[:TRIED_BLOCKS]:
-            if best is not None and floor >= best.cost_ns:
+        tried = 0
+        for floor, i in sorted((floor, i) for i, floor in enumerate(floors)):
+            if tried == TRIED_BLOCKS or (best is not None and floor >= best.cost_ns):
                 break
             start = first_assignment(option.space, option.register_blocks[i])
-            found = descend(decided(option, start), moves, stop) if start is not None else None
-            if found is not None and (best is None or found.cost_ns < best.cost_ns * (1 - SAME)):
+            if start is None:
+                continue
+            tried += 1
+            found = descend(decided(option, start), moves, stop)
+            if best is None or found.cost_ns < best.cost_ns * (1 - SAME):
                 best = found
     best = best or next(any_candidate(options), None)
     return descend(best, _double_moves, stop) if best is not None else None

@@ -26,6 +26,8 @@ Parts = tuple[tuple[str, int], ...]
 
 # Of more axes than these, those with the most issues may be dealt.
 MAX_DEALT_AXES = 4
+# Up to so many threads, ways that leave some of them idle are looked at, too: one more is never worse then.
+IDLE_UP_TO = 4
 # Regions of a sum in parts beside that of the parts: its copies are joined, and written back.
 JOINING_REGIONS = 2
 
@@ -85,14 +87,18 @@ def _dealable(option: NestOption) -> list[TileAxis]:
 
 
 def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Parts per axis that use as many threads as they can, along one axis or two, beside what is cut."""
+    """Parts per axis that use as many threads as they can, along one axis or two, beside what is cut.
+
+    Of few threads fewer parts, too: where cores share what they wait for, they may be better.
+    """
     left = threads // prod(cut.values())
     if cut:
         yield {}
     if left < 2:
         return
+    least = 2 if threads <= IDLE_UP_TO else left
     for axis in axes:
-        yield {axis.name: min(left, issues_along(axis))}
+        yield from ({axis.name: min(count, issues_along(axis))} for count in range(left, least - 1, -1))
     if len(cut) < 2:
         for first, second in combinations(axes, 2):
             for count in sorted({left // divisor for divisor in range(2, left)} - {1}):

@@ -183,7 +183,7 @@ def _with(question: Problem, needed: dict[tuple[str, str], int]) -> Problem:
 
 def larger_kind(problem: Problem, random: Random) -> tuple[str, Problem]:
     """The same on a machine with more of something, also of what only this kind has."""
-    if problem.threads > 1 and random.random() < 0.5:
+    if 1 < problem.threads < 4 and random.random() < 0.5:
         return "one more thread", replace(problem, threads=problem.threads + 1)
     if problem.scratchpads and random.random() < 0.7:
         name, size = random.choice(problem.scratchpads)
