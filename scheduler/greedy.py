@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 
 from isamap.plan.problem import NestProblem, Problem
@@ -85,14 +86,12 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
         if best is not None and time.monotonic() > stop:
             break
         floors = floors_of(option.cost, option.space, option.register_blocks)
-        tried = 0
-        for floor, i in sorted((floor, i) for i, floor in enumerate(floors)):
-            if tried == TRIED_BLOCKS or (best is not None and floor >= best.cost_ns):
+        blocks = sorted((floor, i) for i, floor in enumerate(floors))
+        starts = ((floor, first_assignment(option.space, option.register_blocks[i])) for floor, i in blocks)
+        possible = ((floor, start) for floor, start in starts if start is not None)
+        for floor, start in islice(possible, TRIED_BLOCKS):
+            if best is not None and floor >= best.cost_ns:
                 break
-            start = first_assignment(option.space, option.register_blocks[i])
-            if start is None:
-                continue
-            tried += 1
             found = descend(decided(option, start), moves, stop)
             if best is None or found.cost_ns < best.cost_ns * (1 - SAME):
                 best = found

@@ -9,7 +9,7 @@ from plan_problems import gemm_option, problem
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem
-from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler import schedule
 from isamap.source import Infeasible
 
 TILE = 16
@@ -72,8 +72,8 @@ def test_every_scratchpad_that_is_too_small_is_named() -> None:
     with pytest.raises(Infeasible) as caught:
         schedule(with_bytes(tiled(64, 64, 64), acc=512, spad=1024))
     assert caught.value.diagnostics[0].render() == (
-        "error[scratchpad-too-small]: statement 0 has no schedule: 1024 bytes of `acc` and 2048 bytes of `spad` "
-        "are needed at least, and there are 512 and 1024\n"
+        "error[scratchpad-too-small]: statement 0 has no schedule: 1024 bytes of `acc` and 2048 bytes of "
+        "`spad` are needed at least, and there are 512 and 1024\n"
         "  note: `a`: 1024 bytes, `b`: 1024 bytes, `c`: 1024 bytes in blocks of m by 16, n by 16, k by 16\n"
         "  note: with mapping `fma16 { i: n } (a = A, b = B, c = C)`\n"
         "  help: relieved by 1024 bytes of `acc` and 2048 bytes of `spad` in the machine's description"
