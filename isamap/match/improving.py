@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import le
 
 from isamap.ir import Call, Cast, Expr, Kernel, Operand
 from isamap.machine import Machine
@@ -51,7 +52,7 @@ def improving_rewrites(
 
     Those first that let instructions perform something which performed nothing before; then those with
     fewer steps, in the order of `rewrites` and `factorisations`. Left out is what gains no more than another
-    does before it, and leaves as many sums.
+    does before it, and leaves as many sums, none of fewer terms.
     """
     counted = _Counted(machine, mode, {})
     before = _most(counted.of(kernel, s) for s in statements(kernel))
@@ -74,13 +75,14 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 
 def _covers(found: Improvement, other: Improvement) -> bool:
-    """Whether one improvement gains at least what another does, in no more sums."""
+    """Whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
     mine, its = _gained(found), _gained(other)
     for instruction, wanted in its.items():
         there = mine.get(instruction, [])
         if len(there) < len(wanted) or any(a < b for a, b in zip(there, wanted, strict=False)):
             return False
-    return _sums(found.rewrite.kernel) <= _sums(other.rewrite.kernel)
+    ours, theirs = _sums(found.rewrite.kernel), _sums(other.rewrite.kernel)
+    return len(ours) < len(theirs) or (len(ours) == len(theirs) and all(map(le, ours, theirs)))
 
 
 def _gained(found: Improvement) -> dict[str, list[int]]:
@@ -91,8 +93,10 @@ def _gained(found: Improvement) -> dict[str, list[int]]:
     return counts
 
 
-def _sums(kernel: Kernel) -> int:
-    return sum(s.is_reduction and bool(s.reduction_axes) for s in statements(kernel))
+def _sums(kernel: Kernel) -> list[Counter[str]]:
+    """The extents of each sum, those of many axes first: which of two open sizes is less is not known."""
+    sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
+    return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """A signed factor of a sum of products as an unsigned one, larger by a constant, or the other way round.
 
-                                                 U[m, k] = wrap_u8(A[m, k] ^ -128);
-    C[m, n] += i32(A[m, k]) * i32(B[k, n]);  →   T[n] += i32(B[k, n]);
-                                                 C[m, n] += i32(U[m, k]) * i32(B[k, n]);
-                                                 C[m, n] = C[m, n] - 128 * T[n];
+                                                 T[m] = 0;
+                                                 T[m] += i32(A[m, k]);
+                                                 T[m] = -128 * T[m];
+    C[m, n] = 0;                              →  C[m, n] = T[m];
+    C[m, n] += i32(A[m, k]) * i32(B[k, n]);      C[m, n] += i32(A[m, k]) * i32(wrap_u8(B[k, n] ^ -128));
 
-A = U - 128, so that Σ A·B = Σ U·B - 128·Σ B. Sums of integers wrap around, hence both sides are equal bit by
-bit. It is for instructions that multiply a signed factor by an unsigned one.
+B = U - 128, so that Σ A·B = Σ A·U - 128·Σ A. Sums of integers wrap around, hence both sides are equal bit by
+bit. It is for instructions that multiply a signed factor by an unsigned one. The factor is shifted where it
+is read: whether once for all uses, while it is packed, or in registers, is for the schedule to decide
+(docs/decisions/0018-shifting-in-place.md).
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from isamap.ir import Assign, Axis, Call, Cast, Const, DType, Expr, Index, Kernel, Operand, Read
+from isamap.ir import Assign, Call, Cast, Const, DType, Expr, Index, Kernel, Operand, Read
 from isamap.ir.dtypes import DTYPES
-from isamap.transform.conflicts import Conflicts
+from isamap.transform.companions import companions
+from isamap.transform.conflicts import Conflicts, is_wide
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.statements import Statement, statements, symbols
 
@@ -63,60 +67,51 @@ def _opposite(dtype: DType) -> str:
 def _shifted(
     kernel: Kernel, given: tuple[Statement, ...], number: int, factor: Read, other: Expr
 ) -> Kernel | None:
-    s, source = given[number], kernel.operand(factor.buffer)
+    s = given[number]
     target, wide = s.assign.target, s.assign.target.dtype
     if any(r.buffer == target.buffer for r in accesses(s)[1:]):
         return None
     sums = tuple(x for x in s.axes if x.name in symbols(other) and x not in s.reduction_axes)
     shape = tuple(x.extent for x in sums)
-    if not all(map(Conflicts.of(kernel).positive, shape)) or not all(map(_is_size, source.shape)):
+    if not all(map(Conflicts.of(kernel).positive, shape)):
         return None
-    moved = Operand(
-        free_name(kernel, f"{source.name}_shifted"), "temp", DTYPES[_opposite(source.dtype)], source.shape
-    )
     total = Operand(free_name(kernel, f"{target.buffer}_offset"), "temp", wide, shape)
     cell = Read(total.name, tuple(Index.of(x.name) for x in sums), wide)
-    half = 1 << (source.dtype.bits - 1)
-    signed = source.dtype.kind == "int"
-    outer = tuple(x for x in s.axes if x not in s.reduction_axes)
-    correction = Call(
-        "sub" if signed else "add", (target, Call("mul", (Const(half, wide), cell), wide)), wide
-    )
-    parts = (
-        _flipped(kernel, source, moved),
+    half = 1 << (factor.dtype.bits - 1)
+    scaled = Call("mul", (Const(-half if factor.dtype.kind == "int" else half, wide), cell), wide)
+    summed = (
         replace(s, axes=sums, assign=Assign(cell, None, Const(0, wide))),
         replace(s, axes=(*sums, *s.reduction_axes), assign=replace(s.assign, target=cell, value=other)),
-        replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor, moved))),
-        replace(s, axes=outer, assign=Assign(target, None, correction)),
+        replace(s, axes=sums, assign=Assign(cell, None, scaled)),
     )
-    operands = (*kernel.operands, moved, total)
-    after = with_statements(kernel, (*given[:number], *parts, *given[number + 1 :]), operands)
+    product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))
+    outer = tuple(x for x in s.axes if x not in s.reduction_axes)
+    begun = next((c for c in companions(kernel, number) if c.starts), None)
+    if begun is None or is_wide(kernel.operand(target.buffer)):
+        corrected = replace(s, axes=outer, assign=Assign(target, None, Call("add", (target, cell), wide)))
+        parts, before = (*summed, product, corrected), given[:number]
+    else:
+        is_zero = isinstance(begun.value, Const) and begun.value.value == 0
+        first = cell if is_zero else Call("add", (begun.value, cell), wide)
+        started = replace(s, axes=outer, assign=Assign(target, None, first))
+        parts, before = (*summed, started, product), _without(given[:number], begun.number)
+    after = with_statements(kernel, (*before, *parts, *given[number + 1 :]), (*kernel.operands, total))
     return after if accepted(kernel, after) else None
 
 
-def _is_size(extent: Index) -> bool:
-    return extent.value is None or extent.value > 0
+def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]:
+    return (*given[:number], *given[number + 1 :])
 
 
-def _flipped(kernel: Kernel, source: Operand, moved: Operand) -> Statement:
-    """All elements of an array in the other signedness: their highest bit is the other one."""
-    names = [free_name(kernel, f"i{d}") for d in range(len(source.shape))]
-    axes = tuple(Axis(name, extent) for name, extent in zip(names, source.shape, strict=True))
-    index = tuple(Index.of(name) for name in names)
-    half = 1 << (source.dtype.bits - 1)
-    bit = Const(-half if source.dtype.kind == "int" else half, source.dtype)
-    value = Call("xor", (Read(source.name, index, source.dtype), bit), source.dtype)
-    assign = Assign(Read(moved.name, index, moved.dtype), None, Cast(value, moved.dtype, "wrap"))
-    return Statement(axes, assign, moved.dtype)
-
-
-def _with(value: Expr, factor: Read, moved: Operand) -> Expr:
-    """The product with the shifted array in the place of the factor, whichever side it stands on."""
+def _with(value: Expr, factor: Read) -> Expr:
+    """The product with the factor's highest bit flipped, and taken as the other signedness."""
     assert isinstance(value, Call)
+    dtype = factor.dtype
+    half = 1 << (dtype.bits - 1)
+    flipped = Call("xor", (factor, Const(-half if dtype.kind == "int" else half, dtype)), dtype)
+    moved = Cast(flipped, DTYPES[_opposite(dtype)], "wrap")
 
     def changed(e: Expr) -> Expr:
-        if isinstance(e, Cast) and e.value is factor:
-            return replace(e, value=replace(factor, buffer=moved.name, dtype=moved.dtype))
-        return e
+        return replace(e, value=moved) if isinstance(e, Cast) and e.value is factor else e
 
     return replace(value, args=tuple(changed(e) for e in value.args))

@@ -13,8 +13,9 @@ from isamap.ir import Kernel, bind
 from isamap.ir.interpret import interpret
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
+from isamap.match import improving_rewrites
 from isamap.source import Source, UsageProblem
-from isamap.transform import rewrites
+from isamap.transform import rewrites, statements
 
 SIZES = {"M": 3, "N": 5, "K": 300}
 WIDE = "in A: {a}[M, K]; in B: {b}[K, N]; inout C: i32[M, N];"
@@ -59,6 +60,46 @@ def test_a_shifted_sum_is_equal_bit_by_bit_over_the_whole_range(a: str, b: str) 
 )
 def test_what_is_no_sum_of_narrow_integers_is_left_alone(operands: str, loops: str) -> None:
     assert steps(kernel(operands, loops, "M, N, K"), "shifting") == []
+
+
+BEGUN = "for m in M, n in N { C[m, n] = " + "{first}; } " + SUM
+
+
+@pytest.mark.parametrize("first", ["0", "7", "bias[n]"])
+def test_a_sum_that_starts_from_something_starts_from_that_and_its_correction(first: str) -> None:
+    operands = "in A: i8[M, K]; in B: i8[K, N]; in bias: i32[N]; out C: i32[M, N];"
+    routine = kernel(operands, BEGUN.replace("{first}", first), "M, N, K")
+    rng = np.random.default_rng(5)
+    arrays: dict[str, np.ndarray] = {
+        n: rng.integers(-128, 128, s).astype(np.int8) for n, s in (("A", (3, 300)), ("B", (300, 5)))
+    }
+    arrays["bias"] = rng.integers(-(2**31), 2**31, 5).astype(np.int32)
+    expected = interpret(routine, arrays, SIZES)["C"]
+    found = shifted(routine)
+    assert len(found) == 2
+    for form in found:
+        targets = [s.assign.target.buffer for s in statements(form)]
+        assert targets == ["C_offset"] * 3 + ["C"] * 2
+        np.testing.assert_array_equal(interpret(form, arrays, SIZES)["C"], expected)
+
+
+def test_both_factors_are_offered_as_their_sums_differ_in_size() -> None:
+    found = improving_rewrites(shipped("gemm_s8s8"), load_machine("x86-avx512-vnni"))
+    assert [steps.split("takes ")[1] for i in found for steps in i.rewrite.steps if "takes" in steps] == [
+        "`A` as u8, and is corrected",
+        "`B` as u8, and is corrected",
+    ]
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(4, "B"), (2048, "A")])
+def test_the_factor_is_shifted_that_leaves_the_smaller_sum(rows: int, factor: str) -> None:
+    routine = kernel(
+        WIDE.format(a="i8", b="i8").replace("inout", "out"), BEGUN.replace("{first}", "0"), "M, N, K"
+    )
+    sizes = {"M": rows, "N": 4 if rows > 4 else 2048, "K": 512}
+    request = Request(Source("k.ir", ""), "x86-avx512-vnni", sizes, transform="best")
+    chosen = choose_form(request, routine, load_machine("x86-avx512-vnni"), sizes)
+    assert f"takes `{factor}` as u8" in chosen.steps[0]
 
 
 def test_a_product_of_signed_bytes_is_performed_by_an_instruction_for_unsigned_ones() -> None:
