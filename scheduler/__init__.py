@@ -9,10 +9,12 @@ from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_opt
 from isamap.scheduler.children import start_early
 from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.greedy import Greedy, greedy_candidate
+from isamap.scheduler.narrowing import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.pinning import complete
 from isamap.scheduler.ranking import Ranking, k_best
 
 __all__ = [
+    "FIRST_LOOKS",
     "AnalyticModel",
     "Annealing",
     "Candidate",
@@ -30,6 +32,7 @@ __all__ = [
     "known_names",
     "load_cost_model",
     "load_heuristic",
+    "narrow_problem",
     "open_options",
     "schedule",
     "start_early",

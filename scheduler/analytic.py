@@ -22,6 +22,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.least import least_ns
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
@@ -62,6 +63,10 @@ class AnalyticModel:
                 *(_pages(tiling, operand) for operand in _inputs(option)),
             ]
         )
+
+    def least_ns(self, problem: Problem, option: NestOption) -> float:
+        """What `expression` is never below."""
+        return least_ns(problem, option, LEAK)
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
         """The same cost in parts with names: what hides behind the slowest unit, and what comes on top."""

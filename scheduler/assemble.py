@@ -10,6 +10,8 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.candidates import Candidate, fixed_names
 from isamap.source import Diagnostic
 
+# What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
+ROUNDING = 1e-3
 # From what claims least.
 STATUSES = ("HEURISTIC", "FEASIBLE", "OPTIMAL")
 

@@ -15,7 +15,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.assemble import ROUNDING, Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.exchange import Found, Limits, Search
 from isamap.scheduler.floors import floors_of
@@ -27,8 +27,6 @@ from isamap.source import Diagnostic
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
-# What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
-ROUNDING = 1e-3
 
 Ask = Callable[[Search], Answer]
 

@@ -17,7 +17,7 @@ from isamap.plan.cost import Const, evaluate, total
 from isamap.plan.decisions import fuse_of
 from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.protocols import CostModel
-from isamap.scheduler.assemble import STATUSES, Solved
+from isamap.scheduler.assemble import ROUNDING, STATUSES, Solved
 from isamap.scheduler.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.scheduler.space import Assignment
 from isamap.source import Infeasible
@@ -64,11 +64,20 @@ def solve_groups(
         if nest.statement in offered:
             with suppress(Infeasible):  # it has no nest of its own, but may be taken along
                 found[nest.statement] = None
-                found[nest.statement] = solve(nest, options, left)
+                found[nest.statement] = _beside_others(solve(nest, options, left), nest.others_ns)
         else:
-            answer = solve(nest, options, left)
+            answer = _beside_others(solve(nest, options, left), nest.others_ns)
             groups.append(Group(answer, tuple(choices), {s: a for s, a in alone.items() if a is not None}))
     return tuple(groups)
+
+
+def _beside_others(solved: Solved, others_ns: float) -> Solved:
+    """The answer of a statement of which mappings are left out that cost at least so much."""
+    if others_ns >= solved.bound_ns:
+        return solved
+    is_best = solved.status == "OPTIMAL" and others_ns >= solved.candidate.cost_ns * (1 - ROUNDING)
+    status = "FEASIBLE" if solved.status == "OPTIMAL" and not is_best else solved.status
+    return replace(solved, bound_ns=others_ns, status=status)
 
 
 def _offered(nest: NestProblem) -> list[int]:

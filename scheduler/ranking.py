@@ -16,10 +16,10 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.assemble import Solved, assemble
+from isamap.scheduler.assemble import ROUNDING, Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption
 from isamap.scheduler.conflicts import explained
-from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, ROUNDING, Limits, solve_nest
+from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, Limits, solve_nest
 from isamap.scheduler.fixing import resolve
 from isamap.scheduler.fusing import Group, solve_groups
 from isamap.scheduler.greedy import first_candidate
@@ -70,7 +70,8 @@ def k_best(
 
     def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
         limits = Limits((stop - time.monotonic()) / left, effort)
-        found = lists[nest.statement] = _rank_nest(nest, options, k, limits, decided)
+        found = _rank_nest(nest, options, k, limits, decided)
+        found = lists[nest.statement] = replace(found, rest_ns=min(found.rest_ns, nest.others_ns))
         return found.solved(found.candidates[0])
 
     with explained(problem, decided):

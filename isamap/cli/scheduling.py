@@ -77,6 +77,7 @@ def schedule_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
+    from isamap.driver.narrowing import extent_of
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.plugins import known_names
     from isamap.scheduler import start_early
@@ -96,14 +97,15 @@ def schedule_command(
     if "cpsat" in asked:
         start_early()
     with Progress() as progress:
-        matched = compile_kernel(request, "match", progress)
+        many = compare or len(asked) > 1 or evaluators or report or roofline is not None
+        matched = compile_kernel(request, "match", progress, "whole" if many else extent_of(request))
         assert matched.problem is not None
         problem = matched.problem
         attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if pipeline else None
-    return _answer(matched, contest, output, shown, roofline, ordered)
+    return _answer(matched, contest, output, shown, roofline, ordered, as_json=as_json)
 
 
 def _check_names(heuristics: tuple[str, ...], evaluators: tuple[str, ...]) -> None:
@@ -144,13 +146,16 @@ def _answer(
     shown: Explained | None,
     roofline: str | None,
     ordered: Ordered | None,
+    *,
+    as_json: bool,
 ) -> Answer:
     """All attempts, what is to be seen of the best schedule, and itself in a file or as text."""
     from isamap.plan.text import print_schedule
 
     text = print_schedule(ordered.schedule if ordered is not None else contest.best.schedule)
     files = [] if output is None else [output]
-    payload, parts = _payload(matched, contest, text), [contest.text()]
+    payload = _payload(matched, contest, text) if as_json else dict[str, object]()
+    parts = [contest.text()]
     if output is not None:
         write_text(Path(output), text, overwrite=True)
     if ordered is not None:

@@ -17,6 +17,8 @@ from isamap.machine import Machine
 from isamap.match import improving_rewrites
 from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model, load_heuristic
+from isamap.plan.protocols import FlooredModel
+from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem
 from isamap.transform import Rewrite, make_guards_explicit
 
@@ -60,9 +62,14 @@ def _cheapest(
 def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], request: Request) -> float:
     """What a quick plan costs; infinite where there is none. Units: nanoseconds of the model."""
     try:
-        bound = make_guards_explicit(bind(kernel, dict(sizes)))
-        problem = build_problem(bound, machine, sizes, packed=request.packed)
-        model = load_cost_model(request.cost_model)
+        canonical, model = (
+            make_guards_explicit(bind(kernel, dict(sizes))),
+            load_cost_model(request.cost_model),
+        )
+        if isinstance(model, FlooredModel) and not request.packed:
+            problem = narrow_problem(canonical, machine, sizes, 1, model, FIRST_LOOKS)
+        else:
+            problem = build_problem(canonical, machine, sizes, packed=request.packed)
         quick = load_heuristic("greedy").schedule(problem, model, limit_s=1.0, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return float("inf")

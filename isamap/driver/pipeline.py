@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
+from isamap.driver.narrowing import Extent, extent_of, is_own, problem_in
 from isamap.driver.profiles import with_profile
 from isamap.driver.recalled import (
     problem_key,
@@ -29,7 +30,6 @@ from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
 from isamap.match import statement_text
-from isamap.plan.build import build_problem
 from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
@@ -86,8 +86,17 @@ class Compilation:
     origin: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
-    """The way from a kernel's text to C, or to the stage named. Raises: IsamapError of every kind."""
+def compile_kernel(
+    request: Request,
+    stop_after: str = "emit",
+    watch: Watch = lambda _: None,
+    extent: Extent | None = None,
+) -> Compilation:
+    """The way from a kernel's text to C, or to the stage named. Raises: IsamapError of every kind.
+
+    The problem has as many mappings as `extent` says; without it all of them where it is the last that is
+    made, else those that the request needs.
+    """
     clock = Clock(watch)
     with clock("parse"):
         parsed = parse_kernel(request.kernel)
@@ -99,7 +108,8 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
         machine = with_profile(load_machine(request.machine), request.profile)
         form = choose_form(request, parsed, machine, sizes)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
-        problem = _asked(request, canonical, machine, sizes, solves=stop_after != "match")
+        needed = extent or ("whole" if stop_after == "match" else extent_of(request))
+        problem = _asked(request, canonical, machine, sizes, needed, solves=stop_after != "match")
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
@@ -120,16 +130,23 @@ def compile_kernel(request: Request, stop_after: str = "emit", watch: Watch = la
 
 
 def _asked(
-    request: Request, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], *, solves: bool
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    extent: Extent,
+    *,
+    solves: bool,
 ) -> Problem:
     """The problem, recalled or built; meanwhile the solver starts, where it will be asked."""
-    key = problem_key(request, kernel) if request.cache else None
+    is_kept = request.cache and (extent == "whole" or is_own(request))
+    key = problem_key(request, kernel, extent) if is_kept else None
     known = recall_problem(key) if key is not None else None
     if known is not None:
         return known
     if solves and request.schedule is None and request.heuristic == "cpsat":
         start_early()
-    problem = build_problem(kernel, machine, sizes, request.threads, request.packed)
+    problem = problem_in(extent, request, kernel, machine, sizes)
     if key is not None:
         remember_problem(key, problem)
     return problem

@@ -27,8 +27,10 @@ from isamap.source import IsamapError, Source
 PROBLEMS, SCHEDULES = "problems", "schedules"
 
 
-def problem_key(request: Request, kernel: Kernel) -> str:
+def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
     """The sha256 of everything that a problem depends on; `kernel` has its sizes bound and guards explicit.
+
+    `extent` says which mappings it has; a cost model decides about those that are left out.
 
     Raises: as `machine_digest`.
     """
@@ -38,7 +40,15 @@ def problem_key(request: Request, kernel: Kernel) -> str:
         json.dumps(sorted(request.sizes.items())),
         request.machine,
         machine_digest(request.machine),
-        json.dumps([request.options()["profile"], request.threads, sorted(request.packed)]),
+        json.dumps(
+            [
+                request.options()["profile"],
+                request.threads,
+                sorted(request.packed),
+                extent,
+                request.cost_model,
+            ]
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from isamap.match.copying import (
     shown_axes,
     transfer_ns,
 )
-from isamap.match.delivery import find_delivery, widths
+from isamap.match.delivery import find_delivery, least_copy_ns, widths
 from isamap.match.dma import Clearing, Dma, find_clearing, find_dma
 from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.fix import Fix, fixes
@@ -43,6 +43,7 @@ from isamap.match.tiles import (
     bring,
     choose_params,
     is_read_of,
+    walk_of,
 )
 from isamap.match.unify import places, read_twice
 from isamap.match.validity import Violation, first_violation
@@ -112,6 +113,7 @@ __all__ = [
     "is_read_of",
     "is_simple",
     "layouts",
+    "least_copy_ns",
     "movements",
     "own_sum",
     "packing_ns",
@@ -135,6 +137,7 @@ __all__ = [
     "tiles_apart",
     "transfer_ns",
     "variants",
+    "walk_of",
     "widths",
     "written_by",
 ]

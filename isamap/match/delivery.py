@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 from isamap.ir import DType, Expr, Index, Operand, Read
 from isamap.match.bounds import laid_over
@@ -13,6 +15,8 @@ from isamap.match.supply import find_location, supply_inputs
 from isamap.match.unify import Binding, unify_once
 from isamap.match.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
+
+MOST_SIZES = 1024  # of an instruction that are priced one by one
 
 
 def find_delivery(
@@ -117,3 +121,49 @@ def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
                 length = operand.shape[0].value
                 found.add((written[0] or length if len(written) == 1 else length, length))
     return tuple(sorted((f for f in found if f[0] > 1), reverse=True))
+
+
+def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
+    """What writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
+
+    Some instruction writes it, and another one has made the register that it comes from.
+    """
+    if dtype not in suppliers.least_copies:
+        suppliers.least_copies[dtype] = min(
+            (
+                _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
+                for pattern in _writers(suppliers, dtype)
+                for operand in pattern.instruction.operands
+                if operand.role == "in" and not suppliers.is_addressable(operand.memory)
+            ),
+            default=0.0,
+        )
+    return suppliers.least_copies[dtype]
+
+
+def _least_register_ns(suppliers: Suppliers, operand: Operand) -> float:
+    """The least time per element in which an instruction writes such a register, whole or in pieces."""
+    key = (operand.memory or "", operand.dtype.name)
+    made = [*suppliers.producers.get(key, []), *(p[0] for p in suppliers.in_pieces.get(key, []))]
+    return min((_least_ns(suppliers, pattern) for pattern in made), default=0.0)
+
+
+def _least_ns(suppliers: Suppliers, pattern: Pattern) -> float:
+    """The least time per element that an instruction writes, of any size; 0 where sizes are too many."""
+    known = {p.name: p for p in pattern.instruction.params}
+    names = sorted({n for size in pattern.output.shape for n in size.symbols})
+    ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]
+    spans = [
+        range(max(1, low.value), high.value + 1)
+        if low is not None and high is not None and low.value is not None and high.value is not None
+        else range(0)
+        for low, high in ends
+    ]
+    if not all(spans) or prod(len(span) for span in spans) > MOST_SIZES:
+        return 0.0
+    found: list[float] = []
+    for sizes in product(*spans):
+        params = dict(zip(names, sizes, strict=True))
+        count = prod(size.substitute(params).value or 0 for size in pattern.output.shape)
+        found.append(suppliers.interval_ns(pattern.name, params) / count if count else 0.0)
+    return min(found)

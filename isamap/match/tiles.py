@@ -116,11 +116,20 @@ def bring(
     return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
 
 
-def apply_mapping(
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How a mapping runs over a statement: `choose` parameters, lengths of instruction axes, loops."""
+
+    params: Params
+    lengths: dict[str, int]
+    axes: tuple[LoopAxis, ...]
+
+
+def walk_of(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
-) -> Tile | None:
-    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
-    when it is read at two subscripts, so that its elements are filled from two expressions.
+) -> Walk | None:
+    """The loops of a mapping, before anything is known of its operands; None where `apply_mapping` is None
+    for lengths or parameters.
     """
     if read_twice(mapping.bindings):
         return None
@@ -132,7 +141,20 @@ def apply_mapping(
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):
         return None
-    axes = _loop_axes(statement, mapping, pattern, lengths)
+    return Walk(params, lengths, _loop_axes(statement, mapping, pattern, lengths))
+
+
+def apply_mapping(
+    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+) -> Tile | None:
+    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
+    when it is read at two subscripts, so that its elements are filled from two expressions.
+    """
+    walk = walk_of(statement, mapping, pattern, profile)
+    if walk is None:
+        return None
+    params, lengths, axes = walk.params, walk.lengths, walk.axes
+    encoded = encoded_values(pattern.instruction, mapping.bindings) or {}
     positions = _positions(statement, mapping, axes)
     named = {p.name for p in pattern.instruction.params}
     bindings = {b.name: b for b in mapping.bindings}

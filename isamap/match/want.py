@@ -118,6 +118,11 @@ class Suppliers:
         return {}
 
     @cached_property
+    def least_copies(self) -> dict[DType, float]:
+        """What copying an element to a buffer costs at least, by its type. Units: ns."""
+        return {}
+
+    @cached_property
     def groups(self) -> dict[tuple[DType, Expr, int, int], float | None]:
         """The same of one group, by its elements over lanes, their number, and the register's. Units: ns."""
         return {}

@@ -8,10 +8,11 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, cost_value, line_hints
+from isamap.machine import Machine, cost_value
 from isamap.match import (
     Leaf,
     Location,
+    LoopAxis,
     OperandTile,
     Suppliers,
     Supply,
@@ -25,22 +26,22 @@ from isamap.match import (
     in_tiles,
     is_lane,
     is_read_of,
-    layouts,
+    least_copy_ns,
     pattern_of,
     profile_sizes,
     scratch_move,
-    scratchpads,
     standing,
     statement_mappings,
     statement_text,
     tiles_apart,
 )
+from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
 from isamap.plan.apart import lanes_ns
-from isamap.plan.caches import caches_of
 from isamap.plan.collecting import collector_paused
-from isamap.plan.fusing import Memories, fusions, offered_once
+from isamap.plan.frame import Frame
+from isamap.plan.fusing import fusions
 from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
@@ -96,43 +97,27 @@ def build_problem(
     UsageProblem for what cannot be packed.
     """
     require_packable(kernel, packed)
-    profile = {n: profile_of(v) for n, v in sizes.items()}
-    suppliers = Suppliers(machine, layouts(kernel))
-    caches, beyond, beyond_is_shared = caches_of(machine)
-    memories = Memories(caches, beyond)
+    frame = Frame.of(kernel, machine, sizes, threads)
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
         options: list[NestOption] = []
-        for tile in find_tiles(statement, number, suppliers):
-            option = option_of(tile, suppliers, kernel, profile)
-            if option is not None and not (kernel.strict and reorders(tile)):
-                taken = fusions(kernel, number, tile, suppliers, profile, memories)
-                options.append(replace(option, fusions=taken))
+        for tile in find_tiles(statement, number, frame.suppliers):
+            option = whole_option(tile, number, frame)
+            if option is not None:
+                options.append(option)
         if not options:
-            raise _no_mapping(statement, machine, kernel.strict)
+            raise no_mapping(statement, machine, kernel.strict)
         nests.append(NestProblem(number, tuple(packed_options(options, packed, statement, machine.name))))
-    return Problem(
-        kernel.name,
-        machine.name,
-        tuple(
-            (n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}")
-            for n, v in sorted(sizes.items())
-        ),
-        offered_once(nests),
-        tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
-        memories.caches,
-        memories.beyond_bytes_per_ns,
-        memory_shared=beyond_is_shared,
-        threads=threads,
-        thread_start_ns=machine.thread_start_ns if threads > 1 else 0.0,
-        hinted=tuple(sorted(line_hints(machine))),
-        scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
-    )
+    return frame.problem(nests)
 
 
-def profile_of(value: int | Range) -> int:
-    """The number that a size has in costs."""
-    return value if isinstance(value, int) else (value.profile or value.high)
+def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
+    """The option of a tile of statement `number`, with what it can take along; None where there is none."""
+    option = option_of(tile, frame.suppliers, frame.kernel, frame.profile)
+    if option is None or (frame.kernel.strict and reorders(tile)):
+        return None
+    taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
+    return replace(option, fusions=taken)
 
 
 def reorders(tile: Tile) -> bool:
@@ -147,7 +132,8 @@ def reorders(tile: Tile) -> bool:
     return bool(inexact) or len(summing) > 1 or any(a.tile > 1 for a in summing)
 
 
-def _no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMapping:
+def no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMapping:
+    """What to say of a statement that no mapping performs."""
     return NoMapping(
         Diagnostic(
             "no-mapping",
@@ -170,41 +156,60 @@ def sums_can_be_padded(tile: Tile) -> bool:
 
 
 def option_of(
-    tile: Tile, suppliers: Suppliers, kernel: Kernel, profile: Mapping[str, int]
+    tile: Tile,
+    suppliers: Suppliers,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    *,
+    prices_copies: bool = True,
 ) -> NestOption | None:
-    """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer."""
-    machine = suppliers.machine
+    """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer.
+
+    Without `prices_copies`, copying into buffers costs no more than it does: to find what moves most at once
+    takes most of the time.
+    """
     operands: list[TileOperand] = []
     for operand in tile.inputs:
-        described = input_of(operand, tile, suppliers, kernel)
+        described = input_of(operand, tile, suppliers, kernel, prices_copies=prices_copies)
         if described is None:
             return None
         operands += _with_reads(described, operand, tile, kernel)
-    held = _held(tile, suppliers, kernel)
+    held = _held(tile, suppliers, kernel, prices_copies=prices_copies)
     if held is None:
         return None
     operands.append(held)
     held_tile = tile.held or tile.accumulator or tile.result
     subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}
-    item = machine.instructions[tile.mapping.instruction]
-    params = dict(tile.params)
-    numbers = {p.name: params.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
+    bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
+    return replace(
+        bare,
+        operands=tuple(lay_out(o, subjects.get(o.name), kernel, profile) for o in operands),
+        interval_ns=bare.interval_ns if tile.accumulator else 0.0,
+        latency_ns=bare.latency_ns if tile.accumulator else 0.0,
+        can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
+    )
+
+
+def bare_option(
+    mapping: Mapped,
+    params: Iterable[tuple[str, int]],
+    loops: Iterable[LoopAxis],
+    machine: Machine,
+    profile: Mapping[str, int],
+) -> NestOption:
+    """A mapping with its loops and what its instruction takes, nothing about operands."""
+    item, known = machine.instructions[mapping.instruction], dict(params)
+    numbers = {p.name: known.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
     count = max(1, machine.units[item.cost.unit].count)
     axes = tuple(
         TileAxis(
             a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction, a.extent.value is None
         )
-        for a in tile.axes
+        for a in loops
     )
-    return NestOption(
-        tile.mapping.ident,
-        tile.params,
-        axes,
-        tuple(lay_out(o, subjects.get(o.name), kernel, profile) for o in operands),
-        cost_value(item.cost.interval_ns, numbers) / count if tile.accumulator else 0.0,
-        cost_value(item.cost.latency_ns, numbers) if tile.accumulator else 0.0,
-        can_split_sums(tile, suppliers, is_strict=kernel.strict),
-    )
+    interval_ns = cost_value(item.cost.interval_ns, numbers) / count
+    latency_ns = cost_value(item.cost.latency_ns, numbers)
+    return NestOption(mapping.ident, tuple(params), axes, (), interval_ns, latency_ns)
 
 
 def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:
@@ -221,7 +226,14 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
     return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
 
 
-def input_of(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
+def input_of(
+    operand: OperandTile,
+    tile: Tile,
+    suppliers: Suppliers,
+    kernel: Kernel,
+    *,
+    prices_copies: bool = True,
+) -> TileOperand | None:
     """An input with what supplying it costs; None when nothing brings it from a buffer."""
     direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, suppliers)
@@ -229,6 +241,9 @@ def input_of(operand: OperandTile, tile: Tile, suppliers: Suppliers, kernel: Ker
         return None
     first, staged = next(iter(homes.items()))
     described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
+    if not prices_copies:
+        least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
+        return replace(described, pack_ns_per_element=least, homes=tuple(homes))
     moved = _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, suppliers)
     return replace(described, pack_ns_per_element=moved, homes=tuple(homes))
 
@@ -301,7 +316,7 @@ def _described(
     )
 
 
-def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | None:
+def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
     """The accumulator, or the register that is written: in and out in place, or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
@@ -328,6 +343,8 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel) -> TileOperand | Non
     narrower = isinstance(acc.elements, Cast)
     home, staged = next(iter(homes.items()))
     described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
+    if not prices_copies:
+        return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:
         packed = pack_held_ns(acc, tile, suppliers)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)

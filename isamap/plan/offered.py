@@ -22,7 +22,8 @@ from isamap.match import (
     read_twice,
     statement_mappings,
 )
-from isamap.plan.build import input_of, option_of, profile_of, reorders, sums_can_be_padded
+from isamap.plan.build import input_of, option_of, reorders, sums_can_be_padded
+from isamap.plan.frame import profile_of
 from isamap.transform import Statement, statements
 
 

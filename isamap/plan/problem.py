@@ -6,6 +6,7 @@ Data only. The names of the decisions stand in `isamap.plan.decisions`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,15 @@ class NestOption:
 
 @dataclass(frozen=True, slots=True)
 class NestProblem:
-    """A statement and its options; the first option is never better known than the others."""
+    """A statement and its options; the first option is never better known than the others.
+
+    Mappings may be left out that cannot win: under none of them does a schedule of the statement cost less
+    than `others_ns` by the model that left them out. Units: nanoseconds, infinite where all are there.
+    """
 
     statement: int
     options: tuple[NestOption, ...]
+    others_ns: float = inf
 
 
 @dataclass(frozen=True, slots=True)

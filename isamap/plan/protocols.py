@@ -32,6 +32,18 @@ class CostModel(Protocol):
         ...
 
 
+@runtime_checkable
+class FlooredModel(Protocol):
+    """A cost model that knows at a glance what an option cannot undercut: then not all mappings are built."""
+
+    def least_ns(self, problem: Problem, option: NestOption) -> float:
+        """What `expression` of the option is never below, nor of one with larger figures or more operands.
+
+        In parts on threads it may cost that much divided by their number. Units: nanoseconds.
+        """
+        ...
+
+
 class Heuristic(Protocol):
     """A way to answer a problem."""
 

@@ -30,7 +30,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was built and solved since, in order."""
     done: list[str] = []
-    for name in ("build_problem", "solve"):
+    for name in ("problem_in", "solve"):
         original: Any = getattr(isamap.driver.pipeline, name)
 
         def noted(*words: Any, name: str = name, original: Any = original, **named: Any) -> Any:
@@ -58,15 +58,21 @@ def only_object(kind: str) -> Path:
 
 def test_a_schedule_is_recalled_as_it_was(worked: list[str]) -> None:
     first, again = compiled(REQUEST), compiled(REQUEST)
-    assert worked == ["build_problem", "solve"]
+    assert worked == ["problem_in", "solve"]
     assert again.schedule == first.schedule
     assert again.problem == first.problem
 
 
-def test_a_problem_serves_every_heuristic(worked: list[str]) -> None:
+def test_a_problem_serves_every_limit(worked: list[str]) -> None:
+    scheduled(REQUEST)
+    scheduled(replace(REQUEST, limit_s=9.0))
+    assert worked == ["problem_in", "solve", "solve"]
+
+
+def test_a_first_schedule_and_the_best_one_look_at_problems_of_their_own(worked: list[str]) -> None:
     scheduled(REQUEST)
     scheduled(replace(REQUEST, heuristic="annealing"))
-    assert worked == ["build_problem", "solve", "solve"]
+    assert worked == ["problem_in", "solve"] * 2
 
 
 def test_without_the_cache_nothing_is_recalled_or_kept(worked: list[str], empty_cache: Path) -> None:
@@ -74,7 +80,7 @@ def test_without_the_cache_nothing_is_recalled_or_kept(worked: list[str], empty_
     assert not empty_cache.exists()
     scheduled(REQUEST)
     scheduled(replace(REQUEST, cache=False))
-    assert worked == ["build_problem", "solve"] * 3
+    assert worked == ["problem_in", "solve"] * 3
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def test_words_that_mean_nothing_do_not_matter(worked: list[str]) -> None:
     scheduled(REQUEST)
     text = "# another comment\n" + REQUEST.kernel.text
     scheduled(replace(REQUEST, kernel=replace(REQUEST.kernel, text=text)))
-    assert worked == ["build_problem", "solve"]
+    assert worked == ["problem_in", "solve"]
 
 
 @pytest.mark.parametrize("kind", [PROBLEMS, SCHEDULES])
@@ -109,7 +115,7 @@ def test_a_damaged_entry_is_made_again(worked: list[str], kind: str) -> None:
     path = only_object(kind)
     path.write_bytes(path.read_bytes().replace(b"gemm", b"gemn"))
     assert scheduled(REQUEST) == first
-    assert worked == ["build_problem", "solve", "build_problem" if kind == PROBLEMS else "solve"]
+    assert worked == ["problem_in", "solve", "problem_in" if kind == PROBLEMS else "solve"]
 
 
 def test_an_entry_that_breaks_a_rule_is_solved_again(worked: list[str]) -> None:
@@ -120,7 +126,7 @@ def test_an_entry_that_breaks_a_rule_is_solved_again(worked: list[str]) -> None:
     wrong = only_object(SCHEDULES).read_text(encoding="utf-8").replace("unroll m by 1", "unroll m by 3")
     Cache.open(SCHEDULES).keep(key, wrong.encode())
     assert scheduled(REQUEST) == first.schedule
-    assert worked == ["build_problem", "solve", "solve"]
+    assert worked == ["problem_in", "solve", "solve"]
 
 
 @pytest.mark.parametrize("kind", [PROBLEMS, SCHEDULES])

@@ -1,0 +1,46 @@
+"""Which mappings a problem needs: all of them, those that may win, or enough of them for a first schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from isamap.driver.request import Request
+from isamap.ir import Kernel, Range
+from isamap.machine import Machine
+from isamap.plan.build import build_problem
+from isamap.plan.plugins import load_cost_model, origin
+from isamap.plan.problem import Problem
+from isamap.plan.protocols import FlooredModel
+from isamap.scheduler import FIRST_LOOKS, narrow_problem
+
+Extent = Literal["whole", "narrow", "first"]
+
+
+def extent_of(request: Request) -> Extent:
+    """How much of the problem a request needs.
+
+    All of it where a person decides, or where more than the best schedule is asked for; where inputs are
+    packed before, so that copies of them cost nothing; and for cost models that have no floors.
+    """
+    decided = request.fixed or request.schedule is not None or request.packed
+    model = load_cost_model(request.cost_model)
+    if decided or request.evaluate or request.best > 1 or not isinstance(model, FlooredModel):
+        return "whole"
+    return "first" if request.heuristic == "greedy" else "narrow"
+
+
+def is_own(request: Request) -> bool:
+    """Whether what is left out depends on this program alone, and not on a cost model of somebody else."""
+    return not origin(load_cost_model(request.cost_model))
+
+
+def problem_in(
+    extent: Extent, request: Request, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]
+) -> Problem:
+    """The problem of a canonical kernel, as much of it as is needed. Raises: NoMapping."""
+    if extent == "whole":
+        return build_problem(kernel, machine, sizes, request.threads, request.packed)
+    looks = FIRST_LOOKS if extent == "first" else None
+    model = load_cost_model(request.cost_model)
+    return narrow_problem(kernel, machine, sizes, request.threads, model, looks)

@@ -1,0 +1,57 @@
+"""What all mappings of a kernel are priced in: memories of its machine, sizes as numbers, suppliers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.ir import Kernel, Range
+from isamap.machine import Machine, line_hints
+from isamap.match import Suppliers, layouts, scratchpads
+from isamap.plan.caches import caches_of
+from isamap.plan.fusing import Memories, offered_once
+from isamap.plan.problem import NestProblem, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A canonical kernel on a machine. `profile` are the numbers that sizes have in costs."""
+
+    kernel: Kernel
+    sizes: tuple[tuple[str, int | Range], ...]
+    threads: int
+    profile: Mapping[str, int]
+    suppliers: Suppliers
+    memories: Memories
+    beyond_is_shared: bool
+
+    @staticmethod
+    def of(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int) -> Frame:
+        """The frame of a kernel at these sizes, performed by so many threads."""
+        caches, beyond, is_shared = caches_of(machine)
+        profile = {name: profile_of(value) for name, value in sizes.items()}
+        suppliers, memories = Suppliers(machine, layouts(kernel)), Memories(caches, beyond)
+        return Frame(kernel, tuple(sorted(sizes.items())), threads, profile, suppliers, memories, is_shared)
+
+    def problem(self, nests: Sequence[NestProblem]) -> Problem:
+        """The problem of these statements."""
+        machine = self.suppliers.machine
+        return Problem(
+            self.kernel.name,
+            machine.name,
+            tuple((n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}") for n, v in self.sizes),
+            offered_once(nests),
+            tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
+            self.memories.caches,
+            self.memories.beyond_bytes_per_ns,
+            memory_shared=self.beyond_is_shared,
+            threads=self.threads,
+            thread_start_ns=machine.thread_start_ns if self.threads > 1 else 0.0,
+            hinted=tuple(sorted(line_hints(machine))),
+            scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
+        )
+
+
+def profile_of(value: int | Range) -> int:
+    """The number that a size has in costs."""
+    return value if isinstance(value, int) else (value.profile or value.high)

@@ -1,0 +1,96 @@
+"""Mappings of a statement before all is known of them: what is found out step by step, for who asks.
+
+    loops and intervals  ->  how operands come to registers  ->  what copies of them cost, what is taken along
+
+Each step costs more time than the one before: some 0.1, 1 and 5 ms. An outline holds an option whose figures
+are no larger than those of the whole one, so that whoever knows a schedule that is cheaper than anything the
+outline can become need not look further. docs/decisions/0014-floors.md says why that leaves nothing out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from isamap.match import Mapping as Mapped
+from isamap.match import (
+    Pattern,
+    Tile,
+    apply_mapping,
+    pattern_of,
+    profile_sizes,
+    statement_mappings,
+    tiles_apart,
+    walk_of,
+)
+from isamap.plan.build import bare_option, option_of, reorders, sums_can_be_padded, whole_option
+from isamap.plan.frame import Frame
+from isamap.plan.problem import NestOption
+from isamap.transform import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of a mapping.
+
+    `number` is its place among those of its statement, `option` costs no more than the whole option, `joined`
+    are the kernel axes that share an axis of the instruction with another one. `further` finds out more: None
+    where nothing performs the mapping. Without it, `option` is the whole option.
+    """
+
+    number: int
+    option: NestOption
+    joined: int
+    further: Callable[[], Outline | None] | None
+
+
+def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
+    """An outline of each mapping of a statement that may be carried out, in the order of `find_tiles`."""
+    suppliers, profile = frame.suppliers, profile_sizes(statement)
+    found: list[Outline] = []
+    for mapping in statement_mappings(statement, number, suppliers.machine):
+        pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+        assert pattern is not None
+        if statement.assign.op is None and not suppliers.is_addressable(pattern.output.memory):
+            continue  # what only assigns is performed by what writes to memory
+        walk = walk_of(statement, mapping, pattern, profile)
+        if walk is None:
+            continue
+        option = bare_option(
+            mapping, sorted(walk.params.items()), walk.axes, suppliers.machine, frame.profile
+        )
+        if statement.assign.op is None:
+            option = replace(option, interval_ns=0.0, latency_ns=0.0)
+        further = partial(_applied, statement, mapping, pattern, frame, len(found))
+        found.append(Outline(len(found), option, _joined(mapping), further))
+    for tile in tiles_apart(statement, number, suppliers.machine, profile):
+        option = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, frame.profile)
+        further = partial(_supplied, tile, number, frame, len(found))
+        found.append(Outline(len(found), option, _joined(tile.mapping), further))
+    return tuple(found)
+
+
+def _joined(mapping: Mapped) -> int:
+    return sum(len(group.kernel_axes) - 1 for group in mapping.groups)
+
+
+def _applied(
+    statement: Statement, mapping: Mapped, pattern: Pattern, frame: Frame, place: int
+) -> Outline | None:
+    tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
+    if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
+        return None
+    return _supplied(tile, mapping.statement, frame, place)
+
+
+def _supplied(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
+    option = option_of(tile, frame.suppliers, frame.kernel, frame.profile, prices_copies=False)
+    if option is None:
+        return None
+    return Outline(place, option, _joined(tile.mapping), partial(_whole, tile, number, frame, place))
+
+
+def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
+    option = whole_option(tile, number, frame)
+    return None if option is None else Outline(place, option, _joined(tile.mapping), None)

@@ -1,0 +1,68 @@
+"""What no schedule of an option undercuts by the analytic model, in some tens of microseconds.
+
+    issues one after another, or bringing the inputs, whichever takes longer
+    + a tenth of bringing the inputs + sums in and out of registers + one copy of what is staged
+
+An input comes from its tensor, or from a buffer that was filled before: the cheaper of both, over all inputs
+together. No tile is brought more rarely than registers allow: what a register block has of accumulators fits
+into them. Loops, caches and waiting cost nothing here. `expression` is never below, under whatever decisions:
+tests/properties/test_least.py tries.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.scheduler.space import MAX_UNROLLED, issues_along
+
+# Sums of floats in another order may differ by this.
+ROUNDED = 1 - 1e-9
+
+
+def least_ns(problem: Problem, option: NestOption, leak: float) -> float:
+    """What the analytic cost of an option is never below. Units: nanoseconds.
+
+    `leak` is the share of hidden time that shows. Operands that are not listed cost nothing.
+    """
+    trips = {axis.name: issues_along(axis) for axis in option.axes}
+    issues = prod(trips.values())
+    most = _blocks(problem, option)
+    ways: list[list[tuple[float, float]]] = []
+    held_ns = 0.0
+    for operand in option.operands:
+        own = prod(trips[name] for name in operand.axes)
+        brought = own if operand.is_accumulator else max(own, issues / most)
+        copied = prod(a.extent for a in option.axes if a.name in operand.axes) * operand.pack_ns_per_element
+        found = _ways(operand, brought, copied)
+        if operand.is_accumulator:
+            held_ns += min((moved + once for moved, once in found), default=0.0)
+        else:
+            ways.append(found)
+    compute_ns = issues * option.interval_ns
+    shown = [
+        max(compute_ns, supply) + leak * supply + sum(once for _, once in chosen)
+        for chosen in product(*ways)
+        for supply in [sum(moved for moved, _ in chosen)]
+    ]
+    return (min(shown, default=0.0) + held_ns) * ROUNDED
+
+
+def _ways(operand: TileOperand, tiles: float, copied_ns: float) -> list[tuple[float, float]]:
+    """What bringing so many tiles takes, and what a copy before takes: in place, from a buffer."""
+    found: list[tuple[float, float]] = []
+    if operand.direct_ns is not None:
+        found.append((tiles * operand.direct_ns, 0.0))
+    if operand.staged_ns is not None:
+        found.append((tiles * operand.staged_ns, (2 if operand.is_accumulator else 1) * copied_ns))
+    return found
+
+
+def _blocks(problem: Problem, option: NestOption) -> int:
+    """At most so many issues share a tile of an input: accumulators of a block fit into registers."""
+    registers, most = dict(problem.registers), MAX_UNROLLED
+    for operand in option.operands:
+        if operand.is_accumulator and operand.registers and operand.memory in registers:
+            most = min(most, registers[operand.memory] // operand.registers)
+    return max(1, most)

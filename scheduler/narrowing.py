@@ -1,0 +1,144 @@
+"""The problem of a kernel without the mappings that cannot win: the way to a first schedule within a second.
+
+A convolution has hundreds of mappings, most of which cost more at the first glance than the best one after
+all decisions. So outlines come by what they cost at least, and are looked at more closely in turn, until what
+is left costs more than a schedule that is known: a few plain mappings give that at once. Nothing is lost:
+what is left out is bounded, and the bound stays with the problem (docs/decisions/0014-floors.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from isamap.ir import Kernel, Range
+from isamap.machine import Machine
+from isamap.plan.build import no_mapping
+from isamap.plan.collecting import collector_paused
+from isamap.plan.frame import Frame
+from isamap.plan.outline import Outline, outlines
+from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.protocols import CostModel, FlooredModel
+from isamap.scheduler.candidates import open_options
+from isamap.scheduler.greedy import greedy_candidate
+from isamap.transform import statements
+from isamap.transform.companions import companions
+
+# So many mappings that join few axes are priced first: one of them is often the best.
+PLAIN = 6
+# How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
+FIRST_LOOKS = 24
+# How much a mapping is put back for each axis that it joins to another: it mostly has to be copied.
+PER_JOINED = 1.5
+
+
+@collector_paused()
+def narrow_problem(
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    threads: int,
+    model: CostModel,
+    looks: int | None = None,
+) -> Problem:
+    """The problem with the mappings that may win under a model that has floors, and what the others cost.
+
+    With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
+    whether they may win or not. Raises: NoMapping when a statement cannot be performed.
+    """
+    assert isinstance(model, FlooredModel), "only floors say what may be left out"
+    frame = Frame.of(kernel, machine, sizes, threads)
+    given = statements(kernel)
+    # A sum may save what the statements cost that it takes along: they are priced before.
+    along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
+    priced: dict[int, _Priced] = {}
+    for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
+        saved = sum(priced[n].price_ns if n in priced else inf for n in along[number])
+        found = _narrowed(outlines(given[number], number, frame), _Judge(frame, number, model, saved), looks)
+        if not found.nest.options:
+            raise no_mapping(given[number], machine, kernel.strict)
+        priced[number] = found
+    return frame.problem([priced[number].nest for number in range(len(given))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Priced:
+    """A statement with the mappings that may win, and a schedule's cost. Units: nanoseconds."""
+
+    nest: NestProblem
+    price_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What prices the mappings of a statement. `saved_ns` is what taking others along may save."""
+
+    frame: Frame
+    number: int
+    model: CostModel
+    saved_ns: float
+
+    def least_ns(self, option: NestOption) -> float:
+        """What a mapping costs at least, in parts or undivided."""
+        assert isinstance(self.model, FlooredModel)
+        return self.model.least_ns(self.frame.problem(()), option) / self.frame.threads
+
+    def floor_and_price(self, option: NestOption, limit_ns: float) -> tuple[float, float]:
+        """What the mapping costs at least once all of it is known, and what greedy makes of it.
+
+        Infinite where that is not below the limit, which is then not worth looking for.
+        """
+        nest = NestProblem(self.number, (option,))
+        opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
+        floor = min((o.floor_ns for o in opened), default=inf)
+        found = greedy_candidate(opened) if floor <= limit_ns else None
+        return floor, inf if found is None else found.cost_ns
+
+
+def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
+    """The mappings that may cost less than the best schedule known, or as much."""
+    wholes: list[tuple[float, Outline]] = []
+    price = others = inf
+
+    def settle(whole: Outline) -> None:
+        nonlocal price
+        floor, own = judge.floor_and_price(whole.option, price)
+        price = min(price, own)
+        wholes.append((floor, whole))
+
+    queue = [(judge.least_ns(o.option), o.number, o) for o in given]
+    plain = sorted(queue, key=lambda entry: (entry[0] * PER_JOINED ** entry[2].joined, *entry[1:2]))[:PLAIN]
+    for entry in plain:
+        whole = _completed(entry[2])
+        if whole is not None:
+            settle(whole)
+    done = {number for _, number, _ in plain}
+    queue = [entry for entry in queue if entry[1] not in done]
+    heapify(queue)
+    looked = 0
+    while queue:
+        least, _, outline = heappop(queue)
+        is_tired = looks is not None and looked >= looks and price < inf
+        if least > price + judge.saved_ns or is_tired:
+            others = least
+            break
+        looked += 1
+        if outline.further is None:
+            settle(outline)
+        elif (more := outline.further()) is not None:
+            heappush(queue, (max(least, judge.least_ns(more.option)), more.number, more))
+    limit = price + judge.saved_ns
+    kept = sorted(((o.number, o.option) for floor, o in wholes if floor <= limit), key=lambda k: k[0])
+    others = min([others, *(floor for floor, _ in wholes if floor > limit)])
+    nest = NestProblem(judge.number, tuple(option for _, option in kept), others)
+    return _Priced(nest, price)
+
+
+def _completed(outline: Outline) -> Outline | None:
+    """All that there is to know of a mapping; None where nothing performs it."""
+    found: Outline | None = outline
+    while found is not None and found.further is not None:
+        found = found.further()
+    return found

@@ -1,0 +1,163 @@
+"""Mappings are left out of problems only where floors prove that they cannot win."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from isamap.driver.api import source_of
+from isamap.driver.narrowing import extent_of
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.ir import Kernel, bind
+from isamap.machine import load_machine
+from isamap.plan.build import build_problem
+from isamap.plan.frame import Frame
+from isamap.plan.outline import Outline, outlines
+from isamap.plan.problem import Problem
+from isamap.scheduler import AnalyticModel, narrow_problem, schedule
+from isamap.scheduler.candidates import open_options
+from isamap.scheduler.greedy import greedy_candidate
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit, statements
+
+MODEL = AnalyticModel()
+CONV = {"N": 1, "H": 9, "W": 9, "C": 5, "K": 20, "R": 3, "S": 3, "stride": 1, "pad": 1}
+# Kernels with one mapping that wins, with many that may, with padding, and with statements to take along.
+ASKED = [
+    ("gemm_f32", "x86-avx2", {"M": 64, "N": 30, "K": 200}, 2),
+    ("gemm_bf16", "x86-amx", {"M": 96, "N": 64, "K": 128}, 1),
+    ("gemm_bias_relu_f32", "x86-avx2", {"M": 40, "N": 48, "K": 56}, 1),
+    ("conv2d_nhwc", "x86-avx2", CONV, 1),
+    ("conv2d_nchw", "generic-c", CONV, 1),
+]
+
+
+def canonical(kernel: str, sizes: dict[str, int]) -> Kernel:
+    return make_guards_explicit(bind(parse_kernel(source_of(kernel)), sizes))
+
+
+def narrowed(kernel: str, hw: str, sizes: dict[str, int], threads: int, looks: int | None = None) -> Problem:
+    return narrow_problem(canonical(kernel, sizes), load_machine(hw), sizes, threads, MODEL, looks)
+
+
+def whole(kernel: str, hw: str, sizes: dict[str, int], threads: int) -> Problem:
+    return build_problem(canonical(kernel, sizes), load_machine(hw), sizes, threads)
+
+
+@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
+def test_greedy_finds_the_same_schedule_among_the_mappings_that_are_left(
+    kernel: str, hw: str, sizes: dict[str, int], threads: int
+) -> None:
+    left, all_ = (f(kernel, hw, sizes, threads) for f in (narrowed, whole))
+
+    fewer = [(len(a.options), len(b.options)) for a, b in zip(left.nests, all_.nests, strict=True)]
+    assert all(a <= b for a, b in fewer)
+    assert all(set(a.options) <= set(b.options) for a, b in zip(left.nests, all_.nests, strict=True))
+    found, wanted = (schedule(problem, heuristic="greedy") for problem in (left, all_))
+    assert found.nests == wanted.nests
+    assert found.cost_ns == wanted.cost_ns
+    assert found.lower_bound_ns == wanted.lower_bound_ns
+
+
+@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED[:2])
+def test_the_proven_optimum_is_that_of_all_mappings(
+    kernel: str, hw: str, sizes: dict[str, int], threads: int
+) -> None:
+    left, all_ = (f(kernel, hw, sizes, threads) for f in (narrowed, whole))
+
+    found, wanted = schedule(left, limit_s=60), schedule(all_, limit_s=60)
+
+    assert (found.status, wanted.status) == ("OPTIMAL", "OPTIMAL")
+    assert found.cost_ns == pytest.approx(wanted.cost_ns, rel=1e-3)
+
+
+@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
+def test_what_greedy_makes_of_an_option_never_undercuts_its_floor(
+    kernel: str, hw: str, sizes: dict[str, int], threads: int
+) -> None:
+    problem = whole(kernel, hw, sizes, threads)
+    looked_at = 0
+    for nest in problem.nests:
+        least = {n: MODEL.least_ns(problem, o) / threads for n, o in enumerate(nest.options)}
+        for option in open_options(problem, nest, MODEL, {}):
+            found = greedy_candidate([option])
+            assert found is not None
+            looked_at += 1
+            assert found.cost_ns >= least[option.number], option.space.option.mapping
+    assert looked_at >= len(problem.nests)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hw", "sizes"),
+    [
+        ("gemm_bf16", "x86-amx", {"M": 96, "N": 64, "K": 128}),
+        ("conv2d_nhwc", "x86-avx2", CONV),
+    ],
+)
+def test_floors_only_rise_while_more_is_found_out(kernel: str, hw: str, sizes: dict[str, int]) -> None:
+    frame = Frame.of(canonical(kernel, sizes), load_machine(hw), sizes, 1)
+    number = len(statements(frame.kernel)) - 1
+    problem, built = frame.problem(()), []
+    for outline in outlines(statements(frame.kernel)[number], number, frame):
+        known: Outline | None = outline
+        floors: list[float] = []
+        while known is not None:
+            floors.append(MODEL.least_ns(problem, known.option))
+            last, known = known, known.further() if known.further is not None else None
+        assert floors == sorted(floors)
+        if last.further is None:
+            built.append(last.option)
+
+    assert tuple(built) == whole(kernel, hw, sizes, 1).nests[number].options
+
+
+def test_what_was_not_looked_at_stays_in_the_bound() -> None:
+    kernel, hw, sizes, threads = ASKED[1]
+    hasty = narrowed(kernel, hw, sizes, threads, looks=0)
+
+    found = schedule(hasty, limit_s=60)
+
+    (nest,) = hasty.nests
+    assert nest.others_ns < inf
+    assert found.lower_bound_ns is not None
+    assert found.lower_bound_ns <= nest.others_ns
+
+
+def test_a_bound_of_other_mappings_below_the_cost_is_no_proof() -> None:
+    kernel, hw, sizes, threads = ASKED[0]
+    problem = whole(kernel, hw, sizes, threads)
+    best = schedule(problem, limit_s=60)
+    assert best.cost_ns is not None
+    (nest,) = problem.nests
+
+    doubted = schedule(replace(problem, nests=(replace(nest, others_ns=best.cost_ns / 2),)), limit_s=60)
+
+    assert (best.status, doubted.status) == ("OPTIMAL", "FEASIBLE")
+    assert doubted.lower_bound_ns == best.cost_ns / 2
+    assert doubted.nests == best.nests
+
+
+def test_all_mappings_are_there_where_a_person_decides_or_wants_more_than_one() -> None:
+    plain = Request(source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40})
+
+    assert extent_of(plain) == "narrow"
+    assert extent_of(replace(plain, heuristic="greedy")) == "first"
+    assert extent_of(replace(plain, fixed={"nest0.mapping": 3})) == "whole"
+    assert extent_of(replace(plain, schedule=source_of("gemm_f32"))) == "whole"
+    assert extent_of(replace(plain, best=3)) == "whole"
+    assert extent_of(replace(plain, evaluate="simulated")) == "whole"
+
+
+def test_the_last_stage_named_has_all_mappings() -> None:
+    request = Request(
+        source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40}, heuristic="greedy", cache=False
+    )
+    matched, made = compile_kernel(request, "match").problem, compile_kernel(request, "schedule").problem
+    assert matched is not None
+    assert made is not None
+
+    assert len(matched.nests[0].options) > len(made.nests[0].options)
+    assert matched.nests[0].others_ns == inf
