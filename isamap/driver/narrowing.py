@@ -25,7 +25,7 @@ def extent_of(request: Request) -> Extent:
     """
     decided = request.fixed or request.schedule is not None or request.packed
     model = load_cost_model(request.cost_model)
-    if decided or request.evaluate or request.best > 1 or not isinstance(model, FlooredModel):
+    if decided or request.measures or request.best > 1 or not isinstance(model, FlooredModel):
         return "whole"
     return "first" if request.heuristic == "greedy" else "narrow"
 

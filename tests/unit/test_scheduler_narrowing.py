@@ -16,7 +16,7 @@ from isamap.machine import load_machine
 from isamap.plan.build import build_problem
 from isamap.plan.frame import Frame
 from isamap.plan.outline import Outline, outlines
-from isamap.plan.problem import Problem
+from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.candidates import open_options
 from isamap.scheduler.greedy import greedy_candidate
@@ -100,16 +100,18 @@ def test_what_greedy_makes_of_an_option_never_undercuts_its_floor(
 def test_floors_only_rise_while_more_is_found_out(kernel: str, hw: str, sizes: dict[str, int]) -> None:
     frame = Frame.of(canonical(kernel, sizes), load_machine(hw), sizes, 1)
     number = len(statements(frame.kernel)) - 1
-    problem, built = frame.problem(()), []
+    problem = frame.problem(())
+    built: list[NestOption] = []
     for outline in outlines(statements(frame.kernel)[number], number, frame):
         known: Outline | None = outline
         floors: list[float] = []
         while known is not None:
             floors.append(MODEL.least_ns(problem, known.option))
-            last, known = known, known.further() if known.further is not None else None
+            if known.further is None:
+                built.append(known.option)
+                break
+            known = known.further()
         assert floors == sorted(floors)
-        if last.further is None:
-            built.append(last.option)
 
     assert tuple(built) == whole(kernel, hw, sizes, 1).nests[number].options
 
