@@ -4,6 +4,7 @@ from isamap.match.address import Location, address_of
 from isamap.match.apart import sum_of_lanes, tiles_apart
 from isamap.match.bounds import simplify, simplify_expr
 from isamap.match.chains import MoveKind, Movement
+from isamap.match.chosen import choose_params
 from isamap.match.copying import (
     Copy,
     Transfer,
@@ -41,7 +42,6 @@ from isamap.match.tiles import (
     accumulator_delivery,
     apply_mapping,
     bring,
-    choose_params,
     is_read_of,
     walk_of,
 )

@@ -14,11 +14,11 @@ from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.address import Location
 from isamap.match.bounds import simplify_expr
+from isamap.match.chosen import choose_params
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
-from isamap.match.params import Params, extents_of, holds, solve
-from isamap.match.preconditions import largest
+from isamap.match.params import Params, extents_of, holds
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
 from isamap.match.unify import read_twice
@@ -116,21 +116,14 @@ def bring(
     return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """How a mapping runs over a statement: `choose` parameters, lengths of instruction axes, loops."""
-
-    params: Params
-    lengths: dict[str, int]
-    axes: tuple[LoopAxis, ...]
+Walk = tuple[Params, dict[str, int], tuple[LoopAxis, ...]]
+"""Values of `choose` parameters, lengths of instruction axes, and the loops of a mapping."""
 
 
 def walk_of(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Walk | None:
-    """The loops of a mapping, before anything is known of its operands; None where `apply_mapping` is None
-    for lengths or parameters.
-    """
+    """The loops of a mapping, before anything is known of its operands; None where it has none."""
     if read_twice(mapping.bindings):
         return None
     encoded = encoded_values(pattern.instruction, mapping.bindings)
@@ -141,7 +134,7 @@ def walk_of(
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):
         return None
-    return Walk(params, lengths, _loop_axes(statement, mapping, pattern, lengths))
+    return params, lengths, _loop_axes(statement, mapping, pattern, lengths)
 
 
 def apply_mapping(
@@ -153,7 +146,7 @@ def apply_mapping(
     walk = walk_of(statement, mapping, pattern, profile)
     if walk is None:
         return None
-    params, lengths, axes = walk.params, walk.lengths, walk.axes
+    params, lengths, axes = walk
     encoded = encoded_values(pattern.instruction, mapping.bindings) or {}
     positions = _positions(statement, mapping, axes)
     named = {p.name for p in pattern.instruction.params}
@@ -191,55 +184,6 @@ def _held(statement: Statement) -> Expr:
     """What the accumulator starts from: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
-
-
-def choose_params(
-    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
-) -> Params:
-    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows."""
-    chosen: Params = {}
-    group_of = {i: g for g in mapping.groups for i in g.instruction_axes}
-    for axis in pattern.axes:
-        extent = axis.extent.substitute(chosen)
-        if extent.value is not None or len(extent.symbols) != 1:
-            continue
-        (symbol,) = extent.symbols
-        param = pattern.instruction.param(symbol)
-        if param.kind != "choose":
-            continue
-        high = param.high.value if param.high is not None and param.high.value is not None else 1
-        low = param.low.value if param.low is not None and param.low.value is not None else 1
-        group = group_of.get(axis.name)
-        if group is None:
-            chosen[symbol] = low
-            continue
-        needed = prod(_extent(statement.axis(a).extent, profile) for a in group.kernel_axes)
-        others = [a for a in pattern.axes if a.name in group.instruction_axes and a.name != axis.name]
-        needed = -(-needed // prod(a.extent.substitute(chosen).value or 1 for a in others))
-        coefficient = extent.coefficient(symbol)
-        step = coefficient.value if coefficient is not None and coefficient.value else 1
-        chosen[symbol] = max(low, min(high, -(-needed // step)))
-    for param in pattern.instruction.params:
-        if param.kind == "choose" and param.name not in chosen:
-            for operand in pattern.instruction.operands:
-                for s in operand.shape:
-                    alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
-                    if alone and param.low and param.low.value:
-                        chosen.setdefault(param.name, param.low.value)
-    if not holds(pattern, chosen):  # as with `where L == 8` and 4 to be done: the other lanes are padded
-        most = largest(pattern.instruction)
-        longer = {name: most.get(name, value) for name, value in chosen.items()}
-        return longer if holds(pattern, longer) else chosen
-    return chosen
-
-
-def _extent(extent: Index, profile: MappingType[str, int]) -> int:
-    """The extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
-    if extent.value is None and len(extent.terms) > 1:
-        return max(profile.values())
-    value = extent.substitute(profile).value
-    assert value is not None, "extents are numbers once sizes have their profile values"
-    return value
 
 
 def _loop_axes(

@@ -57,9 +57,7 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
         walk = walk_of(statement, mapping, pattern, profile)
         if walk is None:
             continue
-        option = bare_option(
-            mapping, sorted(walk.params.items()), walk.axes, suppliers.machine, frame.profile
-        )
+        option = bare_option(mapping, sorted(walk[0].items()), walk[2], suppliers.machine, frame.profile)
         if statement.assign.op is None:
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
         further = partial(_applied, statement, mapping, pattern, frame, len(found))
