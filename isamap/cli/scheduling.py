@@ -99,9 +99,7 @@ def schedule_command(
     with Progress() as progress:
         many = compare or len(asked) > 1 or evaluators or report or roofline is not None
         matched = compile_kernel(request, "match", progress, "whole" if many else extent_of(request))
-        assert matched.problem is not None
-        problem = matched.problem
-        attempts = [_attempt(replace(request, heuristic=name), problem, progress) for name in asked]
+        attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in asked]
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if pipeline else None
@@ -210,10 +208,11 @@ def _mappings(matched: Compilation) -> dict[str, object]:
     }
 
 
-def _attempt(request: Request, problem: Problem, progress: Progress) -> Attempt:
+def _attempt(request: Request, problem: Problem | None, progress: Progress) -> Attempt:
     from isamap.driver.pipeline import find_schedule
     from isamap.report.schedules import Attempt
 
+    assert problem is not None
     progress(f"schedule ({request.heuristic})")
     started = time.perf_counter()
     found = find_schedule(request, problem)
