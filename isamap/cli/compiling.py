@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,7 @@ from isamap.cli.options import (
     HeuristicName,
     KernelName,
     LimitSeconds,
-    MachineName,
+    MachineNames,
     NoCache,
     PackedNames,
     ProfileName,
@@ -34,6 +34,10 @@ from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.driver.kept import Outcome
 
 STAGES = ("parse", "match", "schedule", "lower", "emit")
 
@@ -51,7 +55,7 @@ OutputFolder = Annotated[
 
 def compile_command(
     kernel: KernelName,
-    hw: MachineName,
+    hw: MachineNames,
     sizes: SizeWords = None,
     output: OutputFolder = None,
     stop_after: Annotated[
@@ -80,21 +84,49 @@ def compile_command(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, tuned, packed,
     )  # fmt: skip
-    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    named = read_sizes(sizes or ())
+    if len(hw) > 1:
+        return _for_several([make_request(kernel, name, named, choices) for name in hw], output, stop_after)
+    request = make_request(kernel, hw[0], named, choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))
-    from isamap.driver.artifacts import check_replaceable, write_folder
+    from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output))
     with Progress() as progress:
         outcome = compile_files(request, progress)
+    return _written(outcome, output, outcome.files["report.txt"])
+
+
+def _for_several(requests: list[Request], output: str | None, stop_after: str) -> Answer:
+    """One artifact for several machines."""
+    from isamap.driver.artifacts import check_replaceable
+    from isamap.driver.dispatching import compile_dispatch
+
+    for option, is_given in (("--stop-after", stop_after), ("--schedule", requests[0].schedule)):
+        if is_given:
+            message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"
+            raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+    if output is not None:
+        check_replaceable(Path(output))
+    with Progress() as progress:
+        outcome = compile_dispatch(requests, progress)
+    order = ", then ".join(outcome.summary["machines"])
+    text = f"{outcome.kernel} for several machines; the first that the processor allows runs: {order}\n"
+    return _written(outcome, output, text)
+
+
+def _written(outcome: Outcome, output: str | None, report: str) -> Answer:
+    """The files of an outcome in their folder."""
+    from isamap.driver.artifacts import write_folder
+
     folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
     paths = [str(path) for path in write_folder(folder, outcome.files)]
     findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
     payload = {**outcome.summary, "files": paths, "stage_seconds": dict(outcome.stage_seconds)}
-    text = "\n".join([outcome.files["report.txt"], *(f"wrote {path}" for path in paths)])
+    text = "\n".join([report, *(f"wrote {path}" for path in paths)])
     return Answer(payload, text, findings, 4 if outcome.is_cut_short else 0)
 
 

@@ -30,6 +30,16 @@ MachineName = Annotated[
         show_default=False,
     ),
 ]
+MachineNames = Annotated[
+    list[str],
+    typer.Option(
+        "--hw",
+        metavar="MACHINE",
+        help="A shipped machine's name, `host`, or the path of a description; several, each behind its own "
+        "--hw, give code that picks one when it runs.",
+        show_default=False,
+    ),
+]
 MachineArgument = Annotated[
     str,
     typer.Argument(

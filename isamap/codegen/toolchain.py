@@ -94,6 +94,12 @@ def compile_library(
     return Compiled(library, emitted.interface, permissions, found, model, pool)
 
 
+def build_flags(compiler: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What emitted C is built with besides a machine's flags: by every compiler, and by this one only."""
+    common = tuple(flag for flag in _BUILD if flag not in ("-shared", "-fPIC", "-nostdlib"))
+    return common, _OF_COMPILER.get(compiler, ())
+
+
 def build_pool(compiler: Compiler) -> Path:
     """The library of the pool of threads. Raises: CompilerRefused."""
     return build(compiler, _POOL_FLAGS, pool_files(), "isamap_pool.c")

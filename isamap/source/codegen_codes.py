@@ -5,6 +5,16 @@ from __future__ import annotations
 from isamap.source.explanation import Explanation
 
 CODEGEN_CODES: dict[str, Explanation] = {
+    "dispatch-feature": Explanation(
+        "a machine that a program cannot recognise",
+        "One artifact for several machines asks the processor for features when it is called, by "
+        "`__builtin_cpu_supports`, which knows those of x86. Compile for this machine alone.",
+    ),
+    "dispatch-packed": Explanation(
+        "programs that are called in different ways",
+        "One artifact for several machines has one argument struct; a tensor that one of them takes packed "
+        "has a layout of its own.",
+    ),
     "not-measurable": Explanation(
         "schedules of this machine cannot be measured here",
         "`--evaluate measured` runs the code, so that the processor has to have what the machine needs. "

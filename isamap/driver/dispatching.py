@@ -1,0 +1,85 @@
+"""`isamap compile --hw A --hw B`: one artifact that holds several machines' code, and picks when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from isamap.codegen.c import emit_c
+from isamap.codegen.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
+from isamap.codegen.names import spell
+from isamap.driver.compiling import describe, manifest
+from isamap.driver.kept import Outcome
+from isamap.driver.pipeline import Compilation, Watch, compile_kernel
+from isamap.driver.request import Request, ortools_version, sha256
+from isamap.machine import load_machine
+from isamap.source import Diagnostic, UsageProblem
+
+
+def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> Outcome:
+    """The files of a kernel for several machines, one request for each, with all that is said about them.
+
+    Raises: IsamapError of every kind; UsageProblem for machines between which no program can choose.
+    """
+    machines = [load_machine(request.machine) for request in requests]
+    if len({machine.name for machine in machines}) < len(machines):
+        said = f"one machine is named twice: {', '.join(machine.name for machine in machines)}"
+        raise UsageProblem(Diagnostic("usage", said, help="name each machine once"))
+    for machine in machines:
+        check_askable(machine)
+    outcomes: list[Outcome] = []
+    variants: list[Variant] = []
+    for position in preferred(machines):
+        made = _renamed(compile_kernel(requests[position], watch=watch))
+        assert made.machine is not None
+        assert made.emitted is not None
+        variants.append(Variant(made.machine, made.emitted))
+        outcomes.append(describe(requests[position], made))
+    return _joined(requests, variants, outcomes)
+
+
+def _renamed(made: Compilation) -> Compilation:
+    """A compilation whose program is called after its machine as well."""
+    assert made.program is not None
+    assert made.machine is not None
+    assert made.emitted is not None
+    name = variant_name(made.program.name, made.machine.name)
+    program = replace(made.program, name=name)
+    return replace(made, program=program, emitted=emit_c(program, made.machine, model=made.emitted.model))
+
+
+def _joined(requests: Sequence[Request], variants: Sequence[Variant], outcomes: Sequence[Outcome]) -> Outcome:
+    kernel, name = outcomes[0].kernel, spell(outcomes[0].kernel)
+    files = dispatch_files(name, variants)
+    for variant, outcome in zip(variants, outcomes, strict=True):
+        own = variant.emitted.name
+        files |= {n: text for n, text in outcome.files.items() if n.startswith((own, "isamap_pool."))}
+        files[f"{own}.report.txt"] = outcome.files["report.txt"]
+    names = [variant.machine.name for variant in variants]
+    summary: dict[str, Any] = {
+        "kernel": kernel,
+        "machines": names,
+        "dispatch": [
+            {
+                "machine": v.machine.name,
+                "function": v.emitted.name,
+                "features": list(v.machine.target.features),
+                "permissions": list(v.machine.target.permissions),
+            }
+            for v in variants
+        ],
+        "variants": [outcome.summary for outcome in outcomes],
+        "schedule": {"reproducible": not any(outcome.is_cut_short for outcome in outcomes)},
+    }
+    depends = {
+        "kernel_sha256": sha256(requests[0].kernel.text),
+        "machine_sha256": {v.machine.name: v.machine.digest for v in variants},
+        "options": requests[0].options() | {"profile": None},
+        "ortools": ortools_version(),
+    }
+    files["manifest.json"] = manifest(summary, depends, files)
+    warnings = tuple(dict.fromkeys(w.text for outcome in outcomes for w in outcome.warnings))
+    by_text = {w.text: w for outcome in outcomes for w in outcome.warnings}
+    found = tuple(by_text[text] for text in warnings)
+    return Outcome(kernel, "dispatch", files, summary, found)
