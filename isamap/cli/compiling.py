@@ -132,13 +132,14 @@ def _written(outcome: Outcome, output: str | None, report: str) -> Answer:
 
 def _stopped(request: Request, stage: str) -> Answer:
     """What the pipeline has after a stage, as text."""
-    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.compiling import schedules_of
+    from isamap.driver.versions import compile_request
     from isamap.ir import print_routine
-    from isamap.plan.text import print_schedule
+    from isamap.plan.versions import print_versions
     from isamap.report.program import print_program
 
     with Progress() as progress:
-        made = compile_kernel(request, stage, progress)
+        made = compile_request(request, stage, progress)
     match stage:
         case "parse":
             text = print_routine(made.kernel)
@@ -148,7 +149,7 @@ def _stopped(request: Request, stage: str) -> Answer:
             text = "\n".join(lines)
         case "schedule":
             assert made.schedule is not None
-            text = print_schedule(made.schedule)
+            text = print_versions(schedules_of(made))
         case "lower":
             assert made.program is not None
             text = print_program(made.program)
@@ -156,7 +157,7 @@ def _stopped(request: Request, stage: str) -> Answer:
             assert made.emitted is not None
             text = made.emitted.source
     findings = tuple(Finding.of(w) for w in made.warnings)
-    is_cut_short = made.schedule is not None and not made.schedule.reproducible
+    is_cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
     payload: dict[str, object] = {
         "kernel": made.kernel.name,
         "stage": stage,

@@ -21,7 +21,7 @@ FILLED = {"--transform": BEST, "--tune": "8"}
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"[+-]?\d{1,24}")
-_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24})?")
+_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24}(,\d{1,24}){0,15})?")
 
 
 def command_of(words: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from isamap.source import Source
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation, Watch
+    from isamap.lower.program import LoweredProgram
     from isamap.plan.schedule import Schedule
 
 
@@ -19,9 +20,9 @@ def compile_files(request: Request, watch: Watch = lambda _: None) -> Outcome:
     known = recall(request)
     if known is not None:
         return replace(known, stage_seconds={})
-    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.versions import compile_request
 
-    outcome = describe(request, compile_kernel(request, watch=watch))
+    outcome = describe(request, compile_request(request, watch=watch))
     remember(request, outcome)
     return outcome
 
@@ -36,25 +37,24 @@ class Program:
 
 def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
     """As `compile_files`, for those who go on with the program; a schedule found before is taken again."""
-    from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.versions import compile_request
 
     known = recall(request)
     if known is None:
-        made = compile_kernel(request, watch=watch)
+        made = compile_request(request, watch=watch)
         outcome = describe(request, made)
         remember(request, outcome)
         return Program(made, outcome)
     name = next(name for name in known.files if name.endswith(".schedule"))
     replayed = replace(request, schedule=Source(name, known.files[name]))
-    return Program(compile_kernel(replayed, watch=watch), known)
+    return Program(compile_request(replayed, watch=watch), known)
 
 
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
     from isamap.codegen.pool import pool_files
     from isamap.ir import print_routine
-    from isamap.plan.text import print_schedule
-    from isamap.report.compilation import compilation_report
+    from isamap.plan.versions import print_versions
     from isamap.report.packed import packed_json
     from isamap.report.workspace import workspace_json
 
@@ -64,10 +64,8 @@ def describe(request: Request, made: Compilation) -> Outcome:
     name = made.emitted.name
     files = {
         **made.emitted.files(),
-        f"{name}.schedule": print_schedule(made.schedule),
-        "report.txt": compilation_report(
-            made.canonical, made.machine, made.problem, made.schedule, made.program
-        ),
+        f"{name}.schedule": print_versions(schedules_of(made)),
+        "report.txt": _report(made, made.program),
     }
     steps = made.rewrite.steps if made.rewrite else ()
     if made.rewrite and steps:
@@ -78,20 +76,17 @@ def describe(request: Request, made: Compilation) -> Outcome:
     summary: dict[str, Any] = {
         "kernel": made.kernel.name,
         "machine": made.machine.name,
-        "sizes": dict(made.schedule.sizes),
+        "sizes": {**dict(made.schedule.sizes), **(request.sizes if made.versions else {})},
         "threads": request.threads,
-        "mapping": [
-            {
-                "statement": nest.statement,
-                "mapping": nest.mapping,
-                "choose": dict(nest.choose),
-                "fused": list(nest.fused),
-            }
-            for nest in made.schedule.nests
-        ],
+        "mapping": _mapped(made.schedule),
         "schedule": {**_priced(made.schedule), "origin": dict(made.origin)},
         "rewrite": list(steps),
     }
+    if made.versions:
+        summary["versions"] = [
+            {"sizes": dict(one.sizes), "mapping": _mapped(one), "schedule": _priced(one)}
+            for one in schedules_of(made)
+        ]
     summary["workspace"] = workspace_json(made.program)
     summary["packed"] = packed_json(made.program)
     depends: dict[str, Any] = {
@@ -104,6 +99,46 @@ def describe(request: Request, made: Compilation) -> Outcome:
     files |= _views(request, made, files["report.txt"])
     files["manifest.json"] = manifest(summary, depends, files)
     return Outcome(made.kernel.name, made.machine.name, files, summary, warnings, made.stage_seconds)
+
+
+def _report(made: Compilation, program: LoweredProgram) -> str:
+    """What was decided, of all versions."""
+    from isamap.report.compilation import Decided, compilation_report, versions_report
+
+    every = tuple(
+        Decided(one.canonical, one.machine, one.problem, one.schedule)
+        for one in made.versions or (made,)
+        if one.canonical and one.machine and one.problem and one.schedule
+    )
+    if made.versions:
+        return versions_report(every, program)
+    (only,) = every
+    return compilation_report(only.kernel, only.machine, only.problem, only.schedule, program)
+
+
+def _where(made: Compilation) -> str:
+    """Which of several schedules the views show."""
+    if not made.versions or made.schedule is None:
+        return ""
+    return f"for {', '.join(f'{name} = {value}' for name, value in made.schedule.sizes)}: "
+
+
+def schedules_of(made: Compilation) -> tuple[Schedule, ...]:
+    """The schedule of a compilation, or those of its versions."""
+    return tuple(one.schedule for one in made.versions or (made,) if one.schedule)
+
+
+def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
+    """The mapping of each nest."""
+    return [
+        {
+            "statement": nest.statement,
+            "mapping": nest.mapping,
+            "choose": dict(nest.choose),
+            "fused": list(nest.fused),
+        }
+        for nest in schedule.nests
+    ]
 
 
 def _priced(schedule: Schedule) -> dict[str, Any]:
@@ -130,7 +165,7 @@ def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
     assert made.machine and made.problem and made.schedule  # noqa: PT018 - as in `describe`
     shown = explain(made.schedule, made.problem, made.machine, request.cost_model)
     return {
-        "report.txt": f"{report}{shown.sentence}\n",
+        "report.txt": f"{report}{_where(made)}{shown.sentence}\n",
         "views.txt": f"{explained_text(shown)}\n",
         "views.json": json.dumps(explained_json(shown), indent=2, ensure_ascii=False) + "\n",
         "roofline.svg": shown.svg(),

@@ -45,7 +45,8 @@ class Outcome:
     @property
     def is_cut_short(self) -> bool:
         """Whether the wall clock stopped the solver."""
-        return not self.summary["schedule"]["reproducible"]
+        every: list[Any] = [*self.summary.get("versions", []), self.summary]
+        return not all(one["schedule"]["reproducible"] for one in every)
 
 
 def recall(request: Request) -> Outcome | None:

@@ -70,7 +70,8 @@ class Compilation:
 
     `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
     `rewrite` is the form that was compiled, with its steps; none for the kernel as written. `origin` says
-    where the schedule is from.
+    where the schedule is from. `versions` are the compilations, up to their schedules, among which the sizes
+    of a call choose; then the schedule here is that of the last one.
     """
 
     kernel: Kernel
@@ -84,6 +85,7 @@ class Compilation:
     stage_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     rewrite: Rewrite | None = None
     origin: Mapping[str, object] = field(default_factory=dict[str, object])
+    versions: tuple[Compilation, ...] = ()
 
 
 def compile_kernel(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BEST_FORM = "best"
 Size = int | str
-"""A number, or the range `1..8192@512`."""
+"""A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from isamap.codegen.fills import make_arrays, make_scalars
 from isamap.codegen.packing import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.oracle import count_operations
-from isamap.driver.pipeline import complete_sizes
 from isamap.driver.prepare import Prepared
+from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.driver.verify import Case, compare, symbols_of
 from isamap.ir import Range, bind
 from isamap.syntax import parse_kernel
@@ -47,7 +47,7 @@ class Timed:
 
 def profile_sizes(prepared: Prepared) -> dict[str, int]:
     """The sizes that are timed: those given, and the profile values of ranges."""
-    sizes = complete_sizes(parse_kernel(prepared.request.kernel), prepared.request.sizes)
+    sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
     return {n: _profile(v) for n, v in sizes.items()}
 
 

@@ -16,6 +16,7 @@ from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
 from isamap.driver.prepare import Prepared, RanOn
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
+from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, Range, bind
 from isamap.source import Diagnostic
@@ -45,15 +46,25 @@ class Case:
 
 
 def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
-    """The sizes to run with: those given; of ranges the lowest, the profile and the highest values."""
+    """The sizes to run with: those given; of ranges the lowest, the profile and the highest values.
+
+    Of a program with several schedules these values of the sizes of each.
+    """
     parsed = parse_kernel(prepared.request.kernel)
-    sizes = complete_sizes(parsed, prepared.request.sizes)
     choices: list[dict[str, int]] = []
-    for pick in ("low", "profile", "high"):
-        chosen = {n: v if isinstance(v, int) else _pick(v, pick) for n, v in sizes.items()}
-        if chosen not in choices:
-            choices.append(chosen)
+    for given in versions_of(prepared):
+        sizes = complete_sizes(parsed, given)
+        for pick in ("low", "profile", "high"):
+            chosen = {n: v if isinstance(v, int) else _pick(v, pick) for n, v in sizes.items()}
+            if chosen not in choices:
+                choices.append(chosen)
     return tuple(choices)
+
+
+def versions_of(prepared: Prepared) -> tuple[Mapping[str, Size], ...]:
+    """What the schedules of a program are for."""
+    made = prepared.program.compilation.versions
+    return tuple(dict(v.schedule.sizes) for v in made if v.schedule) or (prepared.request.sizes,)
 
 
 def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from isamap.ir import Kernel, Range, product
@@ -21,16 +22,26 @@ from isamap.transform import Statement, in_ordered_loops, statements
 
 
 def lower(
-    kernel: Kernel, machine: Machine, schedule: Schedule, sizes: dict[str, int | Range]
+    kernel: Kernel, machine: Machine, schedule: Schedule, sizes: Mapping[str, int | Range]
 ) -> LoweredProgram:
     """The program that performs a canonical kernel as its schedule says.
 
     `kernel` has its sizes bound and its guards made explicit; `sizes` are those it was bound with.
     Raises: UsageProblem when the schedule names a mapping that the kernel does not have.
     """
+    names = names_of(kernel)
+    body = body_of(kernel, machine, schedule, names)
+    return program_of(kernel, machine, sizes, temps_of(kernel, body), names, body)
+
+
+def names_of(kernel: Kernel) -> Names:
+    """The names that a program may give."""
     ordered = {a.name for s in statements(kernel) for a in s.sequence}
-    reserved = {p.name for p in kernel.params} | {o.name for o in kernel.operands} | ordered
-    names = Names(set(reserved))
+    return Names({p.name for p in kernel.params} | {o.name for o in kernel.operands} | ordered)
+
+
+def body_of(kernel: Kernel, machine: Machine, schedule: Schedule, names: Names) -> tuple[Node, ...]:
+    """What a program performs."""
     suppliers = Suppliers(machine, layouts(kernel))
     nests: list[tuple[Statement, Node]] = []
     given = statements(kernel)
@@ -43,13 +54,28 @@ def lower(
             inside = in_pipeline(inside, nest.pipeline, machine)
         nests.append((statement, Block(note, inside)))
     nodes = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
-    body = assign_registers(nodes, machine)
+    return assign_registers(nodes, machine)
+
+
+def temps_of(kernel: Kernel, body: tuple[Node, ...]) -> tuple[Buffer, ...]:
+    """The kernel's own arrays that a program touches."""
     touched = arrays_in(body)
-    temps = tuple(
+    return tuple(
         Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
         for o in kernel.operands
         if o.role == "temp" and o.name in touched
     )
+
+
+def program_of(
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    temps: tuple[Buffer, ...],
+    names: Names,
+    body: tuple[Node, ...],
+) -> LoweredProgram:
+    """A program with everything that its body needs; `names` have the buffers that it claims."""
     packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
     return LoweredProgram(
         kernel.name,

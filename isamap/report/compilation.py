@@ -12,7 +12,8 @@ statement 0: C[m, n] += A[m, k] * B[k, n];
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Kernel
@@ -31,17 +32,44 @@ def compilation_report(
     kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule, program: LoweredProgram
 ) -> str:
     """The report as text, with a newline at its end."""
+    lines = [*_statement_lines(kernel, machine, problem, schedule), "", *_program_lines(program)]
+    return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A schedule with what it answers."""
+
+    kernel: Kernel
+    machine: Machine
+    problem: Problem
+    schedule: Schedule
+
+
+def versions_report(versions: Iterable[Decided], program: LoweredProgram) -> str:
+    """The report of a program with several schedules, as text with a newline at its end."""
+    lines: list[str] = []
+    for one in versions:
+        lines += _statement_lines(one.kernel, one.machine, one.problem, one.schedule)
+        lines += [*_cost_lines(one.schedule), ""]
+    return "\n".join([*lines, *_program_lines(program)]) + "\n"
+
+
+def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule) -> Iterator[str]:
     sizes = ", ".join(f"{name} = {value}" for name, value in schedule.sizes)
-    lines = [f"{kernel.name} on {machine.name}{': ' if sizes else ''}{sizes}"]
+    yield f"{kernel.name} on {machine.name}{': ' if sizes else ''}{sizes}"
     given, questions = statements(kernel), {nest.statement: nest for nest in problem.nests}
     for nest in schedule.nests:
         option = next(o for o in questions[nest.statement].options if o.mapping == nest.mapping)
-        lines += ["", f"statement {nest.statement}: {statement_text(given[nest.statement])}"]
-        lines += [f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused]
-        lines += _nest_lines(nest, option, dict(problem.registers))
-    lines += ["", *packed_lines(program), *workspace_lines(program)]
-    lines += ["instructions: " + ", ".join(program.instructions())]
-    return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
+        yield from ("", f"statement {nest.statement}: {statement_text(given[nest.statement])}")
+        yield from (f"  fuses  statement {n}: {statement_text(given[n])}" for n in nest.fused)
+        yield from _nest_lines(nest, option, dict(problem.registers))
+
+
+def _program_lines(program: LoweredProgram) -> Iterator[str]:
+    yield from packed_lines(program)
+    yield from workspace_lines(program)
+    yield "instructions: " + ", ".join(program.instructions())
 
 
 def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int]) -> Iterator[str]:

@@ -123,9 +123,15 @@ COMMAND_CODES: dict[str, Explanation] = {
         "a statement is performed one element at a time",
         "The machine has wider instructions, but none that performs this statement.",
     ),
+    "several-profiles": Explanation(
+        "several profile values where they cannot be",
+        "M=1..8192@1,35,512 asks `compile`, `run` and `verify` for a program with a schedule for each of "
+        "these values, in increasing order, 16 schedules at most; other commands look for one schedule.",
+    ),
     "size-syntax": Explanation(
         "a size that cannot be read",
-        "Sizes are written NAME=NUMBER, or NAME=LOW..HIGH@TYPICAL for a size that is given at run time.",
+        "Sizes are written NAME=NUMBER, or NAME=LOW..HIGH@TYPICAL for a size that is given at run time; "
+        "several typical values, with commas between them, have a schedule each.",
     ),
     "rows-output": Explanation(
         "one file for many schedules",

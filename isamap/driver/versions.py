@@ -1,0 +1,122 @@
+"""One program with several schedules, among which the sizes of a call choose: `-D M=1..8192@1,35,512`.
+
+Each profile value has a schedule of its own. One ends where the next one is cheaper by the cost model
+(`isamap.driver.boundaries`); a text of several schedules says itself what each is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from isamap.codegen.c import emit_c
+from isamap.driver.boundaries import parts_of_size
+from isamap.driver.pipeline import Clock, Compilation, Watch, compile_kernel
+from isamap.driver.request import Request, Size
+from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
+from isamap.driver.workspace import pack_workspace
+from isamap.ir import bind
+from isamap.lower.versions import Version, lower_versions
+from isamap.plan.parse import parse_schedule
+from isamap.plan.versions import box_of, check_versions, split_versions
+from isamap.source import Diagnostic, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit
+
+MOST_VERSIONS = 16
+
+
+def compile_request(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
+    """The compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
+    texts = split_versions(request.schedule) if request.schedule is not None else ()
+    if len(texts) < 2 and not has_versions(request.sizes):
+        return compile_kernel(request, stop_after, watch)
+    whole = replace(request, sizes=whole_sizes(request.sizes))
+    if len(texts) == 1 or stop_after in ("parse", "match"):
+        return compile_kernel(whole, stop_after, watch)
+    _check_alone(request)
+    parts = tuple(_of_text(whole)) if texts else tuple(_of_profiles(request))
+    made = tuple(compile_kernel(part, "schedule", watch) for part in parts)
+    return _joined(whole, parts, made, stop_after, watch)
+
+
+def _joined(
+    request: Request,
+    parts: tuple[Request, ...],
+    made: tuple[Compilation, ...],
+    stop_after: str,
+    watch: Watch,
+) -> Compilation:
+    """The program of all versions, with what is known of the last of them."""
+    clock, last = Clock(watch), made[-1]
+    parsed = parse_kernel(request.kernel)
+    sizes = complete_sizes(parsed, request.sizes)
+    kernel = bind(parsed, sizes)
+    warnings = tuple(dict.fromkeys(w for one in made for w in one.warnings))
+    seconds = {stage: sum(one.stage_seconds.get(stage, 0.0) for one in made) for stage in last.stage_seconds}
+    found = replace(last, kernel=kernel, warnings=warnings, versions=made, stage_seconds=seconds)
+    if stop_after == "schedule":
+        return found
+    assert last.machine, "all stages up to the schedule have run"
+    with clock("lower"):
+        versions: list[Version] = []
+        for part, one in zip(parts, made, strict=True):
+            assert one.canonical, "all stages up to the schedule have run"
+            assert one.schedule, "all stages up to the schedule have run"
+            versions.append(Version(one.canonical, one.schedule, complete_sizes(parsed, part.sizes)))
+        lowered = lower_versions(make_guards_explicit(kernel), last.machine, versions, sizes)
+        program = pack_workspace(lowered, last.machine)
+    found = replace(found, program=program, stage_seconds=seconds | clock.seconds)
+    if stop_after == "lower":
+        return found
+    with clock("emit"):
+        emitted = emit_c(program, last.machine, model=request.model or last.machine.target.run == "model")
+    return replace(found, emitted=emitted, stage_seconds=seconds | clock.seconds)
+
+
+def _of_profiles(request: Request) -> Iterator[Request]:
+    """A request for each version."""
+    whole = whole_sizes(request.sizes)
+    count = prod(str(value).count(",") + 1 for value in request.sizes.values())
+    if count > MOST_VERSIONS:
+        raise UsageProblem(
+            Diagnostic(
+                "several-profiles",
+                f"{count} schedules in one program are too many: at most {MOST_VERSIONS} can be",
+                help="name fewer profile values",
+            )
+        )
+    choices = [parts_of_size(request, name, whole) for name in request.sizes]
+    for values in product(*choices):
+        sizes: dict[str, Size] = dict(zip(request.sizes, values, strict=True))
+        yield replace(request, sizes=sizes)
+
+
+def _of_text(request: Request) -> Iterator[Request]:
+    """A request for each schedule of a text. Raises: UsageProblem, SyntaxProblem."""
+    assert request.schedule, "there is a text"
+    texts = split_versions(request.schedule)
+    given = [dict(parse_schedule(text).sizes) for text in texts]
+    kernel = parse_kernel(request.kernel)
+    defaults = {p.name: p.default for p in kernel.params if p.default is not None and p.dtype is None}
+    whole: Mapping[str, Size] = {**defaults, **request.sizes}
+    findings = check_versions([box_of(sizes.items()) for sizes in given], box_of(whole.items()))
+    if findings:
+        raise UsageProblem(*findings)
+    for text, sizes in zip(texts, given, strict=True):
+        yield replace(request, sizes=sizes, schedule=text)
+
+
+def _check_alone(request: Request) -> None:
+    """Forms differ in their arrays, and each schedule would pack in an order of its own."""
+    option = "--packed" if request.packed else "--transform" if request.transform is not None else ""
+    if option:
+        raise UsageProblem(
+            Diagnostic(
+                "several-profiles",
+                f"`{option}` and several schedules in one program do not go together",
+                help=f"name one profile value, or leave `{option}` out",
+            )
+        )
