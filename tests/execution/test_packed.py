@@ -64,6 +64,17 @@ def test_all_sizes_may_be_open_and_both_factors_packed_and_threads_take_part() -
         assert case.ok, case.problems[0].render()
 
 
+@pytest.mark.parametrize("axis", ["m", "n", "k"])
+def test_parts_on_threads_share_what_is_packed(axis: str) -> None:
+    sizes: dict[str, Size] = {"M": 37, "N": 70, "K": 45}
+    fixed = {f"parallel.{axis}": 2}
+    request = Request(shipped("gemm_f32"), "x86-avx512", sizes, fixed=fixed, threads=2, packed=("B",))
+    prepared = prepare(request)
+    assert prepared.compiled.interface.takes_pool
+    for case in all_cases(prepared, ("integers",), guard=True):
+        assert case.ok, case.problems[0].render()
+
+
 def test_weights_of_a_recurrence_are_packed_once_for_all_turns() -> None:
     prepared = packed("gru", "x86-avx512", {"T": 3, "N": 4, "C": 9, "H": 21}, "U")
     for case in all_cases(prepared, ("integers", "random"), guard=True):
