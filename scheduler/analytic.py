@@ -23,6 +23,7 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
+from isamap.scheduler.overlapping import LOOP_NS, beside, copied, entries, movers
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
@@ -30,8 +31,6 @@ from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads,
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
 LEAK = 0.1
-# Increment, compare and branch of a loop, as far as they do not hide. Units: nanoseconds.
-LOOP_NS = 0.1
 # How much of a cache a working set may take before it evicts itself.
 USABLE = 0.75
 # Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
@@ -52,7 +51,8 @@ class AnalyticModel:
         tiling = tile(space)
         supply = total(_supply(tiling, operand) for operand in _inputs(option))
         traffic = _traffic(tiling, problem)
-        hidden = [supply, *traffic]
+        moved = [total(costs) for costs in _moved(tiling).values()]
+        hidden = [supply, *traffic, *moved]
         return total(
             [
                 largest([Const(_issues(option) * option.interval_ns), _latency(tiling), *hidden]),
@@ -77,13 +77,19 @@ class AnalyticModel:
             for source, costs in _misses(tiling, problem)
             for o, cost in zip(option.operands, costs, strict=True)
         ]
-        hidden = [share.cost for share in (*supply, *traffic)]
+        moved = [
+            Share(f"by {unit}", o.name, True, cost)
+            for unit, costs in _moved(tiling).items()
+            for o, cost in zip(option.operands, costs, strict=True)
+        ]
+        hidden = [share.cost for share in (*supply, *traffic, *moved)]
         held = [o for o in option.operands if o.is_accumulator]
         return (
             Share("issues", "", True, Const(_issues(option) * option.interval_ns)),
             Share("latency", "", True, _latency(tiling)),
             *supply,
             *traffic,
+            *moved,
             Share("imperfect overlap", "", False, times(LEAK, total(hidden))),
             Share("loops", "", False, times(LOOP_NS, *_turns(tiling))),
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
@@ -103,14 +109,6 @@ def _issues(option: NestOption) -> int:
 def _turns(tiling: Tiling) -> list[Cost]:
     """Factors of how often the body of all `for` loops runs."""
     return [tiling.steps[axis.name] for axis in tiling.space.axes]
-
-
-def _entries(tiling: Tiling) -> list[Cost]:
-    """Factors of how often accumulators enter registers: per register block and block of summing axes."""
-    return [
-        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
-        for axis in tiling.space.axes
-    ]
 
 
 def _latency(tiling: Tiling) -> Cost:
@@ -143,7 +141,7 @@ def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
         times(own, operand.direct_ns or 0.0, *again),
         times(own, operand.staged_ns or 0.0, *again),
     )
-    return total([moved, times(space.option.latency_ns, *_entries(tiling)) if again else Const(0)])
+    return total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
 
 
 def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
@@ -161,13 +159,29 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     whole = Const((once + out_and_back) / together)
-    costs = {0: Const(0), 1: times(once, *_repeats(tiling, operand)), 2: whole}
-    if operand.is_accumulator:
-        # In a scratchpad sums come and go with each register block, where their tensor can hold them; else
-        # they stay for all summing loops.
-        again = [tiling.blocks[axis.name] for axis in space.axes if axis.is_reduction]
-        costs[1] = times(once, *again) if operand.homes[0] and not operand.stage_whole else Const(once)
+    again = _again(tiling, operand)
+    costs = {0: Const(0), 1: copied(tiling, operand, times(once, *again), again), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
+
+
+def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """Factors of how often the whole of an operand is copied, block by block."""
+    if not operand.is_accumulator:
+        return _repeats(tiling, operand)
+    # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
+    # stay for all summing loops.
+    come_and_go = operand.homes[0] and not operand.stage_whole
+    sums = [axis for axis in tiling.space.axes if axis.is_reduction and come_and_go]
+    return [tiling.blocks[axis.name] for axis in sums]
+
+
+def _moved(tiling: Tiling) -> dict[str, list[Cost]]:
+    """Per unit that copies by itself, how long each operand keeps it busy with what crosses turns."""
+    operands = tiling.space.option.operands
+    return {
+        unit: [beside(tiling, o, _again(tiling, o)) if o.mover == unit else Const(0) for o in operands]
+        for unit in movers(operands)
+    }
 
 
 def _bandwidth_of(size_bytes: int, problem: Problem) -> float:

@@ -18,7 +18,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.fusing import solve_all
-from isamap.scheduler.greedy import SAME, first_assignment, first_candidate, moves
+from isamap.scheduler.greedy import SAME, all_moves, first_assignment, first_candidate
 
 STEPS = 2000
 SEED = 0
@@ -76,7 +76,7 @@ def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Ra
         option = rng.choice(options)
         assignment = first_assignment(option.space, rng.choice(option.register_blocks))
     else:
-        changes = list(moves(option, current.assignment))
+        changes = list(all_moves(option, current.assignment))
         assignment = {**current.assignment, **rng.choice(changes)} if changes else None
     if assignment is None or not option.space.is_feasible(assignment):
         return None

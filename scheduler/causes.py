@@ -11,6 +11,7 @@ from math import prod
 
 from isamap.plan.decisions import parallel_of
 from isamap.plan.problem import TileAxis, TileOperand
+from isamap.scheduler.crossing import crossing, crossing_names, name_of
 from isamap.scheduler.orders import Pairs, first_order
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
@@ -66,6 +67,9 @@ def _value(space: Space) -> Cause | None:
         if value not in STAGES:
             words = ", ".join(f"{number} ({word})" for number, word in STAGES.items())
             return Cause("fix-value", f"{space.stage(operand)} is {words}, not {value}")
+    for name in crossing_names(space):
+        if space.fixed.get(name, 0) not in (0, 1):
+            return Cause("fix-value", f"{name} is 0 or 1, not {space.fixed[name]}")
     return None
 
 
@@ -73,6 +77,8 @@ def _stage(space: Space) -> Cause | None:
     for operand in space.option.operands:
         if space.stage_values(operand):
             continue
+        if space.stage(operand) not in space.fixed or space.fixed.get(name_of(space, operand), 0):
+            continue  # something else forbids it
         value = space.fixed[space.stage(operand)]
         why = f"no move of the machine supplies `{operand.name}` from a buffer"
         if value == 0:
@@ -221,6 +227,25 @@ def _parts(space: Space) -> Cause | None:
     return None
 
 
+def _crossing(space: Space) -> Cause | None:
+    for operand in crossing(space):
+        name = name_of(space, operand)
+        if not space.fixed.get(name, 0):
+            continue
+        staged = space.fixed.get(space.stage(operand), 1)
+        if staged != 1:
+            why = f"{space.stage(operand)} = {staged} ({STAGES[staged]}) fills no buffer per turn"
+        elif space.option.parts:
+            why = "parts for threads have their buffers filled at once"
+        elif operand.is_accumulator:
+            why = "it takes a loop over its elements around the sum, and a sum that is not cut into blocks"
+        else:
+            axes = " or ".join(space.block(axis) for axis in space.axes_of(operand))
+            why = f"it takes a loop around its buffer: a smaller {axes}" if axes else "no loop moves it"
+        return Cause("fix-crossing", f"{name} = 1 cannot be: {why}")
+    return None
+
+
 CAUSES: Sequence[Callable[[Space], Cause | None]] = (
     _elsewhere,
     _value,
@@ -231,6 +256,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
     _registers,
     _block,
     _sums,
+    _crossing,
 )
 
 

@@ -20,6 +20,7 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.candidates import fixed_names, heeds
 from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers, unsupplied
+from isamap.scheduler.crossing import crossing_names
 from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_options
 from isamap.scheduler.scratch_causes import too_small_scratchpads
@@ -186,5 +187,6 @@ def _near(space: Space, name: str, given: int) -> list[int]:
         values[space.block(axis)] = [*range(axis.tile, min(axis.extent, NEAR), axis.tile), axis.extent]
     values |= {name: [0, 1] for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
     values |= {space.stage(operand): [0, 1, 2] for operand in space.option.operands}
+    values |= {crossed: [0, 1] for crossed in crossing_names(space)}
     others = [value for value in values.get(name, []) if value != given]
     return sorted(others, key=lambda value: (abs(value - given), value))[:TRIED]

@@ -17,16 +17,19 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import ROUNDING, Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.crossing import still
 from isamap.scheduler.exchange import Found, Limits, Search
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.fusing import solve_all
-from isamap.scheduler.greedy import SAME, first_candidate, greedy_candidate
+from isamap.scheduler.greedy import SAME, all_moves, descend, first_candidate, greedy_candidate
 from isamap.scheduler.isolate import Answer, ask_apart, failed
 from isamap.scheduler.model import Contender
 from isamap.source import Diagnostic
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
+# How much of its time a search may spend before it looks at what crosses turns.
+FIRST_STEP = 0.6
 
 Ask = Callable[[Search], Answer]
 
@@ -51,7 +54,7 @@ class CpSat:
             left_s = (stop - time.monotonic()) / left
             if not has_all:  # options may be missing, so that nothing is proven
                 return Solved(first, 0.0, "FEASIBLE", reproducible=False)
-            return solve_nest(options, first, Limits(left_s, effort), ask=self.ask)
+            return solve_in_steps(options, first, Limits(left_s, effort), self.ask)
 
         found = assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
         if not (wrong := check_schedule(found, problem)):
@@ -63,6 +66,35 @@ class CpSat:
             return Solved(first, 0.0, "FEASIBLE", reproducible=False, findings=(note,))
 
         return assemble(problem, model.name, solve_all(problem, model, fixed, keep))
+
+
+def solve_in_steps(
+    options: Sequence[OpenOption], first: Candidate, limits: Limits, ask: Ask = ask_apart
+) -> Solved:
+    """As `solve_nest`; where something may cross turns, the best in which nothing does comes first.
+
+    That is found sooner, and with it the solver proves most of what is left useless. The second step may
+    spend effort of its own.
+    """
+    if not any(still(option.space) for option in options):
+        return solve_nest(options, first, limits, ask=ask)
+    stop = time.monotonic() + limits.wall_s
+    resting = [replace(o, space=replace(o.space, fixed={**o.space.fixed, **still(o.space)})) for o in options]
+    own = next(rest for rest, option in zip(resting, options, strict=True) if option is first.option)
+    found = solve_nest(
+        resting, replace(first, option=own), replace(limits, wall_s=FIRST_STEP * limits.wall_s), ask=ask
+    )
+    back = next(o for rest, o in zip(resting, options, strict=True) if rest is found.candidate.option)
+    start = descend(replace(found.candidate, option=back), all_moves, stop)
+    effort = max(limits.effort - found.effort, (1 - FIRST_STEP) * limits.effort)
+    left = Limits(max(0.0, stop - time.monotonic()), effort)
+    solved = solve_nest(options, start, left, ask=ask)
+    return replace(
+        solved,
+        reproducible=found.reproducible and solved.reproducible,
+        effort=found.effort + solved.effort,
+        findings=(*found.findings, *solved.findings),
+    )
 
 
 def solve_nest(

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 
-from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble, impossible
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.crossing import first_crossings, has_crossing, other_crossings
 from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
@@ -142,9 +143,8 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     if order is None or sweep is None or not all(sizes.values()):
         return None
     made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | order | sweep
-    # Blocks shrink together until what is staged fits into its scratchpads; without those, none has to.
-    for shrunk in range(max(map(len, sizes.values()), default=1) if space.scratchpads else 1):
-        blocks = {space.block(axis): found[min(shrunk, len(found) - 1)] for axis, found in sizes.items()}
+    made |= first_crossings(space)
+    for blocks in _shrinking(space, sizes):
         for last in (False, True):
             staged = {
                 space.stage(o): space.stage_values(o)[-1 if last and o.stage_whole else 0]
@@ -156,6 +156,23 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     return next(filter(space.fits_scratchpads, smallest), None)
 
 
+def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterator[dict[str, int]]:
+    """Cache blocks as large as they may be, then smaller together until what is staged fits into scratchpads.
+
+    Where something has to cross turns there have to be some, and sums may have to stay whole.
+    """
+    crossed = has_crossing(space)
+    steps = max(map(len, sizes.values()), default=1) if space.scratchpads or crossed else 1
+    for whole_sums in (True, False) if crossed else (False,):
+        for shrunk in range(steps):
+            yield {
+                space.block(axis): found[
+                    0 if whole_sums and axis.is_reduction else min(shrunk, len(found) - 1)
+                ]
+                for axis, found in sizes.items()
+            }
+
+
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
     """Single changes to try: a stage, a cache block, an order."""
     space = option.space
@@ -165,6 +182,12 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
             yield {space.block(axis): size}
     yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
     yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)
+
+
+def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
+    """The same, and what crosses turns: left to the solver and to who tries much, as it rarely pays."""
+    yield from other_crossings(option.space, current)
+    yield from moves(option, current)
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:

@@ -34,8 +34,8 @@ def least_ns(problem: Problem, option: NestOption, leak: float) -> float:
     for operand in option.operands:
         own = prod(trips[name] for name in operand.axes)
         brought = own if operand.is_accumulator else max(own, issues / most)
-        copied = prod(a.extent for a in option.axes if a.name in operand.axes) * operand.pack_ns_per_element
-        found = _ways(operand, brought, copied)
+        elements = prod(a.extent for a in option.axes if a.name in operand.axes)
+        found = _ways(operand, brought, elements * _copy_ns(operand, leak))
         if operand.is_accumulator:
             held_ns += min((moved + once for moved, once in found), default=0.0)
         else:
@@ -49,13 +49,22 @@ def least_ns(problem: Problem, option: NestOption, leak: float) -> float:
     return (min(shown, default=0.0) + held_ns) * ROUNDED
 
 
+def _copy_ns(operand: TileOperand, leak: float) -> float:
+    """What copying an element shows at least, sums both ways: of what a unit moves by itself, a share."""
+    at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
+    if not operand.mover:
+        return at_once
+    before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0
+    return min(at_once, before + leak * operand.moved_ns_per_element)
+
+
 def _ways(operand: TileOperand, tiles: float, copied_ns: float) -> list[tuple[float, float]]:
     """What bringing so many tiles takes, and what a copy before takes: in place, from a buffer."""
     found: list[tuple[float, float]] = []
     if operand.direct_ns is not None:
         found.append((tiles * operand.direct_ns, 0.0))
     if operand.staged_ns is not None:
-        found.append((tiles * operand.staged_ns, (2 if operand.is_accumulator else 1) * copied_ns))
+        found.append((tiles * operand.staged_ns, copied_ns))
     return found
 
 

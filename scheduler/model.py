@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate
+from isamap.scheduler.crossing import crossing, crossing_values, limit_crossing, name_of
 from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.scratch import limit_scratch
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
@@ -128,8 +129,11 @@ def _decision_literals(
             _order_singles(model, pairs, single, runs_once)
     for operand in space.option.operands:
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
+    for operand in crossing(space):
+        single[name_of(space, operand)] = _value_literals(model, crossing_values(space, operand))
     literals = Literals(joint, axis_of, single)
     _forbid_narrow_sums(model, space, literals)
+    limit_crossing(model, space, literals)
     limit_scratch(model, space, literals)
     return literals
 

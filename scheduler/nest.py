@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Stage
+from isamap.scheduler.crossed_nest import across_turns
 from isamap.scheduler.orders import axes_in_order
 from isamap.scheduler.rests import with_short_rests
 from isamap.scheduler.scratch import with_addresses
@@ -43,7 +44,8 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
         _stages(space, assignment, (len(parts), blocks), len(around)),
         len(around),
     )
-    return with_addresses(with_short_rests(nest, option), option)
+    nest = with_short_rests(across_turns(nest, space, assignment), option)
+    return with_addresses(nest, option)
 
 
 def _stages(

@@ -14,7 +14,8 @@ from math import factorial, inf, prod
 
 from isamap.plan.text import print_nest
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.greedy import moves
+from isamap.scheduler.crossing import crossing, crossing_values, name_of
+from isamap.scheduler.greedy import all_moves
 from isamap.scheduler.orders import agrees, canonical, decisions_of
 from isamap.scheduler.space import Assignment, RegisterBlock
 
@@ -77,7 +78,7 @@ class Pool:
 def neighbours(candidate: Candidate) -> Iterator[Candidate]:
     """What differs in one decision, or in its register block."""
     option = candidate.option
-    for move in moves(option, candidate.assignment):
+    for move in all_moves(option, candidate.assignment):
         assignment = {**candidate.assignment, **move}
         if option.space.is_feasible(assignment):
             yield decided(option, assignment)
@@ -111,6 +112,7 @@ def count_assignments(option: OpenOption) -> int:
     space = option.space
     count = factorial(len(space.axes)) * factorial(len(space.register_axes))
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)
+    count *= prod(len(crossing_values(space, operand)) for operand in crossing(space))
     return count * sum(
         prod(len(space.blocks(axis, block.get(axis.name, 1))) for axis in space.axes)
         for block in option.register_blocks
@@ -123,13 +125,14 @@ def all_candidates(option: OpenOption) -> Iterator[Candidate]:
     orders = [decisions_of(order, space.order_pairs()) for order in permutations(space.axes)]
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
+    crossings = [[(name_of(space, o), value) for value in crossing_values(space, o)] for o in crossing(space)]
     for block in option.register_blocks:
         unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
         sizes = [
             [(space.block(axis), size) for size in space.blocks(axis, block.get(axis.name, 1))]
             for axis in space.axes
         ]
-        for chosen in product(*sizes, *stages):
+        for chosen in product(*sizes, *stages, *crossings):
             for order, sweep in product(orders, sweeps):
                 assignment = {**unrolls, **dict(chosen), **order, **sweep}
                 if agrees(assignment, space.fixed) and space.is_feasible(assignment):

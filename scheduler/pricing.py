@@ -14,6 +14,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
+from isamap.scheduler.crossed_nest import crossings_of
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.orders import decisions_of
 from isamap.scheduler.parallel import part_cost, part_of
@@ -95,5 +96,6 @@ def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
         [(space.stage(o), value) for value in space.stage_values(o) if (value > 0) == (o.name in staged)]
         for o in space.option.operands
     ]
+    fixed |= crossings_of(space, nest)
     for chosen in product(*blocks, *stages):
         yield {**fixed, **dict(chosen)}

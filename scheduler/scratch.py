@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from isamap.plan.memory import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.plan.schedule import NestSchedule, Stage
+from isamap.plan.schedule import NestSchedule, Stage, slots_of
+from isamap.scheduler.crossing import name_of
 from isamap.scheduler.space import BLOCK, HELD, WHOLE
 from isamap.scheduler.terms import imply
 from isamap.scheduler.workspace import pack
@@ -42,11 +43,11 @@ def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option: NestOption) -> int:
-    """Bytes of one copy of a stage's buffer."""
+    """Bytes of a stage's buffer, all of its copies."""
     inside = {axis.name: axis.extent for axis in option.axes}
     for loop in nest.loops[: stage.depth]:
         inside[loop.axis] = min(inside[loop.axis], loop.step)
-    tiles = 1
+    tiles = slots_of(nest, stage)
     for loop in nest.loops[stage.depth :]:
         if loop.axis in operand.axes:
             tiles *= -(-inside[loop.axis] // loop.step)
@@ -75,12 +76,16 @@ def _taken(
     capacity = space.scratchpads[operand.homes[0]]
     most = capacity + 1  # as good as more
     taken = model.new_int_var(0, most, "")
+    crossed = literals.single.get(name_of(space, operand), {}).get(1)
     for choice, chosen in literals.single[space.stage(operand)].items():
         if not choice:
             continue
         tiles = _tiles_of_sums if operand.is_accumulator else _tiles_of_input
         counts = [tiles(model, space, axis, operand, choice, literals) for axis in space.axes_of(operand)]
-        imply(model, chosen, taken >= _product(model, counts, operand.buffer_tile_bytes, most))
+        size = _product(model, counts, operand.buffer_tile_bytes, most)
+        imply(model, chosen, taken >= size)
+        if crossed is not None and choice == 1:
+            imply(model, crossed, taken >= 2 * size)
     return taken
 
 

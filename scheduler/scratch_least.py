@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from isamap.scheduler.crossing import can_cross, first_crossings, is_crossed
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 
@@ -20,7 +21,10 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
     sizes = {axis.name: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
     if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):
         return
-    for choice in product((True, False), repeat=len(sums)) if rests else [(True,) * len(sums)]:
+    crossed = first_crossings(space)
+    late = any(is_crossed(space, o, crossed) for o in space.option.operands if o.is_accumulator)
+    choices = product((True, False), repeat=len(sums)) if rests else iter([(True,) * len(sums)])
+    for choice in [(False,) * len(sums)] if late else choices:
         whole = {axis.name for axis, is_cut in zip(sums, choice, strict=True) if not is_cut}
         # What is cut inside of everything else makes sums rest for the shortest time.
         axes = sorted(space.axes, key=lambda a: (a.is_reduction, a.name not in whole))
@@ -35,6 +39,6 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
             for o in space.option.operands
         }
         unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
-        made = {**unrolled, **blocks, **order, **sweep, **staged}
-        if space.holds_sums(made):
+        made = {**unrolled, **blocks, **order, **sweep, **staged, **crossed}
+        if space.holds_sums(made) and can_cross(space, made):
             yield made

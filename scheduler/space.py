@@ -14,6 +14,7 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.crossing import can_cross, crossing_names, crossing_values, is_crossed, name_of
 from isamap.scheduler.fitting import Taker, fitting, live
 
 Assignment = Mapping[str, int]
@@ -82,6 +83,8 @@ class Space:
             values = []  # each part sums into a buffer of its own
         if operand.staged_ns is not None:
             values += [1] if operand.is_accumulator else [2] if operand.packed else [1, 2]
+        if self.fixed.get(name_of(self, operand), 0):
+            values = [1] if 1 in values and crossing_values(self, operand) else []
         return self.allowed(self.stage(operand), values)
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
@@ -96,7 +99,8 @@ class Space:
 
     def is_feasible(self, assignment: Assignment) -> bool:
         """Whether sums never rest in a tensor too narrow for them, and scratchpads hold what is staged."""
-        return self.holds_sums(assignment) and self.fits_scratchpads(assignment)
+        possible = self.holds_sums(assignment) and can_cross(self, assignment)
+        return possible and self.fits_scratchpads(assignment)
 
     def holds_sums(self, assignment: Assignment) -> bool:
         """Whether sums never rest in a tensor too narrow for them."""
@@ -117,8 +121,9 @@ class Space:
         for operand in self.option.operands:
             if operand.homes[0] and made[self.stage(operand)]:
                 axes = self.axes_of(operand)
+                copies = 2 if is_crossed(self, operand, made) else 1
                 tiles = prod(self.scratch_tiles(a, self._reach(a, operand, made), made) for a in axes)
-                found.append((operand, tiles * operand.buffer_tile_bytes))
+                found.append((operand, copies * tiles * operand.buffer_tile_bytes))
         return found
 
     def axes_of(self, operand: TileOperand) -> list[TileAxis]:
@@ -156,6 +161,7 @@ class Space:
             *(name for name, _, _ in self.order_pairs()),
             *(name for name, _, _ in self.sweep_pairs()),
             *(self.stage(operand) for operand in self.option.operands),
+            *crossing_names(self),
             *(parallel_of(self.statement, axis.name) for axis in self.option.axes),
             *(fuse_of(self.statement, fusion.statement) for fusion in self.option.fusions),
         )

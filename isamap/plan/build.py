@@ -42,6 +42,7 @@ from isamap.plan.apart import lanes_ns
 from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
+from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
@@ -245,7 +246,8 @@ def input_of(
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
         return replace(described, pack_ns_per_element=least, homes=tuple(homes))
     moved = _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, suppliers)
-    return replace(described, pack_ns_per_element=moved, homes=tuple(homes))
+    described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
+    return with_mover(described, operand, tile, suppliers)
 
 
 def _scratch_ns(
@@ -349,7 +351,8 @@ def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: bo
         packed = pack_held_ns(acc, tile, suppliers)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
     moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
-    return replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
+    described = replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
+    return with_mover(described, acc, tile, suppliers)
 
 
 def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:

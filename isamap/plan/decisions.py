@@ -44,3 +44,13 @@ def fuse_of(statement: int, other: int) -> str:
 def stage_of(statement: int, operand: str) -> str:
     """0: read in place; 1: staged per block, as far inside as copies nothing twice; 2: staged as a whole."""
     return f"nest{statement}.stage.{operand}"
+
+
+def ahead_of(statement: int, operand: str) -> str:
+    """1 when a buffer is filled one turn of the loop around it early, so that there are two copies of it."""
+    return f"nest{statement}.ahead.{operand}"
+
+
+def spread_of(statement: int, operand: str) -> str:
+    """1 when a staged result is written back during the next turn of the loop around it."""
+    return f"nest{statement}.spread.{operand}"

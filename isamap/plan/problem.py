@@ -46,6 +46,10 @@ class TileOperand:
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
     name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
     whole, and that costs nothing.
+
+    `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
+    accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
+    `moved_ns_per_element` is what that takes the unit.
     """
 
     name: str
@@ -67,6 +71,8 @@ class TileOperand:
     in_rows: bool = True
     homes: tuple[str, ...] = ("",)
     packed: bool = False
+    mover: str = ""
+    moved_ns_per_element: float = 0.0
 
     @property
     def buffer_tile_bytes(self) -> int:

@@ -33,6 +33,13 @@ PLAN_CODES: dict[str, Explanation] = {
         "A cache block is a multiple of what one issue covers, and no smaller than a register block. A block "
         "as large as the axis, or larger, is none at all.",
     ),
+    "fix-crossing": Explanation(
+        "work that cannot cross turns of a loop",
+        "`nest0.ahead.b = 1` fills the buffer of b one turn early: it is staged per block, and a loop over "
+        "blocks of it stands around. `nest0.spread.c = 1` writes a staged result back during the next turn: "
+        "a loop over other elements of it stands around the sum, which is not cut into blocks. Parts that "
+        "threads perform have neither.",
+    ),
     "fix-elsewhere": Explanation(
         "a fixed decision that this mapping does not have",
         "Mappings differ in their axes and operands, and so in their decisions. Fix the mapping that has "
@@ -106,8 +113,8 @@ PLAN_CODES: dict[str, Explanation] = {
     "fix-unknown": Explanation(
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
-        "`nest0.sweep.m.n`, `nest0.stage.b` and, with `--threads`, `nest0.parallel.n`, after the statement, "
-        "its axes and its operands.",
+        "`nest0.sweep.m.n`, `nest0.stage.b`, `nest0.ahead.b`, `nest0.spread.c` and, with `--threads`, "
+        "`nest0.parallel.n`, after the statement, its axes and its operands.",
     ),
     "fix-twice": Explanation(
         "a decision fixed to two values",
@@ -125,7 +132,7 @@ PLAN_CODES: dict[str, Explanation] = {
         "64 issues: more exceed the instruction cache.",
     ),
     "fix-value": Explanation(
-        "a value that a decision does not take", "Orders are 0 or 1, placements 0, 1 or 2."
+        "a value that a decision does not take", "Orders and crossings are 0 or 1, placements 0, 1 or 2."
     ),
     "log-unusable": Explanation(
         "the log of evaluations cannot be used",

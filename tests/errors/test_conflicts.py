@@ -76,6 +76,22 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         GEMM,
         {"unroll.m": 16, "unroll.n": 16},
     ),
+    "a whole copy that cannot be early": (
+        GEMM,
+        {"stage.b": 2, "ahead.b": 1},
+    ),
+    "nothing to be early for": (
+        GEMM,
+        {"ahead.b": 1, "block.n": 512, "block.k": 512},
+    ),
+    "a result in parts that cannot be late": (
+        GEMM,
+        {"spread.c": 1, "block.k": 128},
+    ),
+    "a crossing that is none": (
+        GEMM,
+        {"spread.c": 2},
+    ),
     "an axis of one issue": (
         elementwise(1, 64),
         {"unroll.m": 4},

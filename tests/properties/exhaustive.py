@@ -40,9 +40,10 @@ def every_decision(statement: int, option: NestOption, problem: Problem) -> Iter
             made = {f"{nest}.unroll.{name}": factor for name, factor in unrolled.items()}
             made |= {f"{nest}.block.{a.name}": size for a, size in zip(running, blocks, strict=True)}
             made |= {f"{nest}.stage.{o.name}": at for o, at in zip(option.operands, stages, strict=True)}
-            for around, order in orders:
-                if not pads or fits(option, unrolled, (around, blocks), stages, pads):
-                    yield from ({**made, **order, **sweep} for sweep in sweeps)
+            for (around, order), crossed in product(orders, _crossings(option, made, nest)):
+                twice = {name.rpartition(".")[2] for name, value in crossed.items() if value}
+                if not pads or fits(option, unrolled, (around, blocks), stages, pads, twice):
+                    yield from ({**made, **order, **sweep, **crossed} for sweep in sweeps)
 
 
 def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> dict[str, int]:
@@ -59,6 +60,28 @@ def _placements(operand: TileOperand, option: NestOption) -> list[int]:
     if operand.staged_ns is not None:
         found += [1] if operand.is_accumulator else [1, 2]
     return found
+
+
+def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
+    """What may be filled a turn ahead or written back a turn late: where a unit of its own moves it.
+
+    It is staged per block, inside a loop that moves on to other elements of it; a result is finished then.
+    """
+    sums = [axis for axis in option.axes if axis.is_reduction]
+    choices: list[list[tuple[str, int]]] = []
+    for operand in option.operands:
+        if operand.staged_ns is None or (operand.is_accumulator and not sums):
+            continue
+        own = [axis for axis in option.axes if axis.name in operand.axes]
+        turns = any(made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own)
+        if operand.is_accumulator:
+            turns = any(
+                axis.tile * made.get(f"{nest}.unroll.{axis.name}", axis.extent) < axis.extent for axis in own
+            ) and all(made.get(f"{nest}.block.{axis.name}", axis.extent) == axis.extent for axis in sums)
+        able = operand.mover and turns and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
+        name = f"{nest}.{'spread' if operand.is_accumulator else 'ahead'}.{operand.name}"
+        choices.append([(name, value) for value in ((0, 1) if able else (0,))])
+    return [dict(chosen) for chosen in product(*choices)]
 
 
 def _is_register_block(option: NestOption, unrolled: dict[str, int], files: dict[str, int]) -> bool:

@@ -6,7 +6,7 @@ scheduler's is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from math import prod
@@ -25,8 +25,12 @@ def fits(
     cut: Cut,
     stages: Sequence[int],
     capacities: Mapping[str, int],
+    twice: Collection[str] = (),
 ) -> bool:
-    """Whether what is staged in scratchpads is there at the same time: all buffers of the nest."""
+    """Whether what is staged in scratchpads is there at the same time: all buffers of the nest.
+
+    Of operands in `twice` there are two copies.
+    """
     order, sizes = cut
     running = sorted(order, key=option.axes.index)
     chosen = dict(zip((axis.name for axis in running), sizes, strict=True))
@@ -38,7 +42,8 @@ def fits(
         if choice and operand.homes[0]:
             depth = _copied_at(operand, choice, outside, option, len(sweeps))
             loops = [*outside, *sweeps, *issues]
-            needed[operand.homes[0]] += _bytes(operand, option, loops, depth)
+            copies = 2 if operand.name in twice else 1
+            needed[operand.homes[0]] += copies * _bytes(operand, option, loops, depth)
     return all(size <= capacities[memory] for memory, size in needed.items())
 
 

@@ -68,6 +68,9 @@ def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
         pack,
         wide,
     )
+    if staged is not None and random.random() < (0.75 if name == "c" else 0.25):
+        moved = random.choice([pack / 2, 2 * pack])
+        operand = replace(operand, mover=random.choice(["dma", "other"]), moved_ns_per_element=moved)
     if axes and random.random() < 0.5:
         return replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
     return operand

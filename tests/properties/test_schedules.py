@@ -21,6 +21,7 @@ from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spr
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import open_options
+from isamap.scheduler.crossing import crossing, crossing_values, name_of
 from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, Space
@@ -203,13 +204,14 @@ def every_assignment(space: Space) -> Iterator[Assignment]:
     """Each register block with each choice of everything else; orders with circles left out."""
     orders = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
+    crossed = [[(name_of(space, o), value) for value in crossing_values(space, o)] for o in crossing(space)]
     for block in space.register_blocks():
         blocks = [
             [(space.block(axis), size) for size in space.blocks(axis, block.get(axis.name, 1))]
             for axis in space.axes
         ]
         unrolls = [(space.unroll(axis), block[axis.name]) for axis in space.register_axes]
-        for chosen in product(*blocks, *stages, *([(name, 0), (name, 1)] for name in orders)):
+        for chosen in product(*blocks, *stages, *crossed, *([(name, 0), (name, 1)] for name in orders)):
             assignment = dict([*unrolls, *chosen])
             without_circles = first_order(space.axes, space.order_pairs(), assignment) is not None
             if without_circles and space.is_feasible(assignment):

@@ -16,6 +16,7 @@ from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_pa
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
+SHARE_NS = 120.0
 LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
 START_NS, FAR_START_NS = (0.7, 2.0), 12.0
 
@@ -43,13 +44,16 @@ class _Turn:
 
 @dataclass(frozen=True)
 class _Walk:
-    """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy."""
+    """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy, `crossed` are the
+    operands whose copies cross turns.
+    """
 
     option: NestOption
     turns: tuple[_Turn, ...]
     held: Mapping[str, int]
     stages: Mapping[str, int]
     depths: Mapping[str, int]
+    crossed: frozenset[str]
 
     @property
     def running(self) -> list[str]:
@@ -89,7 +93,9 @@ def _walk(option: NestOption, nest: NestSchedule) -> _Walk:
         else 1
         for s in nest.stages
     }
-    return _Walk(option, tuple(turns), covered, stages, depths)
+    early = {stage.operand for stage in nest.stages if stage.ahead}
+    crossed = frozenset(early | {spread.operand for spread in nest.spread})
+    return _Walk(option, tuple(turns), covered, stages, depths, crossed)
 
 
 def _follows(option: NestOption, operand: str, blocks: Iterable[_Turn]) -> bool:
@@ -125,9 +131,13 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         for level, cache in enumerate(problem.caches)
         if _all_bytes(walk) > cache.capacity_bytes
     ]
+    engines = [
+        sum(_beside(walk, o) for o in option.operands if o.mover == unit)
+        for unit in {o.mover for o in option.operands if o.mover}
+    ]
     return (
-        max([issues, waiting, loads, *traffic])
-        + LEAK * (loads + sum(traffic))
+        max([issues, waiting, loads, *traffic, *engines])
+        + LEAK * (loads + sum(traffic) + sum(engines))
         + LOOP_NS * turns
         + sum(_held(walk, o) for o in held)
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
@@ -230,8 +240,34 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
-    # A copy inside a loop that the operand does not follow is made again.
-    return once * prod(t.trips for t in walk.turns[: walk.depths[operand.name]] if t.axis not in operand.axes)
+    again = _again(walk, operand)
+    if operand.name not in walk.crossed:
+        return once * again
+    if not operand.mover:
+        return once * again + SHARE_NS * _register_blocks(walk)
+    around = walk.turns[: walk.depths[operand.name]]
+    covered = walk.held if operand.is_accumulator else around[-1].inside
+    waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
+    before = max(0.0, once - elements * operand.moved_ns_per_element) if operand.is_accumulator else 0.0
+    return before + operand.moved_ns_per_element * waits + LOOP_NS * _register_blocks(walk)
+
+
+def _again(walk: _Walk, operand: TileOperand) -> int:
+    """A copy inside a loop that the operand does not follow is made again."""
+    return prod(t.trips for t in walk.turns[: walk.depths[operand.name]] if t.axis not in operand.axes)
+
+
+def _register_blocks(walk: _Walk) -> int:
+    return prod(walk.entries(name) for name in walk.running)
+
+
+def _beside(walk: _Walk, operand: TileOperand) -> float:
+    """What an engine moves while others compute."""
+    if operand.name not in walk.crossed:
+        return 0.0
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    elements = prod(extents[name] for name in operand.axes)
+    return elements * operand.moved_ns_per_element * _again(walk, operand)
 
 
 def _pages(walk: _Walk, operand: TileOperand) -> float:

@@ -13,6 +13,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel, Ranking, k_best, ranking, schedule
+from isamap.scheduler.crossing import first_crossings
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.orders import axes_in_order, decisions_of
 from isamap.scheduler.space import Space
@@ -44,6 +45,7 @@ def all_costs(question: Problem) -> list[float]:
                 names = [*map(space.block, space.axes), *map(space.stage, option.operands), *pairs]
                 made = dict(zip(names, values, strict=True))
                 made |= {space.unroll(axis): block[axis.name] for axis in space.register_axes}
+                made |= first_crossings(space)
                 if is_order(space, made) and space.is_feasible(made):
                     text = print_nest(build_nest(space, made))
                     price = float(evaluate(cost, made))

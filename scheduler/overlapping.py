@@ -1,0 +1,135 @@
+"""What copies cost that cross turns of loops, by the analytic model.
+
+    a unit moves the data by itself     its time is one more of those of which the longest counts; on top
+                                        come what the first turn waits for, and the turns that share the work
+    whoever computes copies as well     the same time as before, and SHARE_NS for each share
+
+On a processor that copies with the same instruction stream, packing that was dealt to the turns of the loop
+inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower
+(benchmarks/results). `docs/decisions/0012-crossing-turns.md` has the reasons.
+
+Where it errs: each register block is taken to perform a share, of copies that a loop around several of them
+shares too; a second copy of a buffer takes no room in caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import TileAxis, TileOperand
+from isamap.scheduler.crossing import crossing, name_of
+from isamap.scheduler.tiling import Tiling
+
+# What dealing shares out costs whoever computes, per register block: a copy begins anew each time, and what
+# it reads is far. The middle of what was measured. Units: nanoseconds.
+SHARE_NS = 120.0
+# Increment, compare and branch of a loop, as far as they do not hide. Units: nanoseconds.
+LOOP_NS = 0.1
+
+
+def copied(tiling: Tiling, operand: TileOperand, at_once: Cost, repeats: Sequence[Cost]) -> Cost:
+    """What copying an operand per block adds on top: `at_once` where nothing crosses turns.
+
+    `repeats` are factors of how often the whole of it is copied.
+    """
+    if operand not in crossing(tiling.space):
+        return at_once
+    shares = entries(tiling)
+    if not operand.mover:
+        late = total([at_once, times(SHARE_NS, *shares)])
+    else:
+        first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
+        waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
+        late = total([_before(tiling, operand), waits, times(LOOP_NS, *shares)])
+    return Cases(name_of(tiling.space, operand), ((0, at_once), (1, late)))
+
+
+def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
+    """How long a unit of its own is busy with what crosses turns."""
+    if not operand.mover or operand not in crossing(tiling.space):
+        return Const(0)
+    once = _elements(tiling, operand) * operand.moved_ns_per_element
+    moved = times(once, *_per_whole(operand, repeats))
+    return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved)))
+
+
+def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
+    """How often all of it is moved; results that cross turns are finished, and are written back once."""
+    return () if operand.is_accumulator else repeats
+
+
+def movers(operands: Iterable[TileOperand]) -> tuple[str, ...]:
+    """The units that copy by themselves."""
+    return tuple(sorted({operand.mover for operand in operands if operand.mover}))
+
+
+def _elements(tiling: Tiling, operand: TileOperand) -> int:
+    return prod(axis.extent for axis in tiling.space.option.axes if axis.name in operand.axes)
+
+
+def _before(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Sums come in when they are needed: only their way back crosses turns."""
+    if not operand.is_accumulator:
+        return Const(0)
+    both = 2 * operand.pack_ns_per_element
+    return Const(_elements(tiling, operand) * max(0.0, both - operand.moved_ns_per_element))
+
+
+def entries(tiling: Tiling) -> list[Cost]:
+    """Factors of how often accumulators enter registers: per register block and block of summing axes."""
+    return [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in tiling.space.axes
+    ]
+
+
+def _first_fills(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """Factors of the elements that are filled before a loop begins: a block for each time that it does."""
+    followed = tiling.space.axes_of(operand)
+    found: list[Cost] = []
+    for axis in tiling.space.option.axes:
+        if axis in followed:
+            one = tiling.block[axis.name]
+            all_of_them = times(one, tiling.blocks[axis.name])
+            found.append(largest([one, *_around(tiling, axis, followed, one, all_of_them, sweep=False)]))
+        elif axis.name in operand.axes:
+            found.append(Const(axis.extent))
+    return found
+
+
+def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """Factors of the elements that are written back behind a loop: a register block for each time."""
+    axes = tiling.space.register_axes
+    found: list[Cost] = []
+    for axis in tiling.space.option.axes:
+        if axis in axes:
+            one = tiling.step[axis.name]
+            per_block = times(one, tiling.blocks[axis.name])
+            all_of_them = times(per_block, tiling.turns[axis.name])
+            swept = largest([tiling.turns[other.name] for other in axes])
+            inside = [
+                Threshold(swept, 1, one, per_block),
+                *_around(tiling, axis, axes, one, per_block, sweep=False),
+                *_around(tiling, axis, axes, one, all_of_them, sweep=True),
+            ]
+            found.append(largest([one, *inside]))
+        elif axis.name in operand.axes:
+            found.append(Const(axis.extent))
+    return found
+
+
+def _around(
+    tiling: Tiling, axis: TileAxis, axes: Sequence[TileAxis], one: Cost, each: Cost, *, sweep: bool
+) -> list[Cost]:
+    """`each` where the loop of an axis stands around that of another which runs several times, else `one`."""
+    space = tiling.space
+    trips = tiling.turns if sweep else tiling.blocks
+    found: list[Cost] = []
+    for name, first, second in space.sweep_pairs() if sweep else space.order_pairs():
+        for outer, inner, value in ((first, second, 1), (second, first, 0)):
+            if outer == axis and inner in axes:
+                several = Threshold(trips[inner.name], 1, one, each)
+                found.append(Cases(name, ((value, several), (1 - value, one))))
+    return found

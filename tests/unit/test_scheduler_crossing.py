@@ -1,0 +1,133 @@
+"""What crosses turns of loops, decided: when it pays, what it needs, and that texts and prices agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_problems import gemm, problem, tiled_gemm
+
+from isamap.plan.check import check_schedule
+from isamap.plan.parse import parse_schedule
+from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
+from isamap.plan.text import print_schedule
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.pricing import price
+from isamap.scheduler.shares import where_time_goes
+from isamap.source import Infeasible, Source
+
+SIZES = [(256, 256, 256), (100, 130, 200), (16, 512, 64), (512, 16, 512)]
+RESTING = {"ahead.a": 0, "ahead.b": 0, "spread.c": 0}
+
+
+def array(m: int, n: int, k: int, spad: int = 65536, acc: int = 32768) -> Problem:
+    """Bytes on tiles of 16 x 16 x 16 out of scratchpads, which engines of their own fill and empty."""
+    axes = tuple(TileAxis(name, extent, 16, name == "k") for name, extent in (("m", m), ("n", n), ("k", k)))
+    a = TileOperand("a", "A", ("m", "k"), False, "", 0, 256, 1, 1, None, 0.0, 0.0625, homes=("spad",))
+    b = TileOperand("b", "B", ("k", "n"), False, "reg", 1, 256, 1, 1, None, 16.0, 0.0625, homes=("spad",))
+    c = TileOperand("c", "C", ("m", "n"), True, "", 0, 256, 4, 4, None, 0.0, 0.25, homes=("acc",))
+    a, b = (replace(o, mover="load", moved_ns_per_element=0.0625) for o in (a, b))
+    c = replace(c, mover="store", moved_ns_per_element=0.25)
+    made = problem(NestOption("mm (a = A, b = B, c = C)", (), axes, (a, b, c), 16.0, 48.0))
+    memories = (("acc", acc), ("spad", spad))
+    return replace(made, caches=(), registers=(("reg", 2),), scratchpads=memories)
+
+
+def crossed(nest: NestSchedule) -> set[str]:
+    return {s.operand for s in nest.stages if s.ahead} | {s.operand for s in nest.spread}
+
+
+def cost(found: Schedule) -> float:
+    assert found.cost_ns is not None
+    return found.cost_ns
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_what_engines_move_by_themselves_crosses_turns_where_that_is_cheaper(
+    sizes: tuple[int, int, int],
+) -> None:
+    question = array(*sizes)
+    resting, found = schedule(question, fixed=RESTING), schedule(question)
+    assert check_schedule(found, question) == ()
+    assert found.status == resting.status == "OPTIMAL"
+    assert crossed(found.nests[0])
+    assert not crossed(resting.nests[0])
+    assert cost(found) < cost(resting)
+
+
+def test_all_three_operands_of_a_large_product_cross_turns() -> None:
+    (nest,) = schedule(array(256, 256, 256)).nests
+    assert crossed(nest) == {"a", "b", "c"}
+    assert [slots_of(nest, stage) for stage in nest.stages] == [2, 2, 2]
+    assert nest.spread == (Spread("c", "k"),)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_price_of_such_a_schedule_is_read_off_its_text(sizes: tuple[int, int, int]) -> None:
+    question = array(*sizes)
+    found = schedule(question)
+    again = parse_schedule(Source("s", print_schedule(found)))
+    assert price(again, question, AnalyticModel()) == (pytest.approx(cost(found)),)
+
+
+def test_parts_of_the_time_add_up_to_the_cost() -> None:
+    question = array(256, 256, 256)
+    (time,) = where_time_goes(schedule(question), question, AnalyticModel())
+    assert time is not None
+    assert {"by load", "by store"} <= time.sums().keys()
+    assert abs(time.rest_ns) <= 1e-6 * time.total_ns
+
+
+def test_a_larger_scratchpad_never_makes_it_worse() -> None:
+    costs = [cost(schedule(array(256, 256, 256, spad, acc))) for spad, acc in GROWING]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < costs[0]
+
+
+GROWING = [(4096, 2048), (8192, 2048), (16384, 4096), (32768, 8192), (65536, 32768), (1 << 18, 1 << 16)]
+
+
+def test_two_copies_have_to_fit() -> None:
+    question = array(64, 64, 64, spad=4096, acc=2048)
+    fixed = {"ahead.a": 1, "ahead.b": 1, "spread.c": 1}
+    found = schedule(question, fixed=fixed)
+    assert crossed(found.nests[0]) == {"a", "b", "c"}
+    assert check_schedule(found, question) == ()
+    with pytest.raises(Infeasible, match="4096 bytes of `spad` are needed at least, and there are 4095"):
+        schedule(array(64, 64, 64, spad=4095, acc=2048), fixed=fixed)
+
+
+@pytest.mark.parametrize("question", [gemm(256, 256, 256), tiled_gemm(256, 256, 1024)], ids=["gemm", "tiled"])
+def test_what_the_computing_unit_copies_itself_never_crosses_turns_unasked(question: Problem) -> None:
+    assert not crossed(schedule(question).nests[0])
+
+
+def test_what_is_fixed_crosses_turns_and_costs_more() -> None:
+    question = tiled_gemm(256, 256, 1024)
+    free, early, late = (schedule(question, fixed=f) for f in ({}, {"ahead.b": 1}, {"spread.c": 1}))
+    assert crossed(early.nests[0]) == {"b"}
+    assert crossed(late.nests[0]) == {"c"}
+    for found in (early, late):
+        assert check_schedule(found, question) == ()
+        assert cost(found) > cost(free)
+
+
+def test_a_result_of_one_register_block_along_an_axis_crosses_the_turns_of_the_loop_around() -> None:
+    question = array(256, 16, 64)
+    (nest,) = schedule(question, fixed={"spread.c": 1, "unroll.m": 4}).nests
+    stage = next(stage for stage in nest.stages if stage.operand == "c")
+    assert nest.loops[stage.depth - 1].axis == "m"
+
+
+def test_threads_leave_buffers_as_they_are() -> None:
+    question = replace(gemm(256, 256, 256), threads=2, thread_start_ns=10.0)
+    found = schedule(question, fixed={"ahead.b": 1})
+    assert crossed(found.nests[0]) == {"b"}
+    assert found.nests[0].parallel == 0
+
+
+def test_greedy_leaves_crossing_to_the_solver() -> None:
+    question = array(256, 256, 256)
+    assert not crossed(schedule(question, heuristic="greedy").nests[0])
+    assert crossed(schedule(question, heuristic="annealing").nests[0])
