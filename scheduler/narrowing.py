@@ -26,10 +26,12 @@ from isamap.scheduler.greedy import greedy_candidate
 from isamap.transform import statements
 from isamap.transform.companions import companions
 
-# So many mappings that join few axes are priced first: one of them is often the best.
-PLAIN = 6
+# Of so many mappings that join few axes it is looked up first how operands come to registers, and so many of
+# those that bring most of them without a copy are priced: one of them is often the best.
+GLANCED = 32
+PLAIN = 4
 # How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
-FIRST_LOOKS = 24
+FIRST_LOOKS = 4
 # How much a mapping is put back for each axis that it joins to another: it mostly has to be copied.
 PER_JOINED = 1.5
 
@@ -71,6 +73,10 @@ class _Priced:
     price_ns: float
 
 
+_Waiting = tuple[float, int, Outline]
+"""A mapping to be looked at more closely: what it costs at least (nanoseconds), its number, what is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
     """What prices the mappings of a statement. `saved_ns` is what taking others along may save."""
@@ -108,14 +114,10 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
         price = min(price, own)
         wholes.append((floor, whole))
 
-    queue = [(judge.least_ns(o.option), o.number, o) for o in given]
-    plain = sorted(queue, key=lambda entry: (entry[0] * PER_JOINED ** entry[2].joined, *entry[1:2]))[:PLAIN]
-    for entry in plain:
-        whole = _completed(entry[2])
-        if whole is not None:
+    plain, queue = _plain(given, judge)
+    for outline in plain:
+        if (whole := _completed(outline)) is not None:
             settle(whole)
-    done = {number for _, number, _ in plain}
-    queue = [entry for entry in queue if entry[1] not in done]
     heapify(queue)
     looked = 0
     while queue:
@@ -134,6 +136,20 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
     others = min([others, *(floor for floor, _ in wholes if floor > limit)])
     nest = NestProblem(judge.number, tuple(option for _, option in kept), others)
     return _Priced(nest, price)
+
+
+def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[Outline], list[_Waiting]]:
+    """Some mappings that may be cheap, and all others by their floors."""
+
+    def promise(outline: Outline) -> tuple[int, float, int]:
+        absent = sum(operand.direct_ns is None for operand in outline.option.operands)
+        return absent, judge.least_ns(outline.option) * PER_JOINED**outline.joined, outline.number
+
+    ordered = sorted(given, key=promise)
+    glanced = [o.further() if o.further is not None else o for o in ordered[:GLANCED]]
+    known = sorted((o for o in glanced if o is not None), key=promise)
+    others = (*known[PLAIN:], *ordered[GLANCED:])
+    return known[:PLAIN], [(judge.least_ns(o.option), o.number, o) for o in others]
 
 
 def _completed(outline: Outline) -> Outline | None:
