@@ -81,7 +81,9 @@ def _stage(space: Space) -> Cause | None:
             continue  # something else forbids it
         value = space.fixed[space.stage(operand)]
         why = f"no move of the machine supplies `{operand.name}` from a buffer"
-        if value == 0:
+        if operand.packed:
+            why = f"`{operand.tensor}` is passed packed, {STAGES[2]}"
+        elif value == 0:
             why = f"no move of the machine supplies `{operand.name}` from where {operand.tensor} lies"
         elif operand.is_accumulator and operand.staged_ns is not None:
             why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"

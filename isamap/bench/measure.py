@@ -61,12 +61,13 @@ def measure_row(
         rules.beta, rules.threads, rules.cache, case.operations, packed=rules.packed,
     )  # fmt: skip
     needed = _operand_bytes(case, form)
-    if 2 * needed > rules.memory_bytes:
-        said = f"{needed / 1e9:.1f} GB of operands; {rules.memory_bytes / 1e9:.1f} GB may be used"
+    held = needed + (len(contenders) * _operand_bytes(case, form, "B") if rules.packed else 0)
+    if 2 * held > rules.memory_bytes:
+        said = f"{held / 1e9:.1f} GB of operands; {rules.memory_bytes / 1e9:.1f} GB may be used"
         return replace(row, left_out=said)
     started = perf_counter()
     prepared = _compiled(case, form, rules)
-    row = replace(row, compile_seconds=perf_counter() - started, ring=_ring(needed, rules))
+    row = replace(row, compile_seconds=perf_counter() - started, ring=_ring(needed, held, rules))
     with Shared(shapes(case), form, row.ring) as shared:
         task = _task(case, form, rules, shared, prepared)
         present = [c for c in contenders if c.prepare(task)]
@@ -91,15 +92,19 @@ def measure_row(
     return replace(row, attainable_seconds=roof, predicted_ns=predicted_ns(prepared))
 
 
-def _operand_bytes(case: GemmCase, form: Form) -> int:
-    return sum(rows * columns * form.element_bytes(name) for name, (rows, columns) in shapes(case).items())
+def _operand_bytes(case: GemmCase, form: Form, names: str = "ABC") -> int:
+    found = {name: size for name, size in shapes(case).items() if name in names}
+    return sum(rows * columns * form.element_bytes(name) for name, (rows, columns) in found.items())
 
 
-def _ring(needed: int, rules: Rules) -> int:
-    """Copies of all operands that together exceed twice the caches, where memory allows; else one."""
+def _ring(needed: int, held: int, rules: Rules) -> int:
+    """Copies of all operands that together exceed twice the caches, where memory allows; else one.
+
+    Units: bytes; `held` are those of a copy with what contenders pack of it.
+    """
     if rules.cache == "warm" or needed > 2 * rules.caches_bytes:
         return 1
-    return max(1, min(ceil(2 * rules.caches_bytes / needed) + 1, MOST_RING, rules.memory_bytes // needed))
+    return max(1, min(ceil(2 * rules.caches_bytes / needed) + 1, MOST_RING, rules.memory_bytes // held))
 
 
 def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
