@@ -23,7 +23,7 @@ LEFT_OUT = (
     "address translation: every page is known",
     "latencies behind the nearest cache: prefetching hides them, bandwidth counts",
     "lines that fall into the same set of a cache",
-    "stores that a later load has to wait for",
+    "stores that a later load has to wait for, but in scratchpads",
     "threads: one performs all parts of a parallel loop",
     f"how many issues are in flight: {WINDOW} are assumed",
 )
@@ -97,7 +97,9 @@ class _Walk:
                     if all(_holds(condition, self.env) for condition in conditions):
                         self.run(inner, turned)
                 case _:
-                    self.state.issue(item, [self._lines(number, turned) for number in item.accesses])
+                    self.state.issue(
+                        item, [self._lines(number, turned) for number in item.accesses], self.env
+                    )
 
     def _lines(self, number: int, turned: int) -> tuple[bool, Weights]:
         access = self.prepared.accesses[number]

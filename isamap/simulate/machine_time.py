@@ -8,13 +8,28 @@ cross the links between levels, each link one after the other. All times are nan
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.ir import Index
 from isamap.simulate.reuse import LINE_BYTES, Weights
 
+# Scratchpads are looked at in pieces of so many elements: a row of a tile.
+PIECE = 16
+Piece = tuple[str, int]
 # Issues in flight: what the reorder buffers of server cores hold, as no description says it.
 WINDOW = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in elements of the buffer."""
+
+    buffer: str
+    place: Index
+    size: int
+    reads: bool
+    writes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,7 @@ class Step:
     reads: tuple[int, ...]
     writes: int
     accesses: tuple[int, ...]
+    touches: tuple[Touch, ...] = ()
 
 
 class MachineTime:
@@ -42,14 +58,25 @@ class MachineTime:
         self.retired: deque[float] = deque([0.0] * WINDOW, maxlen=WINDOW)
         self.now = 0.0
         self.steps = 0
+        # When the last write and the last read of each piece of a scratchpad are done.
+        self.written: dict[Piece, float] = {}
+        self.read: dict[Piece, float] = {}
         self._line_ns = [LINE_BYTES / bandwidth for bandwidth in bandwidths]
         # Work done so far: busy time per unit, then lines per link, then issues.
         self.done = [0.0] * (units + len(bandwidths) + 1)
 
-    def issue(self, step: Step, lines: Sequence[tuple[bool, Weights]]) -> None:
-        """One issue; `lines` are what each of its accesses needs from behind the nearest cache."""
+    def issue(
+        self, step: Step, lines: Sequence[tuple[bool, Weights]], env: Mapping[str, int] | None = None
+    ) -> None:
+        """One issue; `lines` are what each of its accesses needs from behind the nearest cache.
+
+        `env` has the values of loops, for what it touches in scratchpads.
+        """
         entered = self.retired[0]
         start = max(entered, self.units[step.unit])
+        pieces = [(touch, piece) for touch in step.touches for piece in _pieces(touch, env or {})]
+        for touch, piece in pieces:
+            start = max(start, self.written.get(piece, 0.0), self.read.get(piece, 0.0) if touch.writes else 0)
         self.units[step.unit] = start + step.work_ns
         for register in step.reads:
             start = max(start, self.ready[register])
@@ -58,6 +85,11 @@ class MachineTime:
                 # What is written comes in first, and goes out some time.
                 start = max(start, self._fetch(level, 2 * share if writes else share, entered))
         end = start + step.latency_ns
+        for touch, piece in pieces:
+            if touch.writes:
+                self.written[piece] = end
+            if touch.reads:
+                self.read[piece] = max(end, self.read.get(piece, 0.0))
         if step.writes >= 0:
             self.ready[step.writes] = end
         self.now = max(self.now, end)
@@ -93,5 +125,13 @@ class MachineTime:
         self.links = [t + later for t in self.links]
         self.ready = [t + later for t in self.ready]
         self.retired = deque([t + later for t in self.retired], maxlen=WINDOW)
+        self.written = {piece: t + later for piece, t in self.written.items()}
+        self.read = {piece: t + later for piece, t in self.read.items()}
         self.now += later
         self.done = [d + times * w for d, w in zip(self.done, work, strict=True)]
+
+
+def _pieces(touch: Touch, env: Mapping[str, int]) -> list[Piece]:
+    """The pieces of a buffer that an issue touches."""
+    first = touch.place.evaluate(env)
+    return [(touch.buffer, n) for n in range(first // PIECE, -(-(first + touch.size) // PIECE))]

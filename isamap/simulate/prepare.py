@@ -27,7 +27,7 @@ from isamap.lower.program import (
     RegisterRef,
 )
 from isamap.machine import Machine, MachineInstruction, cost_value
-from isamap.simulate.machine_time import Step
+from isamap.simulate.machine_time import Step, Touch
 from isamap.simulate.reuse import Access, Turn, strides_of
 
 # A buffer is filled by stores as wide as this. Units: bytes.
@@ -86,7 +86,8 @@ def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int
     for buffer in program.buffers:
         array_bytes[buffer.name] = buffer.elements.evaluate(env) * buffer.dtype.size_bytes
         item_bytes[buffer.name] = buffer.dtype.size_bytes
-    builder = _Builder(machine, env, item_bytes)
+    scratch = frozenset(buffer.name for buffer in program.buffers if buffer.memory)
+    builder = _Builder(machine, env, item_bytes, scratch)
     body = builder.nodes(program.body, None)
     masks = tuple(sum(t.bit for t in (a.loop.chain if a.loop else ())) for a in builder.accesses)
     return Prepared(
@@ -105,6 +106,7 @@ class _Builder:
     machine: Machine
     env: Mapping[str, int]
     item_bytes: Mapping[str, int]
+    scratch: frozenset[str]
     units: dict[str, int] = field(default_factory=dict[str, int])
     registers: dict[str, int] = field(default_factory=dict[str, int])
     accesses: list[Access] = field(default_factory=list[Access])
@@ -150,6 +152,7 @@ class _Builder:
         roles = {o.name: o.role for o in item.instruction.operands}
         reads: list[int] = []
         writes, accesses = -1, list[int]()
+        touches: list[Touch] = []
         for name, operand in node.operands:
             role = roles[name]
             match operand:
@@ -161,8 +164,14 @@ class _Builder:
                 case MemoryRef():
                     size = self._size(node, item, name, operand)
                     accesses.append(self._access(operand, size, loop, writes=role != "in"))
+                    if operand.buffer in self.scratch:
+                        elements = max(1, size // self.item_bytes[operand.buffer])
+                        place = operand.offset
+                        touches.append(Touch(operand.buffer, place, elements, role != "out", role != "in"))
         step = self._step(item, dict(node.params))
-        return replace(step, reads=tuple(reads), writes=writes, accesses=tuple(accesses))
+        return replace(
+            step, reads=tuple(reads), writes=writes, accesses=tuple(accesses), touches=tuple(touches)
+        )
 
     def _step(self, item: MachineInstruction, params: Mapping[str, object]) -> Step:
         numbers: dict[str, int] = {}

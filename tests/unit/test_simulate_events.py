@@ -106,3 +106,29 @@ def test_every_kind_of_program_can_be_simulated(machine: str, kernel: str, sizes
     assert found.total_ns > 0
     assert found.issues >= found.run > 0
     assert found.left_out
+
+
+RESTING = {"ahead.a": 0, "ahead.b": 0, "spread.c": 0}
+
+
+def on_an_array(fixed: dict[str, int], **sizes: int) -> Simulation:
+    return simulated(
+        compile_kernel(Request(source_of("gemm_s8s8"), "systolic-16", sizes, fixed=fixed), "lower")
+    )
+
+
+def test_an_array_waits_for_its_scratchpads_unless_they_are_filled_early() -> None:
+    resting = on_an_array(RESTING, M=128, N=128, K=128)
+    crossing = on_an_array({}, M=128, N=128, K=128)
+    assert crossing.total_ns < 0.95 * resting.total_ns
+    assert resting.total_ns > busy(resting, "execute") + busy(resting, "store")
+    assert crossing.total_ns < busy(crossing, "execute") + busy(crossing, "load")
+
+
+def test_turns_of_scratchpads_that_are_not_run_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    skipping = on_an_array({}, M=64, N=128, K=128)
+    monkeypatch.setattr(events, "SAME", -1.0)
+    monkeypatch.setattr(events, "MOST_TURNS", 10**9)
+    whole = on_an_array({}, M=64, N=128, K=128)
+    assert whole.run == whole.issues
+    assert skipping.total_ns == pytest.approx(whole.total_ns, rel=0.05)
