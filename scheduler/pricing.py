@@ -1,7 +1,8 @@
 """What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
 
 A schedule that the decisions cannot express, one with three loops over an axis, say, has no price. Prefetches
-and the order of the innermost loop cost nothing and gain nothing: that is what was measured of them.
+and the order of the innermost loop cost nothing and gain nothing: that is what was measured of them. In
+which pieces rests are performed that only the run knows costs nothing either.
 """
 
 from __future__ import annotations
@@ -52,9 +53,15 @@ def read_nest(
         if whole.mapping == chosen.mapping and (option := _part(whole, chosen)) is not None:
             space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
             for assignment in _readings(space, chosen):
-                if build_nest(space, assignment) == replace(chosen, fused=(), prefetches=(), pipeline=None):
+                if _bare(build_nest(space, assignment)) == _bare(chosen):
                     return option, assignment
     return None
+
+
+def _bare(nest: NestSchedule) -> NestSchedule:
+    """A nest without what no decision stands for."""
+    loops = tuple(replace(loop, rest=()) for loop in nest.loops)
+    return replace(nest, loops=loops, fused=(), prefetches=(), pipeline=None)
 
 
 def _part(option: NestOption, nest: NestSchedule) -> NestOption | None:

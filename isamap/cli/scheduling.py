@@ -249,19 +249,28 @@ def diff_command(
     from isamap.plan.check import check_schedule
     from isamap.plan.parse import parse_schedule
     from isamap.plan.plugins import load_cost_model
-    from isamap.report.schedules import change_text, changes
+    from isamap.plan.versions import split_versions
+    from isamap.report.schedules import NestChange, change_text, changes
     from isamap.scheduler.pricing import price
 
     model = load_cost_model(cost_model)
-    old, new = (parse_schedule(read_file(Path(name), name)) for name in (before, after))
-    _check_comparable(old, new)
-    costs: list[tuple[float | None, ...]] = []
-    for schedule in (old, new):
-        problem = _problem(schedule, kernel, machine_of(hw or old.machine), profile)
-        if findings := check_schedule(schedule, problem):
-            raise UsageProblem(*findings)
-        costs.append(price(schedule, problem, model))
-    found = changes(old, new, *costs)
+    texts = [split_versions(read_file(Path(name), name)) for name in (before, after)]
+    olds, news = ([parse_schedule(text) for text in each] for each in texts)
+    old, found, words = olds[0], list[NestChange](), list[str]()
+    if len(olds) != len(news):
+        raise _different("parts of the sizes", str(len(olds)), str(len(news)))
+    for one, other in zip(olds, news, strict=True):
+        _check_comparable(one, other)
+        costs: list[tuple[float | None, ...]] = []
+        for schedule in (one, other):
+            problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile)
+            if findings := check_schedule(schedule, problem):
+                raise UsageProblem(*findings)
+            costs.append(price(schedule, problem, model))
+        own = changes(one, other, *costs)
+        found += own
+        words += [f"for {_words(one.sizes)}"] if own and len(olds) > 1 else []
+        words += [change_text(change) for change in own]
     payload: dict[str, object] = {
         "kernel": old.kernel,
         "machine": old.machine,
@@ -276,7 +285,7 @@ def diff_command(
             for c in found
         ],
     }
-    return Answer(payload, "\n\n".join(change_text(c) for c in found) or "the same")
+    return Answer(payload, "\n\n".join(words) or "the same")
 
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str) -> Problem:
@@ -304,13 +313,17 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str)
 def _check_comparable(old: Schedule, new: Schedule) -> None:
     for what in ("kernel", "machine", "sizes"):
         if (ours := getattr(old, what)) != (theirs := getattr(new, what)):
-            raise UsageProblem(
-                Diagnostic(
-                    "schedule-mismatch",
-                    f"the two schedules are for different {what}: {_words(ours)} and {_words(theirs)}",
-                    help="compare schedules of one kernel, on one machine, at the same sizes",
-                )
-            )
+            raise _different(what, _words(ours), _words(theirs))
+
+
+def _different(what: str, ours: str, theirs: str) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(
+            "schedule-mismatch",
+            f"the two schedules are for different {what}: {ours} and {theirs}",
+            help="compare schedules of one kernel, on one machine, at the same sizes",
+        )
+    )
 
 
 def _words(value: object) -> str:

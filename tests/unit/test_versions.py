@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from isamap.driver.boundaries import PRECISION
 from isamap.driver.compiling import describe
 from isamap.driver.pipeline import Compilation
 from isamap.driver.prepare import prepare
@@ -17,6 +18,8 @@ from isamap.kernels import kernel_path
 from isamap.lower.program import Block, If
 from isamap.plan.parse import parse_schedule
 from isamap.plan.versions import box_of, check_versions, print_versions, split_versions
+from isamap.scheduler import AnalyticModel
+from isamap.scheduler.pricing import price
 from isamap.source import Source, SyntaxProblem, UsageProblem
 
 WHOLE = {"K": (8, 8), "M": (1, 64)}
@@ -83,6 +86,24 @@ def test_each_profile_value_has_a_schedule_and_each_size_one_of_them() -> None:
 def test_profile_values_that_follow_each_other_leave_no_choice() -> None:
     made = compile_request(asked({"M": "1..64@1,2,3", "N": 16, "K": 8}), "schedule")
     assert [sizes["M"] for sizes in sizes_of(made)] == [1, 2, "3..64@3"]
+
+
+def test_a_schedule_ends_where_the_next_one_is_cheaper() -> None:
+    made = compile_request(asked({"M": "1..300@4,256", "N": 64, "K": 64}, "x86-avx512"), "schedule")
+    few, many = (one.schedule for one in made.versions)
+    assert few
+    assert many
+    end = box_of(few.sizes)["M"][1]
+    assert 4 <= end < 256
+
+    def costs(rows: int) -> list[float]:
+        found = compile_request(asked({"M": f"1..300@{rows}", "N": 64, "K": 64}, "x86-avx512"), "match")
+        assert found.problem
+        return [price(s, found.problem, AnalyticModel())[0] or 0.0 for s in (few, many)]
+
+    assert end == 4 or costs(end)[0] <= costs(end)[1]
+    beyond = min(256, int(end * PRECISION) + 1)
+    assert beyond == 256 or costs(beyond)[0] > costs(beyond)[1]
 
 
 def test_several_sizes_multiply() -> None:
