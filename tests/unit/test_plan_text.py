@@ -94,7 +94,7 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("stage b;", "stage ;"), "`;` cannot stand here: expected an operand"),
         (TEXT.replace("stage b;", "stage b in ;"), "`;` cannot stand here: expected a scratchpad"),
         (TEXT.replace("stage b;", "stage b in spad at ;"), "`;` cannot stand here: expected a number"),
-        (TEXT.replace("stage b;", "stage b at 0;"), "`at` cannot stand here: expected `ahead`, `in` or `;`"),
+        (TEXT.replace("stage b;", "stage b at 0;"), "`at` cannot stand here: expected `ahead`, `in`, `packed` or `;`"),
         (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
         (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),
         (TEXT.replace("1234.5", "nan"), "`nan ns` is not a time"),
@@ -123,3 +123,16 @@ def test_statements_that_are_taken_along_stand_beside_hold() -> None:
     assert parse_schedule(Source("s", text)) == schedule
     with pytest.raises(SyntaxProblem, match="a nest has one `fuse`"):
         parse_schedule(Source("s", text.replace("fuse 1, 3;", "fuse 1; fuse 3;")))
+
+
+def test_an_operand_that_is_passed_packed_is_read_back() -> None:
+    packed = replace(SCHEDULE, nests=(replace(NEST, stages=(Stage("b", 0, packed=True), Stage("a", 2))),))
+    text = print_schedule(packed)
+    assert "  stage b packed;\n  for n by 256 {" in text
+    assert parse_schedule(Source("x", text)) == packed
+
+
+def test_what_is_packed_before_is_neither_early_nor_in_a_scratchpad() -> None:
+    for more in ("ahead 1", "in spad"):
+        with pytest.raises(SyntaxProblem):
+            parse_schedule(Source("x", TEXT.replace("stage b;", f"stage b packed {more};")))
