@@ -94,7 +94,10 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("stage b;", "stage ;"), "`;` cannot stand here: expected an operand"),
         (TEXT.replace("stage b;", "stage b in ;"), "`;` cannot stand here: expected a scratchpad"),
         (TEXT.replace("stage b;", "stage b in spad at ;"), "`;` cannot stand here: expected a number"),
-        (TEXT.replace("stage b;", "stage b at 0;"), "`at` cannot stand here: expected `ahead`, `in`, `packed` or `;`"),
+        (
+            TEXT.replace("stage b;", "stage b at 0;"),
+            "`at` cannot stand here: expected `ahead`, `in`, `packed` or `;`",
+        ),
         (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
         (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),
         (TEXT.replace("1234.5", "nan"), "`nan ns` is not a time"),
