@@ -24,10 +24,13 @@ from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.greedy import SAME, all_moves, descend, first_candidate, greedy_candidate
 from isamap.scheduler.isolate import Answer, ask_apart, failed
 from isamap.scheduler.model import Contender
+from isamap.scheduler.splitting import raised_floors
 from isamap.source import Diagnostic
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
+# Floors that lie further than this below a known cost are raised before the solver is asked, as a fraction.
+FAR = 0.01
 # How much of its time a search may spend before it looks at what crosses turns.
 FIRST_STEP = 0.6
 
@@ -109,7 +112,7 @@ def solve_nest(
     The solver does not look at those in `without`, of which `first` is none.
     """
     stop = time.monotonic() + limits.wall_s
-    contenders, floor = _contenders(options, first, stop)
+    contenders, floor = _contenders(options, first, stop, raises=not without)
     left_s = stop - time.monotonic()
     if floor >= first.cost_ns * (1 - SAME):
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
@@ -154,9 +157,12 @@ def _denied(found: Found) -> Diagnostic:
 
 
 def _contenders(
-    options: Sequence[OpenOption], first: Candidate, stop: float
+    options: Sequence[OpenOption], first: Candidate, stop: float, *, raises: bool
 ) -> tuple[list[Contender], float]:
-    """What may still beat the first schedule, its own option foremost, and what nothing undercuts."""
+    """What may still beat the first schedule, its own option foremost, and what nothing undercuts.
+
+    With `raises`, floors that are far below the first schedule are looked at more closely.
+    """
     found: list[Contender] = []
     floors = [first.cost_ns]
     for option in sorted(options, key=lambda o: o is not first.option):
@@ -166,6 +172,8 @@ def _contenders(
             floors.append(option.floor_ns)
             continue
         floors_ns = floors_of(option.cost, option.space, option.register_blocks)
+        if raises and min(floors_ns) < first.cost_ns * (1 - FAR):
+            floors_ns = raised_floors(option, option.register_blocks, floors_ns, first.cost_ns, stop)
         pairs = zip(floors_ns, option.register_blocks, strict=True)
         below = [(floor, block) for floor, block in pairs if floor < first.cost_ns]
         start = first if option is first.option else greedy_candidate([option], stop)

@@ -4,9 +4,9 @@
     + a tenth of bringing the inputs + sums in and out of registers + one copy of what is staged
 
 An input comes from its tensor, or from a buffer that was filled before: the cheaper of both, over all inputs
-together. No tile is brought more rarely than registers allow: what a register block has of accumulators fits
-into them. Loops, caches and waiting cost nothing here. `expression` is never below, under whatever decisions:
-tests/properties/test_least.py tries.
+together. Copies that a unit of its own may make cost nothing. No tile is brought more rarely than registers
+allow: what a register block has of accumulators fits into them. Loops, caches and waiting cost nothing here.
+`expression` is never below, under whatever decisions: tests/unit/test_scheduler_narrowing.py tries.
 """
 
 from __future__ import annotations
