@@ -32,6 +32,12 @@ SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.solve")
 READY = "print('ready', flush=True); "
 
 
+@pytest.fixture(autouse=True)
+def solver_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are not raised before it is asked: here they would answer all by themselves."""
+    monkeypatch.setattr("isamap.scheduler.splitting.ROUNDS", 0)
+
+
 def child(program: str) -> tuple[str, ...]:
     """The command of a child that is not the solver."""
     return (PYTHON, "-c", program)
