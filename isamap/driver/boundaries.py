@@ -6,7 +6,7 @@ to M = 1, say. Steps are by ratios, so that a boundary is found within an eighth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, isqrt
@@ -35,23 +35,32 @@ def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tup
     asked = [_asked(request, whole, name, low, high, profile) for profile in profiles]
     schedules = [_schedule(one) for one in asked]
 
-    def costs(at: int, which: Sequence[Schedule]) -> list[float]:
-        return _costs(_asked(request, whole, name, low, high, at), which)
-
-    ends: list[int] = []
-    for number, (one, other) in enumerate(pairwise(profiles)):
+    def end(number: int) -> int:
         pair = schedules[number : number + 2]
-        below, beyond = one, other  # the first is the better one there, the second there
-        while beyond > below + 1 and beyond > PRECISION * below:
-            middle = min(max(isqrt(below * beyond), below + 1), beyond - 1)
-            first, second = costs(middle, pair)
-            below, beyond = (middle, beyond) if first <= second else (below, middle)
-        ends.append(below)
+
+        def costs(at: int) -> list[float]:
+            return _costs(_asked(request, whole, name, low, high, at), pair)
+
+        return end_of_first(costs, profiles[number], profiles[number + 1])
+
+    ends = [end(number) for number in range(len(profiles) - 1)]
     starts = [low, *(end + 1 for end in ends)]
     return tuple(
         start if start == end else f"{start}..{end}@{profile}"
         for start, end, profile in zip(starts, [*ends, high], profiles, strict=True)
     )
+
+
+def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: int) -> int:
+    """The last value that is left to the first of two schedules: the better one `below`, the other `beyond`.
+
+    `costs` prices both at a value.
+    """
+    while beyond > below + 1 and beyond > PRECISION * below:
+        middle = min(max(isqrt(below * beyond), below + 1), beyond - 1)
+        first, second = costs(middle)
+        below, beyond = (middle, beyond) if first <= second else (below, middle)
+    return below
 
 
 def _asked(
