@@ -163,7 +163,13 @@ def _contenders(request: Request, problem: Problem, first: Schedule) -> tuple[Sc
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
-    return tuple(replace(schedule, profile=first.profile) for schedule in chosen)
+    return tuple(_bounded(replace(schedule, profile=first.profile), first) for schedule in chosen)
+
+
+def _bounded(schedule: Schedule, first: Schedule) -> Schedule:
+    """A schedule with what is proven of the model's first choice: no schedule of the problem costs less."""
+    known = max(schedule.lower_bound_ns or 0.0, first.lower_bound_ns or 0.0)
+    return replace(schedule, lower_bound_ns=min(known, schedule.cost_ns or known))
 
 
 def _replayed(winner: Winner, problem: Problem) -> Schedule | None:

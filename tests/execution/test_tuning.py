@@ -138,6 +138,26 @@ def test_run_and_python_tune_as_well(capsys: pytest.CaptureFixture[str]) -> None
     assert len(Winners.open().all()) == 2
 
 
+@pytest.mark.usefixtures("quick")
+def test_what_is_proven_of_the_models_choice_is_said_of_every_contender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[float | None] = []
+    whole = Tournament.evaluate_together
+
+    def noted(self: Tournament, trials: Any) -> Any:
+        seen.extend(trial.schedule.lower_bound_ns for trial in trials)
+        return whole(self, trials)
+
+    monkeypatch.setattr(Tournament, "evaluate_together", noted)
+    request = Request(source_of("gemm_f32"), "generic-c", {"M": 20, "N": 30, "K": 10}, cache=False)
+    first = compile_kernel(request, "schedule").schedule
+    assert first is not None
+    assert first.lower_bound_ns
+    compile_kernel(replace(request, tune=4), "schedule")
+    assert seen == [first.lower_bound_ns] * 4
+
+
 def test_without_a_winner_the_model_chooses_and_says_so(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
