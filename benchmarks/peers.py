@@ -1,97 +1,194 @@
-"""A compiler for the same products, beside isamap in one run: IREE.
+"""Products of DeepBench by isamap and by other compilers: IREE, TVM and Exo, those that are installed.
 
-    pip install iree-base-compiler iree-base-runtime
-    python benchmarks/peers.py > benchmarks/results/DATE-peers.txt
+    pip install iree-base-compiler iree-base-runtime exo-lang psutil xgboost-cpu
+    pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post0
+    python benchmarks/peers.py --tvm-trials 16 > benchmarks/results/DATE-peers.txt
 
-Both compile C + A x B in f32 for this processor and one thread, isamap by its cost model alone; data lie
-where each wants them before the clock starts. They take turns in another order each round: processor time,
-the median, and the median over rounds of how much longer IREE takes, with the interval that holds it with
-95 %. Two things speak for isamap and are no merit of its code: IREE's call comes from Python (some
-microseconds: short products are not asked for), and it gives a new array where isamap adds in place.
+f32, C[M, N] += A[M, K]·B[K, N], one thread, processor time; contenders take turns on data of their own.
+isamap and Exo add in place; TVM writes the sum to another array, IREE as it likes. IREE compiles for this
+processor, with operands tiled in memory and without (the faster counts). TVM takes the best of the
+schedules that MetaSchedule draws and measures. Exo has exo_gemm.py, a schedule by hand for AVX-512 in whole
+blocks: it is left out where nothing divides.
 """
 
 from __future__ import annotations
 
+import argparse
+import ctypes
+import os
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from importlib.metadata import version
-from statistics import median
+from pathlib import Path
+from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
-from alternate import Array, program, source, turns
+from alternate import program, source, turns
 
-from isamap.bench.statistics import Ratio, geometric_mean, ratio
 from isamap.machine import detect_machine
 from isamap.suites.shapes import Product, read_suite
 
-SHAPES = 12
-LEAST, MOST = 1e7, 2e9  # operations
-ROUNDS = 15
-TOLERANCE = 1e-4
-PACKAGES = ("iree-base-compiler", "iree-base-runtime")
+# M = n, N = m, K = k of DeepBench's column-major rows.
+ROWS = (
+    (1, 7680, 2560), (4, 7680, 2560), (16, 512, 512), (16, 1760, 1760), (32, 2560, 2560), (64, 1760, 1760),
+    (64, 4096, 4096), (128, 1760, 1760), (128, 2048, 2048), (700, 1024, 512), (1500, 3072, 128),
+    (7000, 1760, 1760),
+)  # fmt: skip
+NAMES = ("isamap", "iree", "tvm", "exo")
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+Contender = tuple[Callable[[], object], Callable[[], np.ndarray]]
+
+
+def isamap(m: int, n: int, k: int, data: Arrays) -> Contender:
+    """What `isamap compile gemm_f32` gives on this machine."""
+    sizes = {"M": m, "N": n, "K": k}
+    call, arrays, _ = program(source("gemm_f32"), detect_machine(), sizes, sizes)
+    for name, given in zip("ABC", data, strict=True):
+        arrays[name][...] = given
+    return call, lambda: arrays["C"]
+
+
+def iree(m: int, n: int, k: int, data: Arrays) -> Contender:
+    """linalg.matmul, called in the caller's thread; operands tiled in memory or not, whichever is faster."""
+    compiler, runtime = import_module("iree.compiler"), import_module("iree.runtime")
+    a, b, c = (f"tensor<{x}x{y}xf32>" for x, y in ((m, k), (k, n), (m, n)))
+    text = f"""func.func @gemm(%a: {a}, %b: {b}, %c: {c}) -> {c} {{
+      %0 = linalg.matmul ins(%a, %b : {a}, {b}) outs(%c : {c}) -> {c}
+      return %0 : {c}
+    }}"""
+    config = runtime.Config("local-sync")
+    given, fresh = ([runtime.asdevicearray(config.device, x) for x in data] for _ in range(2))
+    found: list[Any] = []
+    for tiling in ("true", "false"):
+        flags = ["--iree-llvmcpu-target-cpu=host", f"--iree-opt-data-tiling={tiling}"]
+        built = compiler.compile_str(text, target_backends=["llvm-cpu"], extra_args=flags)
+        context = runtime.SystemContext(config=config)
+        context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, built))
+        found.append(context.modules.module["gemm"])
+    best = min(found, key=lambda function: min(_seconds(partial(function, *given)) for _ in range(3)))
+    # On others for the result: without tiling it adds in place.
+    return partial(best, *given), lambda: best(*fresh).to_host()
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.thread_time()
+    call()
+    return time.thread_time() - started
+
+
+def tvm(m: int, n: int, k: int, data: Arrays, trials: int) -> Contender:
+    """The best of the schedules that MetaSchedule tries."""
+    lib, te = import_module("tvm"), import_module("tvm.te")
+    ms = import_module("tvm.s_tir.meta_schedule")
+    a, b, c = (te.placeholder(x.shape, "float32", name=name) for x, name in zip(data, "ABC", strict=True))
+    axis = te.reduce_axis((0, k), "k")
+    product = te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), name="P")
+    total = te.compute((m, n), lambda i, j: c[i, j] + product[i, j], name="D")
+    function = te.create_prim_func([a, b, c, total])
+    target = lib.target.Target(
+        {"kind": "llvm", "mcpu": lib.target.codegen.llvm_get_system_cpu(), "num-cores": 1}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        builder = ms.builder.LocalBuilder(max_workers=1, timeout_sec=200)
+        found = ms.tune_tir(
+            mod=function, target=target, work_dir=folder, max_trials_global=trials,
+            num_trials_per_iter=min(trials, 16), builder=builder,
+        )  # fmt: skip
+        schedule = ms.tir_integration.compile_tir(found, function, target)
+        if schedule is None:
+            raise RuntimeError("MetaSchedule has found nothing")
+        module = lib.compile(schedule.mod, target=target)
+    given = [lib.runtime.tensor(x, lib.cpu()) for x in (*data, np.zeros((m, n), np.float32))]
+    call = module["main"]
+    return lambda: call(*given), lambda: (call(*given), given[3].numpy())[1]
+
+
+def exo(m: int, n: int, k: int, data: Arrays) -> Contender:
+    """A panel of B packed, a register block over all of K: as large as registers and divisors allow."""
+    blocks = [(mr, nr) for nr in (64, 48, 32, 16) for mr in range(1, 25) if m % mr == 0 and n % nr == 0]
+    fitting = [block for block in blocks if block[0] * block[1] // 16 + block[1] // 16 + 1 <= 32]
+    if not fitting:
+        raise ValueError("no block divides these sizes")
+    mr, nr = max(fitting, key=lambda block: (block[0] * block[1] / (block[0] + block[1] / 16), block))
+    text = import_module("exo_gemm").gemm(m, n, k, mr, nr).c_code_str()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "gemm.c").write_text(text)
+        words = ["gcc", "-O3", "-march=native", "-shared", "-fPIC", "-o", "gemm.so", "gemm.c"]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+        library = ctypes.CDLL(str(Path(folder, "gemm.so")))
+    own = tuple(x.copy() for x in data)
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in own]
+    return lambda: library.gemm(None, *pointers), lambda: own[2]
+
+
+def contenders(m: int, n: int, k: int, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
+    """Calls by name, each checked against numpy, and why others are missing."""
+    rng = np.random.default_rng(0)
+    data = tuple(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    wanted = data[0].astype(np.float64) @ data[1] + data[2]
+    makers: dict[str, Callable[[], Contender]] = {
+        "isamap": lambda: isamap(m, n, k, data),
+        "iree": lambda: iree(m, n, k, data),
+        "exo": lambda: exo(m, n, k, data),
+    }
+    if options.tvm_trials:
+        makers["tvm"] = lambda: tvm(m, n, k, data, options.tvm_trials)
+    calls: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for name, make in makers.items():
+        started = time.perf_counter()
+        try:
+            call, result = make()
+        except (ImportError, ValueError, RuntimeError) as error:
+            missing[name] = str(error).splitlines()[0][:100]
+            continue
+        took = time.perf_counter() - started
+        if name in ("isamap", "exo"):
+            call()
+        error = np.abs(result() - wanted).max()
+        assert error <= 4 * k * 2.0**-24, f"{name} is wrong by {error}"
+        calls[name] = (call, took)
+    return calls, missing
+
+
+def row(m: int, n: int, k: int, options: argparse.Namespace) -> dict[str, float]:
+    """Times one product and prints its line; how many times as fast isamap is, by name."""
+    calls, missing = contenders(m, n, k, options)
+    times = turns({name: call for name, (call, _) in calls.items()}, options.rounds)
+    middle = {name: median(each) for name, each in times.items()}
+    ratios = {name: middle[name] / middle["isamap"] for name in NAMES[1:] if name in middle}
+    speeds = (f"{2e-9 * m * n * k / middle[x]:9.1f}" if x in middle else f"{'-':>9s}" for x in NAMES)
+    against = (f"{ratios[x]:7.2f}" if x in ratios else f"{'-':>7s}" for x in NAMES[1:])
+    built = " ".join(f"{name} {took:.1f}" for name, (_, took) in calls.items())
+    why = "".join(f"; {name}: {reason}" for name, reason in missing.items())
+    print(f"{f'{m} x {n} x {k}':18s}{''.join(speeds)}   {''.join(against)}   {built}{why}", flush=True)
+    return ratios
 
 
 def main() -> None:
-    """Prints a line per product and the geometric mean."""
-    machine = detect_machine()
-    print(", ".join(f"{p} {version(p)}" for p in PACKAGES), f"beside isamap on {machine}")
-    print(f"{'M x N x K':16}  {'isamap us':>10}  {'IREE us':>10}  times as long")
-    found = [_row(shape, machine) for shape in shapes()]
-    print(f"geometric mean over {len(found)} products: {geometric_mean(r.value for r in found):.2f}")
-
-
-def shapes() -> list[Product]:
-    """Products as they are stored row by row, evenly over their number of operations."""
-    found = {
-        (s.m, s.n, s.k): s
-        for s in read_suite("deepbench-gemm")
-        if isinstance(s, Product) and not (s.x_transposed or s.w_transposed) and LEAST <= s.flops <= MOST
-    }
-    ordered = sorted(found.values(), key=lambda s: (s.flops, s.m, s.n))
-    return [ordered[i * (len(ordered) - 1) // (SHAPES - 1)] for i in range(SHAPES)]
-
-
-def _row(shape: Product, machine: str) -> Ratio:
-    """How they compare; every result is checked first."""
-    sizes = {"M": shape.m, "N": shape.n, "K": shape.k}
-    own, arrays, _ = program(source("gemm_f32"), machine, sizes, sizes)
-    before = arrays["C"].copy()
-    expected = before + arrays["A"] @ arrays["B"]
-    other, result = _iree(arrays["A"], arrays["B"], before)
-    _check("IREE", result(), expected)
-    own()
-    _check("isamap", arrays["C"], expected)
-    arrays["C"][:] = before
-    times = turns({"isamap": own, "iree": other}, ROUNDS)
-    found = ratio(times["isamap"], times["iree"])
-    medians = "  ".join(f"{median(times[name]) * 1e6:10.1f}" for name in ("isamap", "iree"))
-    name = f"{shape.m}x{shape.n}x{shape.k}"
-    print(f"{name:16}  {medians}  {found.value:.2f} ({found.low:.2f}..{found.high:.2f})", flush=True)
-    return found
-
-
-def _check(name: str, result: Array, expected: Array) -> None:
-    error = float(np.abs(result - expected).max() / np.abs(expected).max())
-    assert error < TOLERANCE, f"{name} is wrong by {error}"
-
-
-def _iree(a: Array, b: Array, c: Array) -> tuple[Callable[[], object], Callable[[], Array]]:
-    """One call of IREE's code, and what came out of the last one."""
-    compiler: Any = import_module("iree.compiler")
-    runtime: Any = import_module("iree.runtime")
-    kinds = [f"tensor<{'x'.join(map(str, x.shape))}xf32>" for x in (a, b, c)]
-    text = (
-        f"func.func @main(%a: {kinds[0]}, %b: {kinds[1]}, %c: {kinds[2]}) -> {kinds[2]} {{\n"
-        f"  %0 = linalg.matmul ins(%a, %b : {kinds[0]}, {kinds[1]}) outs(%c : {kinds[2]}) -> {kinds[2]}\n"
-        f"  return %0 : {kinds[2]}\n}}\n"
+    """Builds, checks, takes turns, prints."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    extra = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
-    code = compiler.compile_str(text, target_backends=["llvm-cpu"], extra_args=extra)
-    config = runtime.Config("local-sync")  # one thread: the caller's
-    module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, code), config)
-    given = [runtime.asdevicearray(config.device, x) for x in (a, b, c)]
-    return (lambda: module.main(*given)), (lambda: module.main(*given).to_host())
+    parser.add_argument("--tvm-trials", type=int, default=64, help="how many schedules TVM measures; or 0")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    os.environ["TVM_NUM_THREADS"] = "1"
+    known = {(p.m, p.n, p.k) for p in read_suite("deepbench-gemm") if isinstance(p, Product)}
+    assert set(ROWS) <= known, f"no rows of DeepBench: {set(ROWS) - known}"
+    print("GFLOP/s (median), then how many times as fast isamap is, then seconds to compile")
+    speeds, ratios = (f"{name:>9s}" for name in NAMES), (f"{name:>7s}" for name in NAMES[1:])
+    print(f"{'M x N x K':18s}{''.join(speeds)}   {''.join(ratios)}")
+    found = [row(*sizes, options) for sizes in ROWS]
+    for name in NAMES[1:]:
+        those = [ratios[name] for ratios in found if name in ratios]
+        if those:
+            print(f"geometric mean against {name}: {geometric_mean(those):.2f} over {len(those)} rows")
 
 
 if __name__ == "__main__":
