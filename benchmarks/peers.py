@@ -38,6 +38,8 @@ ROWS = (
     (64, 4096, 4096), (128, 1760, 1760), (128, 2048, 2048), (700, 1024, 512), (1500, 3072, 128),
     (7000, 1760, 1760),
 )  # fmt: skip
+# Folders of loaded libraries: one that takes the place of a deleted one would be taken for it.
+LOADED: list[tempfile.TemporaryDirectory[str]] = []
 NAMES = ("isamap", "iree", "tvm", "exo")
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -116,20 +118,24 @@ def exo(m: int, n: int, k: int, data: Arrays) -> Contender:
         raise ValueError("no block divides these sizes")
     mr, nr = max(fitting, key=lambda block: (block[0] * block[1] / (block[0] + block[1] / 16), block))
     text = import_module("exo_gemm").gemm(m, n, k, mr, nr).c_code_str()
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "gemm.c").write_text(text)
-        words = ["gcc", "-O3", "-march=native", "-shared", "-fPIC", "-o", "gemm.so", "gemm.c"]
-        subprocess.run(words, cwd=folder, check=True, capture_output=True)
-        library = ctypes.CDLL(str(Path(folder, "gemm.so")))
+    folder = tempfile.TemporaryDirectory()
+    Path(folder.name, "gemm.c").write_text(text)
+    words = ["gcc", "-O3", "-march=native", "-shared", "-fPIC", "-o", "gemm.so", "gemm.c"]
+    subprocess.run(words, cwd=folder.name, check=True, capture_output=True)
+    library = ctypes.CDLL(str(Path(folder.name, "gemm.so")))
     own = tuple(x.copy() for x in data)
-    pointers = [ctypes.c_void_p(x.ctypes.data) for x in own]
-    return lambda: library.gemm(None, *pointers), lambda: own[2]
+    LOADED.append(folder)
+
+    def call() -> None:
+        library.gemm(None, *(ctypes.c_void_p(x.ctypes.data) for x in own))
+
+    return call, lambda: own[2]
 
 
-def contenders(m: int, n: int, k: int, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, str]]:
-    """Calls by name, each checked against numpy, and why others are missing."""
-    rng = np.random.default_rng(0)
-    data = tuple(rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+def contenders(
+    m: int, n: int, k: int, data: Arrays, options: argparse.Namespace
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Calls by name, each checked against numpy, and why others are missing; valid as long as the data."""
     wanted = data[0].astype(np.float64) @ data[1] + data[2]
     makers: dict[str, Callable[[], Contender]] = {
         "isamap": lambda: isamap(m, n, k, data),
@@ -158,7 +164,9 @@ def contenders(m: int, n: int, k: int, options: argparse.Namespace) -> tuple[dic
 
 def row(m: int, n: int, k: int, options: argparse.Namespace) -> dict[str, float]:
     """Times one product and prints its line; how many times as fast isamap is, by name."""
-    calls, missing = contenders(m, n, k, options)
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    calls, missing = contenders(m, n, k, (a, b, c), options)
     times = turns({name: call for name, (call, _) in calls.items()}, options.rounds)
     middle = {name: median(each) for name, each in times.items()}
     ratios = {name: middle[name] / middle["isamap"] for name in NAMES[1:] if name in middle}
