@@ -24,6 +24,7 @@ from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, tota
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.overlapping import LOOP_NS, beside, copied, entries, movers
+from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
@@ -49,7 +50,7 @@ class AnalyticModel:
         """Nanoseconds of a statement under one option."""
         space = Space(nest.statement, option, dict(problem.registers), {})
         tiling = tile(space)
-        supply = total(_supply(tiling, operand) for operand in _inputs(option))
+        supply = total(cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o)))
         traffic = _traffic(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
         hidden = [supply, *traffic, *moved]
@@ -71,7 +72,9 @@ class AnalyticModel:
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
         """The same cost in parts with names: what hides behind the slowest unit, and what comes on top."""
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
-        supply = [Share("supply", o.name, True, _supply(tiling, o)) for o in _inputs(option)]
+        inputs = _inputs(option)
+        brought = [total([_supply(tiling, o), _hints(tiling, o)]) for o in inputs]
+        supply = [Share("supply", o.name, True, cost) for o, cost in zip(inputs, brought, strict=True)]
         traffic = [
             Share(f"from {source}", o.name, True, cost)
             for source, costs in _misses(tiling, problem)
@@ -173,6 +176,11 @@ def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
     come_and_go = operand.homes[0] and not operand.stage_whole
     sums = [axis for axis in tiling.space.axes if axis.is_reduction and come_and_go]
     return [tiling.blocks[axis.name] for axis in sums]
+
+
+def _hints(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Hints about what an input's later turns read."""
+    return hinting(tiling, operand, whole_bytes(tiling.space, operand)[0])
 
 
 def _moved(tiling: Tiling) -> dict[str, list[Cost]]:

@@ -13,6 +13,7 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.parallel import part_cost, part_options
@@ -69,7 +70,7 @@ def open_options(
         space = Space(nest.statement, option, registers, fixed, dict(problem.scratchpads))
         if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
-        if not heeds(space):
+        if not heeds(space) or not all(open_values(space).values()):
             continue
         blocks = space.register_blocks()
         if blocks and set(fixed_names(fixed, nest.statement)) <= {

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from isamap.plan.decisions import parallel_of
+from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import crossing, crossing_names, name_of
 from isamap.scheduler.orders import Pairs, first_order
+from isamap.scheduler.prefetching import prefetch_values
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.source import Diagnostic
@@ -70,6 +71,12 @@ def _value(space: Space) -> Cause | None:
     for name in crossing_names(space):
         if space.fixed.get(name, 0) not in (0, 1):
             return Cause("fix-value", f"{name} is 0 or 1, not {space.fixed[name]}")
+    for operand in space.option.operands:
+        name = prefetch_of(space.statement, operand.name)
+        value = space.fixed.get(name, 0)
+        if not 0 <= value <= len(operand.hints):
+            caches = "".join(f", {n + 1} ({cache})" for n, (cache, _) in enumerate(operand.hints))
+            return Cause("fix-value", f"{name} is 0 (none){caches}, not {value}")
     return None
 
 
@@ -229,6 +236,12 @@ def _parts(space: Space) -> Cause | None:
     return None
 
 
+def _is_dealt(space: Space) -> bool:
+    """Whether parts for threads are looked at, or are what a person wants."""
+    names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
+    return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
+
+
 def _crossing(space: Space) -> Cause | None:
     for operand in crossing(space):
         name = name_of(space, operand)
@@ -237,7 +250,7 @@ def _crossing(space: Space) -> Cause | None:
         staged = space.fixed.get(space.stage(operand), 1)
         if staged != 1:
             why = f"{space.stage(operand)} = {staged} ({STAGES[staged]}) fills no buffer per turn"
-        elif space.option.parts:
+        elif _is_dealt(space):
             why = "parts for threads have their buffers filled at once"
         elif operand.is_accumulator:
             why = "it takes a loop over its elements around the sum, and a sum that is not cut into blocks"
@@ -245,6 +258,12 @@ def _crossing(space: Space) -> Cause | None:
             axes = " or ".join(space.block(axis) for axis in space.axes_of(operand))
             why = f"it takes a loop around its buffer: a smaller {axes}" if axes else "no loop moves it"
         return Cause("fix-crossing", f"{name} = 1 cannot be: {why}")
+    for name in prefetch_values(space):
+        if value := space.fixed.get(name, 0):
+            why = "no loop outside the sum moves on to other elements of it"
+            if _is_dealt(space):
+                why = "parts for threads prefetch nothing"
+            return Cause("fix-crossing", f"{name} = {value} cannot be: {why}")
     return None
 
 

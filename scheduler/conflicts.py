@@ -20,7 +20,7 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.candidates import fixed_names, heeds
 from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers, unsupplied
-from isamap.scheduler.crossing import crossing_names
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_options
 from isamap.scheduler.scratch_causes import too_small_scratchpads
@@ -55,7 +55,8 @@ class Question:
         known = set(space.names())
         if not (set(space.fixed) <= known and heeds(space)):
             return False
-        return all(space.stage_values(operand) for operand in space.option.operands) and any(
+        values = [*map(space.stage_values, space.option.operands), *open_values(space).values()]
+        return all(values) and any(
             first_assignment(space, block) is not None for block in space.register_blocks()
         )
 
@@ -187,6 +188,6 @@ def _near(space: Space, name: str, given: int) -> list[int]:
         values[space.block(axis)] = [*range(axis.tile, min(axis.extent, NEAR), axis.tile), axis.extent]
     values |= {name: [0, 1] for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
     values |= {space.stage(operand): [0, 1, 2] for operand in space.option.operands}
-    values |= {crossed: [0, 1] for crossed in crossing_names(space)}
+    values |= {crossed: [0, 1] for crossed in open_values(space)}
     others = [value for value in values.get(name, []) if value != given]
     return sorted(others, key=lambda value: (abs(value - given), value))[:TRIED]

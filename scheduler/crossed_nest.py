@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
 from isamap.scheduler.crossing import Made, can_cross, crossing, is_crossed, name_of
+from isamap.scheduler.prefetching import prefetches, prefetches_of
 
 if TYPE_CHECKING:
     from isamap.scheduler.space import Space
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
     """The nest with what is decided to cross turns; unchanged where that cannot be."""
+    nest = replace(nest, prefetches=prefetches(nest, space, made))
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
     if not crossed or not can_cross(space, made):
         return nest
@@ -50,7 +52,8 @@ def _last_sum(nest: NestSchedule) -> str:
 def crossings_of(space: Space, nest: NestSchedule) -> dict[str, int]:
     """The decisions that a nest stands for; more than one turn ahead is none of them."""
     ahead = {stage.operand for stage in nest.stages if stage.ahead}
-    return {
+    found = {
         name_of(space, o): int(spread_of(nest, o.name) is not None if o.is_accumulator else o.name in ahead)
         for o in crossing(space)
     }
+    return found | prefetches_of(space, nest)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from isamap.plan.decisions import ahead_of, spread_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.prefetching import can_prefetch, limit_prefetches, prefetch_values
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -72,6 +73,12 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     return tuple(able) if operand.mover else (0,)
 
 
+def open_values(space: Choices) -> dict[str, tuple[int, ...]]:
+    """What may be decided about crossing and prefetches, by decision."""
+    found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
+    return found | prefetch_values(space)
+
+
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
     """Whether an operand's buffer outlives its turn, so that there are two of it."""
     return made.get(name_of(space, operand), 0) > 0
@@ -88,7 +95,7 @@ def can_cross(space: Choices, made: Made) -> bool:
             return False
         if not any(_turns(space, operand, axis, made) for axis in _around(space, operand)):
             return False
-    return True
+    return can_prefetch(space, made)
 
 
 def _around(space: Choices, operand: TileOperand) -> list[TileAxis]:
@@ -125,6 +132,7 @@ def limit_crossing(model: cp_model.CpModel, space: Choices, literals: Literals) 
         if operand.is_accumulator:
             for at in _cuts(space, literals):
                 model.add_bool_or([crossed.negated(), at.negated()])
+    limit_prefetches(model, space, literals)
 
 
 def _cuts(space: Choices, literals: Literals) -> list[Literal]:
@@ -141,23 +149,21 @@ def _cuts(space: Choices, literals: Literals) -> list[Literal]:
 
 
 def first_crossings(space: Choices) -> dict[str, int]:
-    """Nothing crosses turns but what is fixed."""
-    return {name_of(space, operand): min(crossing_values(space, operand)) for operand in crossing(space)}
+    """Nothing crosses turns but what is fixed, and nothing else is prefetched."""
+    return {name: min(values, default=0) for name, values in open_values(space).items()}
 
 
 def other_crossings(space: Choices, current: Made) -> Iterator[dict[str, int]]:
     """Each decision made the other way."""
-    for operand in crossing(space):
-        name = name_of(space, operand)
-        yield from ({name: v} for v in crossing_values(space, operand) if v != current[name])
+    for name, values in open_values(space).items():
+        yield from ({name: value} for value in values if value != current[name])
 
 
 def has_crossing(space: Choices) -> bool:
     """Whether it is fixed that something crosses turns."""
-    return any(space.fixed.get(name, 0) for name in crossing_names(space))
+    return any(space.fixed.get(name, 0) for name in open_values(space))
 
 
 def still(space: Choices) -> dict[str, int]:
     """What is left open about crossing, decided: nothing does. Empty where nothing is left open."""
-    choices = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
-    return {name: 0 for name, values in choices.items() if len(values) > 1}
+    return {name: 0 for name, values in open_values(space).items() if len(values) > 1}

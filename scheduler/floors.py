@@ -13,7 +13,7 @@ import numpy as np
 from isamap.plan.batch import Box, Numbers, bounds_all, evaluate_all
 from isamap.plan.cost import Cost
 from isamap.plan.problem import TileAxis, TileOperand
-from isamap.scheduler.crossing import crossing, crossing_values, name_of
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 
 MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
@@ -52,9 +52,8 @@ def _boxes(
             boxes[space.unroll(axis)] = unrolled, unrolled
     for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
         boxes[name] = _numbers(space.fixed.get(name, 0)), _numbers(space.fixed.get(name, 1))
-    for operand in crossing(space):
-        values = crossing_values(space, operand)
-        boxes[name_of(space, operand)] = _numbers(min(values)), _numbers(max(values))
+    for name, values in open_values(space).items():
+        boxes[name] = _numbers(min(values)), _numbers(max(values))
     for position, operand in enumerate(space.option.operands):
         least, most = (np.repeat([s[position][end] for s in stagings], len(blocks)) for end in (0, 1))
         boxes[space.stage(operand)] = least.astype(np.float64), most.astype(np.float64)

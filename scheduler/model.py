@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate
-from isamap.scheduler.crossing import crossing, crossing_values, limit_crossing, name_of
+from isamap.scheduler.crossing import limit_crossing, open_values
 from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.scratch import limit_scratch
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
@@ -129,8 +129,7 @@ def _decision_literals(
             _order_singles(model, pairs, single, runs_once)
     for operand in space.option.operands:
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
-    for operand in crossing(space):
-        single[name_of(space, operand)] = _value_literals(model, crossing_values(space, operand))
+    single |= {name: _value_literals(model, values) for name, values in open_values(space).items()}
     literals = Literals(joint, axis_of, single)
     _forbid_narrow_sums(model, space, literals)
     limit_crossing(model, space, literals)

@@ -14,7 +14,7 @@ from math import factorial, inf, prod
 
 from isamap.plan.text import print_nest
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.crossing import crossing, crossing_values, name_of
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.greedy import all_moves
 from isamap.scheduler.orders import agrees, canonical, decisions_of
 from isamap.scheduler.space import Assignment, RegisterBlock
@@ -112,7 +112,7 @@ def count_assignments(option: OpenOption) -> int:
     space = option.space
     count = factorial(len(space.axes)) * factorial(len(space.register_axes))
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)
-    count *= prod(len(crossing_values(space, operand)) for operand in crossing(space))
+    count *= prod(len(values) for values in open_values(space).values())
     return count * sum(
         prod(len(space.blocks(axis, block.get(axis.name, 1))) for axis in space.axes)
         for block in option.register_blocks
@@ -125,7 +125,7 @@ def all_candidates(option: OpenOption) -> Iterator[Candidate]:
     orders = [decisions_of(order, space.order_pairs()) for order in permutations(space.axes)]
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
-    crossings = [[(name_of(space, o), value) for value in crossing_values(space, o)] for o in crossing(space)]
+    crossings = [[(name, value) for value in values] for name, values in open_values(space).items()]
     for block in option.register_blocks:
         unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
         sizes = [

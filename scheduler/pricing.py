@@ -1,8 +1,8 @@
 """What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
 
 A schedule that the decisions cannot express, one with three loops over an axis, say, has no price. Prefetches
-and the order of the innermost loop cost nothing and gain nothing: that is what was measured of them. In
-which pieces rests are performed that only the run knows costs nothing either.
+cost their hints, wherever they stand, and gain nothing, as the order of the innermost loop does: that is what
+was measured of both. In which pieces rests are performed that only the run knows costs nothing either.
 """
 
 from __future__ import annotations

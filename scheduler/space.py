@@ -14,7 +14,7 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.crossing import can_cross, crossing_names, crossing_values, is_crossed, name_of
+from isamap.scheduler.crossing import can_cross, crossing_values, is_crossed, name_of, open_values
 from isamap.scheduler.fitting import Taker, fitting, live
 
 Assignment = Mapping[str, int]
@@ -161,7 +161,7 @@ class Space:
             *(name for name, _, _ in self.order_pairs()),
             *(name for name, _, _ in self.sweep_pairs()),
             *(self.stage(operand) for operand in self.option.operands),
-            *crossing_names(self),
+            *open_values(self),
             *(parallel_of(self.statement, axis.name) for axis in self.option.axes),
             *(fuse_of(self.statement, fusion.statement) for fusion in self.option.fusions),
         )

@@ -42,6 +42,7 @@ from isamap.plan.apart import lanes_ns
 from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
+from isamap.plan.hinting import with_hints
 from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
@@ -184,7 +185,9 @@ def option_of(
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     return replace(
         bare,
-        operands=tuple(lay_out(o, subjects.get(o.name), kernel, profile) for o in operands),
+        operands=tuple(
+            with_hints(lay_out(o, subjects.get(o.name), kernel, profile), suppliers.machine) for o in operands
+        ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
         can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),

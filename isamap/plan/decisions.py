@@ -54,3 +54,8 @@ def ahead_of(statement: int, operand: str) -> str:
 def spread_of(statement: int, operand: str) -> str:
     """1 when a staged result is written back during the next turn of the loop around it."""
     return f"nest{statement}.spread.{operand}"
+
+
+def prefetch_of(statement: int, operand: str) -> str:
+    """Into which of the caches that the machine has hints for an operand's lines are named ahead; 0: none."""
+    return f"nest{statement}.prefetch.{operand}"

@@ -49,7 +49,8 @@ class TileOperand:
 
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
-    `moved_ns_per_element` is what that takes the unit.
+    `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
+    ahead, with nanoseconds per byte.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TileOperand:
     packed: bool = False
     mover: str = ""
     moved_ns_per_element: float = 0.0
+    hints: tuple[tuple[str, float], ...] = ()
 
     @property
     def buffer_tile_bytes(self) -> int:

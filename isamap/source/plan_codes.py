@@ -37,8 +37,9 @@ PLAN_CODES: dict[str, Explanation] = {
         "work that cannot cross turns of a loop",
         "`nest0.ahead.b = 1` fills the buffer of b one turn early: it is staged per block, and a loop over "
         "blocks of it stands around. `nest0.spread.c = 1` writes a staged result back during the next turn: "
-        "a loop over other elements of it stands around the sum, which is not cut into blocks. Parts that "
-        "threads perform have neither.",
+        "a loop over other elements of it stands around the sum, which is not cut into blocks. "
+        "`nest0.prefetch.a = 1` needs a loop over other elements of a outside the sum. Parts that threads "
+        "perform have none of these.",
     ),
     "fix-elsewhere": Explanation(
         "a fixed decision that this mapping does not have",
@@ -113,8 +114,8 @@ PLAN_CODES: dict[str, Explanation] = {
     "fix-unknown": Explanation(
         "a fixed decision that does not exist",
         "Decisions are named `nest0.mapping`, `nest0.unroll.n`, `nest0.block.n`, `nest0.order.n.k`, "
-        "`nest0.sweep.m.n`, `nest0.stage.b`, `nest0.ahead.b`, `nest0.spread.c` and, with `--threads`, "
-        "`nest0.parallel.n`, after the statement, its axes and its operands.",
+        "`nest0.sweep.m.n`, `nest0.stage.b`, `nest0.ahead.b`, `nest0.spread.c`, `nest0.prefetch.a` and, with "
+        "`--threads`, `nest0.parallel.n`, after the statement, its axes and its operands.",
     ),
     "fix-twice": Explanation(
         "a decision fixed to two values",
@@ -132,7 +133,8 @@ PLAN_CODES: dict[str, Explanation] = {
         "64 issues: more exceed the instruction cache.",
     ),
     "fix-value": Explanation(
-        "a value that a decision does not take", "Orders and crossings are 0 or 1, placements 0, 1 or 2."
+        "a value that a decision does not take",
+        "Orders and crossings are 0 or 1, placements 0, 1 or 2, prefetches the number of a cache.",
     ),
     "log-unusable": Explanation(
         "the log of evaluations cannot be used",

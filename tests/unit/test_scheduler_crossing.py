@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import gemm, problem, tiled_gemm
+from plan_problems import gemm, gemv, problem, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
@@ -131,3 +131,43 @@ def test_greedy_leaves_crossing_to_the_solver() -> None:
     question = array(256, 256, 256)
     assert not crossed(schedule(question, heuristic="greedy").nests[0])
     assert crossed(schedule(question, heuristic="annealing").nests[0])
+
+
+# --- prefetches -------------------------------------------------------------------------------------------
+
+HINTS = (("l1", 0.002), ("l2", 0.002))
+
+
+def hinted(question: Problem) -> Problem:
+    """The problem on a machine with hints into two caches."""
+    (nest,) = question.nests
+    (option,) = nest.options
+    operands = tuple(o if o.is_accumulator else replace(o, hints=HINTS) for o in option.operands)
+    options = (replace(option, operands=operands),)
+    return replace(question, nests=(replace(nest, options=options),), hinted=("l1", "l2"))
+
+
+def test_prefetches_are_for_a_person_to_fix_and_cost_their_hints() -> None:
+    question = hinted(gemm(256, 256, 256))
+    free, found = schedule(question), schedule(question, fixed={"prefetch.a": 2, "prefetch.b": 1})
+    assert free.nests[0].prefetches == ()
+    assert {(p.operand, p.cache) for p in found.nests[0].prefetches} == {("a", "l2"), ("b", "l1")}
+    assert check_schedule(found, question) == ()
+    assert found.status == "OPTIMAL"
+    assert cost(found) > cost(free)
+    again = parse_schedule(Source("s", print_schedule(found)))
+    assert price(again, question, AnalyticModel()) == (pytest.approx(cost(found)),)
+
+
+def test_what_only_sums_follow_is_prefetched_where_they_are_cut() -> None:
+    question = hinted(gemv(64, 256))
+    (nest,) = schedule(question, fixed={"prefetch.b": 1}).nests
+    (prefetch,) = nest.prefetches
+    assert nest.loops[prefetch.depth - 1].axis == "k"
+    with pytest.raises(Infeasible, match="no loop outside the sum moves on to other elements of it"):
+        schedule(question, fixed={"prefetch.b": 1, "block.k": 256})
+
+
+def test_a_cache_without_hints_is_refused() -> None:
+    with pytest.raises(Infeasible, match=r"nest0.prefetch.a is 0 \(none\), 1 \(l1\), 2 \(l2\), not 3"):
+        schedule(hinted(gemm(256, 256, 256)), fixed={"prefetch.a": 3})

@@ -1,0 +1,110 @@
+"""Prefetches as decisions: `nest0.prefetch.a = 2` names the lines of a's next turn to the second cache.
+
+    prefetch a ahead 1 into l2;         directly inside the innermost loop outside `hold` that a follows
+
+They take the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast
+(benchmarks/results). So 0, no prefetch, is the only value that is searched; others are for a person to fix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isamap.plan.cost import Cases, Const, Cost, times
+from isamap.plan.decisions import prefetch_of
+from isamap.plan.problem import TileAxis, TileOperand
+from isamap.plan.schedule import NestSchedule, Prefetch
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.crossing import Choices, Made
+    from isamap.scheduler.tiling import Tiling
+    from isamap.scheduler.translate import Literals
+
+
+def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
+    """What may be decided, by decision; nothing where what is fixed cannot be."""
+    return {name: _values(space, name, operand) for name, operand in _named(space).items()}
+
+
+def _named(space: Choices) -> dict[str, TileOperand]:
+    return {prefetch_of(space.statement, o.name): o for o in space.option.operands if o.hints}
+
+
+def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
+    wanted = space.fixed.get(name, 0)
+    most = 0 if space.option.parts or not operand.axes else len(operand.hints)
+    return (wanted,) if 0 <= wanted <= most else ()
+
+
+def can_prefetch(space: Choices, made: Made) -> bool:
+    """Whether each operand whose lines are named ahead has a loop to be ahead of."""
+    return all(
+        any(made[space.block(axis)] < axis.extent for axis in _sums(space, operand))
+        for name, operand in _named(space).items()
+        if made.get(name, 0) and not _has_loop(space, operand)
+    )
+
+
+def _has_loop(space: Choices, operand: TileOperand) -> bool:
+    """Loops over elements of the result always stand outside `hold`."""
+    return any(axis.name in operand.axes and not axis.is_reduction for axis in space.option.axes)
+
+
+def _sums(space: Choices, operand: TileOperand) -> list[TileAxis]:
+    return [axis for axis in space.axes_of(operand) if axis.is_reduction]
+
+
+def limit_prefetches(model: cp_model.CpModel, space: Choices, literals: Literals) -> None:
+    """Constraints: the same, in the solver's model."""
+    for name, operand in _named(space).items():
+        if _has_loop(space, operand):
+            continue
+        cuts = [
+            at
+            for axis in _sums(space, operand)
+            for at, made in literals.joint[axis.name]
+            if made[space.block(axis)] < axis.extent
+        ]
+        for value, literal in literals.single[name].items():
+            if value:
+                model.add_bool_or([literal.negated(), *cuts])
+
+
+# --- loops ------------------------------------------------------------------------------------------------
+
+
+def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch, ...]:
+    """The prefetches that are decided; none where one cannot be."""
+    if not can_prefetch(space, made):
+        return ()
+    found: list[Prefetch] = []
+    for name, operand in _named(space).items():
+        if made.get(name, 0):
+            around = [n for n, loop in enumerate(nest.loops[: nest.hold]) if loop.axis in operand.axes]
+            cache, _ = operand.hints[made[name] - 1]
+            found.append(Prefetch(operand.name, around[-1] + 1, 1, cache))
+    return tuple(sorted(found, key=lambda p: p.depth))
+
+
+def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
+    """The decisions that a nest's prefetches stand for."""
+    into = {prefetch.operand: prefetch.cache for prefetch in nest.prefetches}
+    found: dict[str, int] = {}
+    for name, operand in _named(space).items():
+        caches = [cache for cache, _ in operand.hints]
+        cache = into.get(operand.name, "")
+        found[name] = caches.index(cache) + 1 if cache in caches else 0
+    return found
+
+
+# --- price ------------------------------------------------------------------------------------------------
+
+
+def hinting(tiling: Tiling, operand: TileOperand, whole_bytes: int) -> Cost:
+    """The time of an operand's hints, each line once: what loops around name again is near then."""
+    if not operand.hints:
+        return Const(0)
+    branches = ((n + 1, times(ns * whole_bytes)) for n, (_, ns) in enumerate(operand.hints))
+    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, Const(0)), *branches))
