@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isamap.plan.batch import Box, bounds_all
 from isamap.scheduler.candidates import OpenOption
-from isamap.scheduler.crossing import crossing, crossing_values, name_of
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import RegisterBlock, Space
 
 # How often boxes are cut, and so many at a time: some 10 ms each.
@@ -91,7 +91,7 @@ def _domains(space: Space, blocks: Sequence[RegisterBlock]) -> _Domains:
             own[space.unroll(axis)] = [[f] for f in factors]
     same = {name: [0, 1] for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
     same = {name: [space.fixed[name]] if name in space.fixed else values for name, values in same.items()}
-    same |= {name_of(space, o): sorted(crossing_values(space, o)) for o in crossing(space)}
+    same |= {name: sorted(values) for name, values in open_values(space).items()}
     same |= {space.stage(o): sorted(space.stage_values(o)) for o in space.option.operands}
     own |= {name: [values] * len(blocks) for name, values in same.items()}
     return _Domains(
