@@ -32,6 +32,7 @@ ASKED = [
     ("gemm_bias_relu_f32", "x86-avx2", {"M": 40, "N": 48, "K": 56}, 1),
     ("conv2d_nhwc", "x86-avx2", CONV, 1),
     ("conv2d_nchw", "generic-c", CONV, 1),
+    ("gemm_s8s8", "systolic-16", {"M": 64, "N": 48, "K": 80}, 1),
 ]
 
 
