@@ -24,8 +24,9 @@ RegisterBlock = Mapping[str, int]
 MAX_UNROLLED = 64
 # Register blocks stretch along at most two axes: with more, the same operand reuse costs more registers.
 MAX_UNROLLED_AXES = 2
-# Into how many cache blocks an axis may be cut.
-BLOCK_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
+# Into how many cache blocks an axis may be cut. All numbers are worth less than a per cent, by
+# benchmarks/block_counts.py.
+BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n for n in range(7, 13)))
 # A summing loop inside a register block that runs less often than this spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
 # What of an axis a buffer holds: a register block, a cache block, all; the last two as stages are numbered.

@@ -15,7 +15,7 @@ from properties.exhaustive_ways import fits
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 
-CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024, 2048, 4096)
+CUTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n for n in range(7, 13)))
 """Into how many cache blocks an axis may be cut."""
 
 
