@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.candidates import Candidate
@@ -23,19 +24,26 @@ from isamap.scheduler.space import issues_along
 
 
 def nest_of(problem: Problem, candidate: Candidate) -> NestSchedule:
-    """The loops of a candidate, with prefetches of what streams through from beyond all caches."""
+    """The loops of a candidate, with prefetches of what streams through from beyond all caches.
+
+    Where a person has decided about an operand's prefetch, that stands.
+    """
     nest, option = candidate.nest(), candidate.option.space.option
     caches = [cache.name for cache in problem.caches if cache.name in problem.hinted]
     around = nest.loops[nest.hold - 1] if nest.hold else None
     if not caches or around is None or around.kind != "for":
         return nest
     staged = {stage.operand for stage in nest.stages}
+    decided = candidate.option.space.fixed
     found = tuple(
         Prefetch(operand.name, nest.hold, 1, caches[0])
         for operand in option.operands
-        if operand.name not in staged and around.axis in operand.axes and _streams(problem, option, operand)
+        if prefetch_of(nest.statement, operand.name) not in decided
+        and operand.name not in staged
+        and around.axis in operand.axes
+        and _streams(problem, option, operand)
     )
-    return replace(nest, prefetches=found)
+    return replace(nest, prefetches=(*nest.prefetches, *found))
 
 
 def _streams(problem: Problem, option: NestOption, operand: TileOperand) -> bool:
