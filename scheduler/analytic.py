@@ -2,14 +2,15 @@
 
 For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cache blocks of bm x bn x bk:
 
-    max(issues * interval,                     the instruction's unit
-        register blocks * k * latency,         the chain of sums, when few accumulators hide it
-        loads of a and b,                      each tile once per register block that uses it
+    max(over each register block, cut ones too, the sum of
+            max(issues * interval,             the instruction's unit
+                k * latency,                   the chain of sums, when few accumulators hide it
+                loads of a and b),             each tile once
         misses of each cache / bandwidth       what loops around too large a body read again
         + beginning of rows)                   where reading jumps, out of where the tensors are
-    + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide
+    + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide, of inputs 6 %
 
-Where it errs: a tail costs a whole block of latency (too dear); halos of convolutions are read once (too
+Where it errs: halos of convolutions are read once (too
 cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
 different units do not overlap (too dear); columns read out of memory are up to ten times too cheap where the
 processor does not recognise them (docs/decisions/0010-order-of-schedules.md).
@@ -23,15 +24,18 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.overlapping import LOOP_NS, beside, copied, entries, movers
+from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
+from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, torn, whole_bytes
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
 LEAK = 0.1
+# The same of what processors fetch ahead by themselves.
+STREAM_LEAK = 0.06
 # How much of a cache a working set may take before it evicts itself.
 USABLE = 0.75
 # Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
@@ -51,14 +55,14 @@ class AnalyticModel:
         space = Space(nest.statement, option, dict(problem.registers), {})
         tiling = tile(space)
         supply = total(cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o)))
-        traffic = _traffic(tiling, problem)
+        traffic = _misses(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
-        hidden = [supply, *traffic, *moved]
         return total(
             [
-                largest([Const(_issues(option) * option.interval_ns), _latency(tiling), *hidden]),
-                times(LEAK, total(hidden)),
-                times(LOOP_NS, *_turns(tiling)),
+                largest([block_sums(space), supply, *(total(costs) for _, costs in traffic), *moved]),
+                times(LEAK, total([supply, *moved])),
+                *_leaks(space, traffic),
+                loops_ns(space),
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand) for operand in _inputs(option)),
@@ -85,7 +89,8 @@ class AnalyticModel:
             for unit, costs in _moved(tiling).items()
             for o, cost in zip(option.operands, costs, strict=True)
         ]
-        hidden = [share.cost for share in (*supply, *traffic, *moved)]
+        leaks = _leaks(tiling.space, _misses(tiling, problem))
+        hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         held = [o for o in option.operands if o.is_accumulator]
         return (
             Share("issues", "", True, Const(_issues(option) * option.interval_ns)),
@@ -93,8 +98,9 @@ class AnalyticModel:
             *supply,
             *traffic,
             *moved,
-            Share("imperfect overlap", "", False, times(LEAK, total(hidden))),
-            Share("loops", "", False, times(LOOP_NS, *_turns(tiling))),
+            Share("blocks", "", True, block_sums(tiling.space), beyond=True),
+            Share("imperfect overlap", "", False, total([*hidden, *leaks])),
+            Share("loops", "", False, loops_ns(tiling.space)),
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
             *(Share("pages", o.name, False, _pages(tiling, o)) for o in _inputs(option)),
@@ -109,16 +115,11 @@ def _issues(option: NestOption) -> int:
     return prod(issues_along(axis) for axis in option.axes)
 
 
-def _turns(tiling: Tiling) -> list[Cost]:
-    """Factors of how often the body of all `for` loops runs."""
-    return [tiling.steps[axis.name] for axis in tiling.space.axes]
-
-
 def _latency(tiling: Tiling) -> Cost:
     """The chains of sums, one after the other, when nothing else fills them."""
     if not any(axis.is_reduction for axis in tiling.space.axes):
         return Const(0)
-    return times(tiling.space.option.latency_ns, *_turns(tiling))
+    return times(tiling.space.option.latency_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
 
 
 def _supply(tiling: Tiling, operand: TileOperand) -> Cost:
@@ -213,9 +214,13 @@ def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
     return [largest(parts) for parts in repeats.values()]
 
 
-def _traffic(tiling: Tiling, problem: Problem) -> list[Cost]:
-    """Per cache, the time of what it misses at the bandwidth of what lies behind it."""
-    return [total(costs) for _, costs in _misses(tiling, problem)]
+def _leaks(space: Space, traffic: list[tuple[str, list[Cost]]]) -> list[Cost]:
+    """What shows of traffic that should hide: less of inputs, which are read in order and fetched ahead."""
+    return [
+        times(LEAK if operand.is_accumulator else STREAM_LEAK, cost)
+        for _, costs in traffic
+        for operand, cost in zip(space.option.operands, costs, strict=True)
+    ]
 
 
 def _misses(tiling: Tiling, problem: Problem) -> list[tuple[str, list[Cost]]]:
@@ -228,7 +233,10 @@ def _misses(tiling: Tiling, problem: Problem) -> list[tuple[str, list[Cost]]]:
     def read(operand: TileOperand, level: int, bandwidth: float) -> Cost:
         cache = problem.caches[level]
         loads = reloads(space, operand, nest, cache, usable_bytes(cache))
-        return total([_missed(space, operand, loads, bandwidth), starts(tiling, operand, problem, level)])
+        again = torn(tiling, operand, cache)
+        return total(
+            [_missed(space, operand, loads, again, bandwidth), starts(tiling, operand, problem, level)]
+        )
 
     return [
         (source, [read(operand, level, bandwidth) for operand in space.option.operands])
@@ -241,13 +249,17 @@ def _missed(
     space: Space,
     operand: TileOperand,
     loads: tuple[tuple[Cost, ...], tuple[Cost, ...]],
+    again: Cost,
     bandwidth: float,
 ) -> Cost:
-    """The time to load an operand so often, in place or staged, and to store an accumulator as often."""
+    """The time to load an operand so often, in place or staged, and to store an accumulator as often.
+
+    `again` is how often a line read in place is loaded while it is used.
+    """
     ways = 2 if operand.is_accumulator else 1
     direct_bytes, staged_bytes = whole_bytes(space, operand)
-    direct = times(ways * direct_bytes / bandwidth, *loads[0])
-    if direct_bytes == staged_bytes and loads[0] is loads[1]:
+    direct = times(ways * direct_bytes / bandwidth, *loads[0], again)
+    if direct_bytes == staged_bytes and loads[0] is loads[1] and isinstance(again, Const):
         return direct
     return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
 

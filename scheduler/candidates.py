@@ -17,7 +17,8 @@ from isamap.scheduler.crossing import open_values
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.parallel import part_cost, part_options
-from isamap.scheduler.space import Assignment, RegisterBlock, Space, issues_along
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.summing import may_unroll
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ def open_options(
 def heeds(space: Space) -> bool:
     """Whether fixed decisions that leave no choice say what is the case.
 
-    An axis of one issue is not unrolled, however often it is to be; an order is 0 or 1.
+    An axis of one issue is not unrolled, however often it is to be, nor a sum that is not the innermost one;
+    an order is 0 or 1.
     """
-    single = [space.unroll(axis) for axis in space.option.axes if issues_along(axis) == 1]
+    single = [space.unroll(axis) for axis in space.option.axes if not may_unroll(space.option, axis)]
     pairs = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
     return all(space.fixed.get(name, 1) == 1 for name in single) and all(
         space.fixed.get(name, 0) in (0, 1) for name in pairs

@@ -16,6 +16,7 @@ from isamap.scheduler.orders import Pairs, first_order
 from isamap.scheduler.prefetching import prefetch_values
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
+from isamap.scheduler.summing import may_unroll
 from isamap.source import Diagnostic
 
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
@@ -124,6 +125,13 @@ def _unroll(space: Space) -> Cause | None:
                 f"{space.unroll(axis)} = {value} is not between 1 and {most}, the issues along {axis.name}",
                 (_issues(axis),),
             )
+        if value > 1 and not may_unroll(space.option, axis):
+            return Cause(
+                "fix-unroll",
+                f"{space.unroll(axis)} = {value}: only the innermost summing axis is unrolled, and only "
+                "where every input follows it",
+                (_followed(space, axis),),
+            )
     unrolled = prod(space.fixed[space.unroll(axis)] for axis in axes)
     if unrolled > MAX_UNROLLED:
         factors = " × ".join(str(space.fixed[space.unroll(axis)]) for axis in axes)
@@ -132,6 +140,14 @@ def _unroll(space: Space) -> Cause | None:
             f"{_fixed(space)}: {factors} = {unrolled} issues in one loop body, at most {MAX_UNROLLED} can be",
         )
     return None
+
+
+def _followed(space: Space, axis: TileAxis) -> str:
+    last = [a.name for a in space.option.axes if a.is_reduction and a.extent > a.tile][-1]
+    if last != axis.name:
+        return f"that is {last} here"
+    others = [o.name for o in space.option.operands if o.registers and axis.name not in o.axes]
+    return f"`{others[0]}` does not follow {axis.name}"
 
 
 def _issues(axis: TileAxis) -> str:

@@ -25,6 +25,7 @@ from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_options
 from isamap.scheduler.scratch_causes import too_small_scratchpads
 from isamap.scheduler.space import MAX_UNROLLED, Assignment, Space, issues_along
+from isamap.scheduler.summing import may_unroll
 from isamap.source import Diagnostic, Infeasible
 
 # How many other values of a decision are tried, nearest first, before it is only said to leave it.
@@ -182,7 +183,7 @@ def _reliefs(
 def _near(space: Space, name: str, given: int) -> list[int]:
     """Other values of a decision, the nearest first."""
     values: dict[str, list[int]] = {}
-    for axis in space.register_axes:
+    for axis in (a for a in space.axes if may_unroll(space.option, a)):
         values[space.unroll(axis)] = list(range(1, min(issues_along(axis), MAX_UNROLLED) + 1))
     for axis in space.axes:
         values[space.block(axis)] = [*range(axis.tile, min(axis.extent, NEAR), axis.tile), axis.extent]

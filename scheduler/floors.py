@@ -14,7 +14,8 @@ from isamap.plan.batch import Box, Numbers, bounds_all, evaluate_all
 from isamap.plan.cost import Cost
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.space import Assignment, RegisterBlock, Space, summed_axis
+from isamap.scheduler.summing import sum_factors
 
 MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 
@@ -46,6 +47,12 @@ def _boxes(
     for axis in space.axes:
         factors = [block.get(axis.name, 1) for block in blocks]
         least, most = _reach(space, axis, factors)
+        if axis == summed_axis(space.option):
+            turns = [sum_factors(space, block) or (1,) for block in blocks]
+            few, many = _numbers([min(own) for own in turns]), _numbers([max(own) for own in turns])
+            boxes[space.unroll(axis)] = np.tile(few, len(stagings)), np.tile(many, len(stagings))
+            reaches = [_reach(space, axis, [end(own) for own in turns]) for end in (min, max)]
+            least, most = np.minimum(*(low for low, _ in reaches)), np.maximum(*(high for _, high in reaches))
         boxes[space.block(axis)] = np.tile(least, len(stagings)), np.tile(most, len(stagings))
         if not axis.is_reduction:
             unrolled = np.tile(_numbers(factors), len(stagings))

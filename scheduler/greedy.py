@@ -22,6 +22,7 @@ from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
 from isamap.scheduler.scratch_least import least_assignments
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.summing import refactored, sum_choices
 from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.
@@ -137,12 +138,15 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     None proves that nothing else is possible with this register block: larger cache blocks and staged sums
     only ever allow more, and where scratchpads say otherwise `least_assignments` has what takes least.
     """
-    sizes = {axis: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
+    turns = next(iter(sum_choices(space, block)), None)
+    if turns is None:
+        return None
+    sizes = {a: space.blocks(a, block.get(a.name, turns.get(space.unroll(a), 1))) for a in space.axes}
     order = first_order(space.axes, space.order_pairs(), space.fixed)
     sweep = first_order(space.register_axes, space.sweep_pairs(), space.fixed)
     if order is None or sweep is None or not all(sizes.values()):
         return None
-    made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | order | sweep
+    made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns | order | sweep
     made |= first_crossings(space)
     for blocks in _shrinking(space, sizes):
         for last in (False, True):
@@ -174,12 +178,13 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Single changes to try: a stage, a cache block, an order."""
+    """Single changes to try: a stage, a cache block, how a sum is unrolled, an order."""
     space = option.space
     yield from _stages(option, current)
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
             yield {space.block(axis): size}
+    yield from refactored(space, current)
     yield from other_orders(space.axes, space.order_pairs(), current, space.fixed)
     yield from other_orders(space.register_axes, space.sweep_pairs(), current, space.fixed)
 

@@ -12,7 +12,8 @@ from isamap.scheduler.candidates import Candidate
 from isamap.scheduler.crossing import limit_crossing, open_values
 from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.scratch import limit_scratch
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.space import Assignment, RegisterBlock, Space, summed_axis
+from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.terms import imply
 from isamap.scheduler.translate import Literals, Translator
 
@@ -115,8 +116,12 @@ def _decision_literals(
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}
     axis_of: dict[str, str] = {}
+    summed = summed_axis(space.option)
     for axis in space.axes:
-        joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
+        if axis == summed:
+            joint[axis.name] = _sum_literals(model, space, axis, blocks, picked)
+        else:
+            joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
         axis_of |= dict.fromkeys(joint[axis.name][0][1], axis.name)
     single: dict[str, Mapping[int, Literal]] = {}
     for sweep, pairs, axes in (
@@ -130,7 +135,8 @@ def _decision_literals(
     for operand in space.option.operands:
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
     single |= {name: _value_literals(model, values) for name, values in open_values(space).items()}
-    literals = Literals(joint, axis_of, single)
+    unrolls = [{space.unroll(axis): block[axis.name] for axis in space.register_axes} for block in blocks]
+    literals = Literals(joint, axis_of, single, tuple(zip(picked, unrolls, strict=True)))
     _forbid_narrow_sums(model, space, literals)
     limit_crossing(model, space, literals)
     limit_scratch(model, space, literals)
@@ -155,6 +161,27 @@ def _axis_literals(
             chosen.append(literal)
         wanted = [p for p, block in zip(picked, blocks, strict=True) if block.get(axis.name, 1) == factor]
         model.add(sum(chosen) == sum(wanted))
+    return found
+
+
+def _sum_literals(
+    model: cp_model.CpModel,
+    space: Space,
+    axis: TileAxis,
+    blocks: Sequence[RegisterBlock],
+    picked: Sequence[cp_model.IntVar],
+) -> list[tuple[Literal, Assignment]]:
+    """The same of a summing axis that may be unrolled, beside register blocks that leave room for it."""
+    found: list[tuple[Literal, Assignment]] = []
+    allowed = [sum_factors(space, block) for block in blocks]
+    for factor in sorted({factor for own in allowed for factor in own}):
+        made = [{space.unroll(axis): factor, space.block(axis): size} for size in space.blocks(axis, factor)]
+        chosen: list[Literal] = [model.new_bool_var("") for _ in made]
+        found += zip(chosen, made, strict=True)
+        fitting = [p for p, own in zip(picked, allowed, strict=True) if factor in own]
+        if len(fitting) < len(picked):
+            model.add(sum(chosen) <= sum(fitting))
+    model.add_exactly_one([literal for literal, _ in found])
     return found
 
 

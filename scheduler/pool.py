@@ -17,7 +17,8 @@ from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.crossing import open_values
 from isamap.scheduler.greedy import all_moves
 from isamap.scheduler.orders import agrees, canonical, decisions_of
-from isamap.scheduler.space import Assignment, RegisterBlock
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.summing import nearest, sum_choices
 
 
 @dataclass(slots=True)
@@ -92,13 +93,18 @@ def _with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock
     """The assignment with another register block, and the nearest cache blocks that fit it."""
     space = option.space
     found = dict(assignment)
+    turns = [
+        made for made in sum_choices(space, block) if all(n <= assignment[name] for name, n in made.items())
+    ]
+    if not turns:
+        return None
+    found |= turns[-1]
     for axis in space.axes:
-        factor = block.get(axis.name, 1)
+        factor = block.get(axis.name, found.get(space.unroll(axis), 1))
         sizes = space.blocks(axis, factor)
         if not sizes:
             return None
-        wanted = assignment[space.block(axis)]
-        found[space.block(axis)] = min(sizes, key=lambda size: abs(size - wanted))
+        found[space.block(axis)] = nearest(sizes, assignment[space.block(axis)])
         if not axis.is_reduction:
             found[space.unroll(axis)] = factor
     return found
@@ -114,9 +120,15 @@ def count_assignments(option: OpenOption) -> int:
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)
     count *= prod(len(values) for values in open_values(space).values())
     return count * sum(
-        prod(len(space.blocks(axis, block.get(axis.name, 1))) for axis in space.axes)
+        prod(len(sizes) for sizes in _block_sizes(space, block, turns))
         for block in option.register_blocks
+        for turns in sum_choices(space, block)
     )
+
+
+def _block_sizes(space: Space, block: RegisterBlock, turns: Assignment) -> list[tuple[int, ...]]:
+    """The cache blocks of each axis that fit a register block and an unrolled sum."""
+    return [space.blocks(a, block.get(a.name, turns.get(space.unroll(a), 1))) for a in space.axes]
 
 
 def all_candidates(option: OpenOption) -> Iterator[Candidate]:
@@ -126,11 +138,12 @@ def all_candidates(option: OpenOption) -> Iterator[Candidate]:
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
     crossings = [[(name, value) for value in values] for name, values in open_values(space).items()]
-    for block in option.register_blocks:
-        unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
+    both = ((block, turns) for block in option.register_blocks for turns in sum_choices(space, block))
+    for block, turns in both:
+        unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns
         sizes = [
-            [(space.block(axis), size) for size in space.blocks(axis, block.get(axis.name, 1))]
-            for axis in space.axes
+            [(space.block(axis), size) for size in own]
+            for axis, own in zip(space.axes, _block_sizes(space, block, turns), strict=True)
         ]
         for chosen in product(*sizes, *stages, *crossings):
             for order, sweep in product(orders, sweeps):

@@ -20,6 +20,7 @@ from isamap.scheduler.nest import build_nest
 from isamap.scheduler.orders import decisions_of
 from isamap.scheduler.parallel import part_cost, part_of
 from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.summing import may_unroll
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
@@ -88,7 +89,7 @@ def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
         steps = [loop.step for loop in loops if loop.axis == axis.name]
         if not steps:
             return
-        if not axis.is_reduction:
+        if may_unroll(space.option, axis):
             fixed[space.unroll(axis)] = max(1, steps[-1] // axis.tile) if axis.name in unrolled else 1
         # One loop is that of the register block, or a cache block of the same size.
         sizes = [steps[0]] if len(steps) > 1 else [axis.extent, steps[0]]

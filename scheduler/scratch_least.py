@@ -12,13 +12,16 @@ from itertools import product
 from isamap.scheduler.crossing import can_cross, first_crossings, is_crossed
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.summing import sum_choices
 
 
 def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:
     """Assignments of which each takes least of some scratchpad: where none of them fits, nothing does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
     rests = any(o.is_accumulator and o.stage_whole for o in space.option.operands)
-    sizes = {axis.name: space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes}
+    turns = next(iter(sum_choices(space, block)), {})
+    factors = {a.name: block.get(a.name, turns.get(space.unroll(a), 1)) for a in space.axes}
+    sizes = {axis.name: space.blocks(axis, factors[axis.name]) for axis in space.axes}
     if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):
         return
     crossed = first_crossings(space)
@@ -38,7 +41,7 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
             space.stage(o): space.stage_values(o)[-1 if is_cut and o.is_accumulator and o.stage_whole else 0]
             for o in space.option.operands
         }
-        unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes}
+        unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns
         made = {**unrolled, **blocks, **order, **sweep, **staged, **crossed}
         if space.holds_sums(made) and can_cross(space, made):
             yield made

@@ -28,13 +28,15 @@ FUSED = "fused statements"
 class Share:
     """A part of a cost, and the operand that causes it ("" for none).
 
-    Parts of one `name` add up; of those that `overlaps` only the largest sum counts.
+    Parts of one `name` add up; of those that `overlaps` only the largest sum counts. Of one that is `beyond`
+    them, only what it is longer than the longest of those comes on top.
     """
 
     name: str
     operand: str
     overlaps: bool
     cost: Cost
+    beyond: bool = False
 
 
 @runtime_checkable
@@ -77,5 +79,12 @@ def _time(
     parts: Sequence[Share] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
     if option.parts:
         parts = (*parts, Share("threads", "", False, overhead(problem, nest, option)))
-    shares = (TimeShare(p.name, p.operand, p.overlaps, float(evaluate(p.cost, assignment))) for p in parts)
+    shares = [
+        TimeShare(p.name, p.operand, p.overlaps, float(evaluate(p.cost, assignment)))
+        for p in parts
+        if not p.beyond
+    ]
+    for part in (p for p in parts if p.beyond):
+        over = float(evaluate(part.cost, assignment)) - NestTime(0, 0.0, tuple(shares)).slowest_ns
+        shares.append(TimeShare(part.name, part.operand, False, max(0.0, over)))
     return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))

@@ -157,7 +157,7 @@ class Space:
     def names(self) -> tuple[str, ...]:
         """Every decision of this option."""
         return (
-            *(unroll_of(self.statement, axis.name) for axis in self.option.axes if not axis.is_reduction),
+            *(unroll_of(self.statement, axis.name) for axis in self.option.axes),
             *(block_of(self.statement, axis.name) for axis in self.option.axes),
             *(name for name, _, _ in self.order_pairs()),
             *(name for name, _, _ in self.sweep_pairs()),
@@ -232,13 +232,23 @@ class Space:
         trips = -(-axis.extent // step)
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.
         least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1
-        sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) >= least}
+        sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) * unroll >= least}
         return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))
 
 
 def issues_along(axis: TileAxis) -> int:
     """How many issues an axis takes."""
     return -(-axis.extent // axis.tile)
+
+
+def summed_axis(option: NestOption) -> TileAxis | None:
+    """The innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
+
+    What does not follow it would have to wait in registers for the next turn.
+    """
+    running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
+    inputs = [o for o in option.operands if not o.is_accumulator and o.registers]
+    return running[-1] if running and all(running[-1].name in o.axes for o in inputs) else None
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from isamap.plan.batch import Box, bounds_all
 from isamap.scheduler.candidates import OpenOption
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.space import RegisterBlock, Space
+from isamap.scheduler.space import RegisterBlock, Space, summed_axis
+from isamap.scheduler.summing import sum_factors
 
 # How often boxes are cut, and so many at a time: some 10 ms each.
 ROUNDS = 40
@@ -84,6 +85,9 @@ class _Domains:
 def _domains(space: Space, blocks: Sequence[RegisterBlock]) -> _Domains:
     own: dict[str, list[list[int]]] = {}
     for axis in space.axes:
+        if axis == summed_axis(space.option):
+            own |= _summed(space, axis, blocks)
+            continue
         factors = [block.get(axis.name, 1) for block in blocks]
         sizes = {f: sorted(space.blocks(axis, f) or (axis.extent,)) for f in set(factors)}
         own[space.block(axis)] = [sizes[f] for f in factors]
@@ -99,6 +103,14 @@ def _domains(space: Space, blocks: Sequence[RegisterBlock]) -> _Domains:
         tuple(_padded(lists) for lists in own.values()),
         np.array([[len(values) - 1 for values in lists] for lists in own.values()], np.int64).T,
     )
+
+
+def _summed(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> dict[str, list[list[int]]]:
+    """Per register block how a sum is unrolled, and its cache blocks under any of that."""
+    factors = [sorted(sum_factors(space, block)) or [1] for block in blocks]
+    sizes = {f: space.blocks(axis, f) or (axis.extent,) for own in factors for f in own}
+    joined = [sorted({size for factor in own for size in sizes[factor]}) for own in factors]
+    return {space.block(axis): joined, space.unroll(axis): factors}
 
 
 def _padded(lists: Sequence[Sequence[int]]) -> Floats:

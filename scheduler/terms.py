@@ -71,6 +71,24 @@ def chosen(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Te
     return Term(variable, found[0], found[-1])
 
 
+def picked_sum(values: Sequence[tuple[Literal, int]]) -> Term:
+    """The value of the one literal that holds, as a sum: for what is used once, and multiplied by nothing."""
+    low, high = min(value for _, value in values), max(value for _, value in values)
+    _check(high)
+    if low == high:
+        return constant(low)
+    return Term(sum(value * literal for literal, value in values), low, high)
+
+
+def variable(model: cp_model.CpModel, term: Term) -> Term:
+    """The same term as a variable, which products ask for."""
+    if term.low == term.high:
+        return term
+    found = model.new_int_var(term.low, term.high, "")
+    model.add(found == term.expr)
+    return Term(found, term.low, term.high)
+
+
 def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | None) -> Term:
     """The product; values above `limit` are excluded."""
     if left.low == left.high:

@@ -14,6 +14,8 @@ from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, e
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space
 
+LINE_BYTES = 64  # of any cache
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -176,3 +178,18 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
         return 0
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
     return cache.ways * (way_bytes // gcd(operand.pitch_bytes, way_bytes))
+
+
+def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
+    """How often a cache loads each line of an operand that a sum reads in place, along its rows.
+
+    A block of more rows than the cache holds evicts each row before the sum has come to the line's end.
+    """
+    space = tiling.space
+    held = rows_held(operand, cache)
+    along = [axis for axis in space.axes if axis.is_reduction and axis.name == operand.dense_axis]
+    rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
+    if not held or not along or not rows or operand.is_accumulator or 0 not in space.stage_values(operand):
+        return Const(1)
+    turns = LINE_BYTES // max(1, along[0].tile * operand.tensor_bytes)
+    return Threshold(times(*rows), held, Const(1), Const(max(1, turns)))

@@ -6,7 +6,7 @@ a term that is a factor times any expression, rounded down, so that the solver's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import floor, prod
 from typing import TYPE_CHECKING, assert_never
@@ -20,11 +20,13 @@ from isamap.plan.cost import (
     Decision,
     Max,
     Mul,
+    OverBlocks,
     Threshold,
     evaluate,
+    parts_of,
     times,
 )
-from isamap.scheduler.space import Assignment
+from isamap.scheduler.literals import Literals, over_blocks
 from isamap.scheduler.terms import (
     Term,
     added,
@@ -37,27 +39,16 @@ from isamap.scheduler.terms import (
     multiplied,
     quotient,
     switched,
+    variable,
     weighted,
 )
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.terms import Literal
 
-
-@dataclass(frozen=True, slots=True)
-class Literals:
-    """Decisions as literals.
-
-    `joint` lists, per axis, what may be decided about it at once: exactly one literal holds, and makes these
-    decisions. `axis_of` names the axis of each such decision. `single` has the literals of every other
-    decision, per value.
-    """
-
-    joint: Mapping[str, Sequence[tuple[Literal, Assignment]]]
-    axis_of: Mapping[str, str]
-    single: Mapping[str, Mapping[int, Literal]]
+# Into how many steps a factor is cut that is no whole number.
+FINE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -110,6 +101,8 @@ class Translator:
                 under = self._scaled(below, factor, paid=paid)
                 over = self._scaled(above, factor, paid=False)
                 return switched(self.model, [(literal.negated(), under), (literal, over)])
+            case OverBlocks():
+                return over_blocks(self.model, self.literals, cost, factor)
             case Decision() | CeilDiv():
                 raise AssertionError("decisions and quotients are whole")
             case _:
@@ -120,11 +113,26 @@ class Translator:
         flat = _flattened(parts)
         factor *= prod(part.value for part in flat if isinstance(part, Const))
         rest = tuple(part for part in flat if not isinstance(part, Const))
-        broken = next((part for part in rest if not _is_whole(part)), None)
+        broken = min(
+            (part for part in rest if not _is_whole(part)),
+            key=lambda p: isinstance(p, OverBlocks),
+            default=None,
+        )
         if broken is None:
             return self._scaled(self._keep(times(*rest)), factor, paid=paid)
         others = tuple(part for part in rest if part is not broken)
+        if isinstance(broken, OverBlocks) and others:
+            return self._often(broken, others, factor)
         return self._scaled(self._spread(broken, others), factor, paid=paid)
+
+    def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
+        """The product of a sum over register blocks and others: whole ones, or such sums."""
+        sums = [part for part in others if isinstance(part, OverBlocks) and not _is_whole(part)]
+        found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
+        for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
+            once = variable(self.model, over_blocks(self.model, self.literals, part, own))
+            found = multiplied(self.model, found, once, None)
+        return found
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
         """The product of both, with the multiplication moved inside the part."""
@@ -141,8 +149,8 @@ class Translator:
                 return self._keep(Cases(decision, tuple((key, product(inner)) for key, inner in branches)))
             case Threshold(load, limit, below, above):
                 return self._keep(Threshold(load, limit, product(below), product(above)))
-            case Const() | Decision() | CeilDiv() | Mul():
-                raise AssertionError("products are flat, and these are whole")
+            case Const() | Decision() | CeilDiv() | Mul() | OverBlocks():
+                raise AssertionError("products are flat, and these are whole, or multiplied themselves")
             case _:
                 assert_never(part)
 
@@ -189,6 +197,8 @@ class Translator:
                 literal = self._exceeds(load, limit)
                 under, over = self._exact(below), self._exact(above)
                 return equal(self.model, [(literal.negated(), under), (literal, over)])
+            case OverBlocks():
+                return over_blocks(self.model, self.literals, cost, None)
             case _:
                 assert_never(cost)
 
@@ -237,7 +247,7 @@ class Translator:
         """The axes whose joint decisions an expression depends on, and "" for any other decision."""
         if id(cost) not in self.axes:
             own = {self.literals.axis_of.get(name, "") for name in _own_decisions(cost)}
-            self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in _parts(cost)))
+            self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in parts_of(cost)))
         return self.axes[id(cost)]
 
 
@@ -249,26 +259,12 @@ def _flattened(parts: Iterable[Cost]) -> list[Cost]:
     return flat
 
 
-def _parts(cost: Cost) -> tuple[Cost, ...]:
-    match cost:
-        case Const() | Decision():
-            return ()
-        case Add(parts) | Mul(parts) | Max(parts):
-            return parts
-        case CeilDiv(dividend, divisor):
-            return dividend, divisor
-        case Cases(_, branches):
-            return tuple(part for _, part in branches)
-        case Threshold(load, _, below, above):
-            return load, below, above
-        case _:
-            assert_never(cost)
-
-
 def _own_decisions(cost: Cost) -> tuple[str, ...]:
     match cost:
         case Decision(name) | Cases(name, _):
             return (name,)
+        case OverBlocks(axes, _):
+            return tuple(name for name, _ in axes)
         case _:
             return ()
 
@@ -281,4 +277,4 @@ def _is_whole(cost: Cost) -> bool:
         case Threshold(_, _, below, above):
             return _is_whole(below) and _is_whole(above)
         case _:
-            return all(_is_whole(part) for part in _parts(cost))
+            return all(_is_whole(part) for part in parts_of(cost))

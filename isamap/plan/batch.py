@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
 
 Numbers = NDArray[np.float64]
 Box = tuple[Numbers, Numbers]
@@ -58,6 +58,9 @@ def _evaluated(cost: Cost, values: Values, known: dict[int, Numbers]) -> Numbers
                     found = np.where(taken == key, _evaluated(part, values, known), found)
         case Threshold(load, limit, below, above):
             found = _beyond(_evaluated(load, values, known) > limit, below, above, values, known)
+        case OverBlocks(axes, body):
+            kinds = _block_classes(axes, values)
+            found = _folded(np.add, [n * _evaluated(body, {**values, **made}, {}) for n, made in kinds])
         case _:
             assert_never(cost)
     known[id(cost)] = found
@@ -111,10 +114,57 @@ def _bounded(cost: Cost, boxes: Boxes, known: dict[int, Box]) -> Box:
             least, most = _bounded(load, boxes, known)
             under, over = _bounded(below, boxes, known), _bounded(above, boxes, known)
             found = np.where(least > limit, over[0], under[0]), np.where(most <= limit, under[1], over[1])
+        case OverBlocks(axes, body):
+            found = _bounded_over_blocks(axes, body, boxes)
         case _:
             assert_never(cost)
     known[id(cost)] = found
     return found
+
+
+def _block_classes(
+    axes: tuple[tuple[str, int], ...], values: Values
+) -> list[tuple[Numbers, dict[str, Numbers]]]:
+    """The sizes of register blocks: how many are alike, and their own sizes; without sizes that none has.
+
+    Where an assignment has no block of a class, its count is 0 and its sizes are 1.
+    """
+    found: list[tuple[Numbers, dict[str, Numbers]]] = [(np.asarray(1.0), {})]
+    for name, issues in axes:
+        size = values[name]
+        whole = np.floor(issues / size)
+        rest = issues - whole * size
+        kinds = ((whole, np.asarray(size)), (np.minimum(rest, 1.0), np.maximum(rest, 1.0)))
+        found = [
+            (both, {**made, name: own})
+            for n, made in found
+            for count, own in kinds
+            if np.any(both := n * count)
+        ]
+    return found
+
+
+def _bounded_over_blocks(axes: tuple[tuple[str, int], ...], body: Cost, boxes: Boxes) -> Box:
+    """Where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
+    spans = [boxes[name] for name, _ in axes]
+    if all(np.array_equal(low, high) for low, high in spans):
+        given = {name: low for (name, _), (low, _) in zip(axes, spans, strict=True)}
+        found = [
+            (n, _bounded(body, {**boxes, **{name: (own, own) for name, own in made.items()}}, {}))
+            for n, made in _block_classes(axes, given)
+        ]
+        # A class that a box has no block of may have no bounds there, nor does it count.
+        lows = [np.where(n > 0, n * low, 0.0) for n, (low, _) in found]
+        highs = [np.where(n > 0, n * high, 0.0) for n, (_, high) in found]
+        return _folded(np.add, lows), _folded(np.add, highs)
+    ones = np.asarray(1.0)
+    inside = {name: (ones, most) for (name, _), (_, most) in zip(axes, spans, strict=True)}
+    least, most = _bounded(body, {**boxes, **inside}, {})
+    few, many = (
+        _folded(np.multiply, [ones, *(np.ceil(n / s[end]) for (_, n), s in zip(axes, spans, strict=True))])
+        for end in (1, 0)
+    )
+    return few * least, many * most
 
 
 def _any_of(box: Box, branches: tuple[tuple[int, Cost], ...], boxes: Boxes, known: dict[int, Box]) -> Box:

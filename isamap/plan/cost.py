@@ -9,7 +9,7 @@ below 0: bounds and translations rely on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import assert_never
@@ -79,7 +79,21 @@ class Threshold:
     above: Cost
 
 
-Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold
+@dataclass(frozen=True, slots=True, eq=False)
+class OverBlocks:
+    """The sum of `body` over the register blocks of a statement, whole ones and those cut short by the end of
+    an axis.
+
+    `axes` are the decisions how many issues an axis is unrolled by, each with the issues along that axis. Of
+    7 issues unrolled by 3 there are two whole blocks and one of 1: `body` counts twice where the decision is
+    3, and once where it is 1.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    body: Cost
+
+
+Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold | OverBlocks
 
 
 def evaluate(cost: Cost, assignment: Assignment) -> Number:
@@ -112,10 +126,24 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
         case Threshold(load, limit, below, above):
             exceeds = _evaluate(load, assignment, known) > limit
             value = _evaluate(above if exceeds else below, assignment, known)
+        case OverBlocks(axes, body):
+            value = sum([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
         case _:
             assert_never(cost)
     known[id(cost)] = value
     return value
+
+
+def block_classes(
+    axes: Sequence[tuple[str, int]], assignment: Assignment
+) -> list[tuple[int, dict[str, int]]]:
+    """The sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
+    found = [(1, dict(assignment))]
+    for name, issues in axes:
+        whole, rest = divmod(issues, assignment[name])
+        kinds = [(whole, assignment[name])] * (whole > 0) + [(1, rest)] * (rest > 0)
+        found = [(n * count, {**made, name: size}) for n, made in found for count, size in kinds]
+    return found
 
 
 def _branch(branches: tuple[tuple[int, Cost], ...], value: int) -> Cost:
@@ -161,10 +189,50 @@ def _bounds(cost: Cost, ranges: Mapping[str, tuple[int, int]], known: dict[int, 
             low, high = _bounds(load, ranges, known)
             under, over = _bounds(below, ranges, known), _bounds(above, ranges, known)
             value = over if low > limit else under if high <= limit else (under[0], over[1])
+        case OverBlocks(axes, body):
+            value = _bounds_over_blocks(axes, body, ranges)
         case _:
             assert_never(cost)
     known[id(cost)] = value
     return value
+
+
+def _bounds_over_blocks(
+    axes: tuple[tuple[str, int], ...], body: Cost, ranges: Mapping[str, tuple[int, int]]
+) -> Interval:
+    """Where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
+    spans = [ranges[name] for name, _ in axes]
+    if all(low == high for low, high in spans):
+        given = {name: low for (name, _), (low, _) in zip(axes, spans, strict=True)}
+        found = [
+            (n, _bounds(body, {**ranges, **{name: (made[name], made[name]) for name in given}}, {}))
+            for n, made in block_classes(axes, given)
+        ]
+        return sum(n * low for n, (low, _) in found), sum(n * high for n, (_, high) in found)
+    least, most = _bounds(body, {**ranges, **{name: (1, ranges[name][1]) for name, _ in axes}}, {})
+    few, many = (
+        prod(-(-issues // span[end]) for (_, issues), span in zip(axes, spans, strict=True)) for end in (1, 0)
+    )
+    return few * least, many * most
+
+
+def parts_of(cost: Cost) -> tuple[Cost, ...]:
+    """What an expression is made of."""
+    match cost:
+        case Const() | Decision():
+            return ()
+        case Add(parts) | Mul(parts) | Max(parts):
+            return parts
+        case CeilDiv(dividend, divisor):
+            return dividend, divisor
+        case Cases(_, branches):
+            return tuple(part for _, part in branches)
+        case Threshold(load, _, below, above):
+            return load, below, above
+        case OverBlocks(_, body):
+            return (body,)
+        case _:
+            assert_never(cost)
 
 
 def total(parts: Iterable[Cost]) -> Cost:

@@ -34,9 +34,14 @@ class NestTime:
         return found
 
     @property
+    def slowest_ns(self) -> float:
+        """The longest of the parts that overlap."""
+        names = {share.name for share in self.shares if share.overlaps}
+        return max((ns for name, ns in self.sums().items() if name in names), default=0.0)
+
+    @property
     def rest_ns(self) -> float:
         """What the parts leave unexplained."""
         names = {share.name for share in self.shares if share.overlaps}
         sums = self.sums()
-        slowest = max((ns for name, ns in sums.items() if name in names), default=0.0)
-        return self.total_ns - slowest - sum(ns for name, ns in sums.items() if name not in names)
+        return self.total_ns - self.slowest_ns - sum(ns for name, ns in sums.items() if name not in names)

@@ -25,6 +25,7 @@ from isamap.report.sizes import percent_text
 SMALL = 0.0005
 _WORDS = {
     "supply": "loads into registers",
+    "blocks": "loads and chains that the sums of their own block do not hide",
     "imperfect overlap": "what does not overlap perfectly",
     "loops": "counting of loops",
     "accumulators": "results in and out of registers",

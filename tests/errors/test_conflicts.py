@@ -41,6 +41,9 @@ UNSUPPLIED = replace(
     BROADCAST,
     operands=(replace(BROADCAST.operands[0], direct_ns=None, staged_ns=None), *BROADCAST.operands[1:]),
 )
+UNFOLLOWED = problem(
+    replace(BROADCAST, operands=(replace(BROADCAST.operands[0], axes=("m",)), *BROADCAST.operands[1:]))
+)
 PAIRS = problem(gemm_option(64, 64, 64, memory="pair"), registers={"pair": 8})
 WIDE = replace(
     PAIRS,
@@ -91,6 +94,18 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
     "a crossing that is none": (
         GEMM,
         {"spread.c": 2},
+    ),
+    "a sum that is not the innermost one": (
+        conv2d(1, 64, 32, 8, 8, 3, 3),
+        {"unroll.c": 2},
+    ),
+    "a sum that an operand does not follow": (
+        UNFOLLOWED,
+        {"unroll.k": 2},
+    ),
+    "a sum unrolled too far": (
+        GEMM,
+        {"unroll.m": 9, "unroll.n": 3, "unroll.k": 4},
     ),
     "an axis of one issue": (
         elementwise(1, 64),

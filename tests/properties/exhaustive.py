@@ -12,7 +12,7 @@ from math import prod
 
 from properties.exhaustive_ways import fits
 
-from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 
 CUTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n for n in range(7, 13)))
@@ -29,21 +29,37 @@ def every_decision(statement: int, option: NestOption, problem: Problem) -> Iter
     sweeps = [_pairs(f"{nest}.sweep", outputs, order) for order in permutations(outputs)]
     placements = [_placements(operand, option) for operand in option.operands]
     pads = dict(problem.scratchpads)
-    for factors in product(*(range(1, -(-axis.extent // axis.tile) + 1) for axis in outputs)):
-        unrolled = {axis.name: factor for axis, factor in zip(outputs, factors, strict=True)}
-        if not _is_register_block(option, unrolled, files):
-            continue
-        sizes = [_cache_blocks(axis, unrolled.get(axis.name, 1), least=1 if pads else 8) for axis in running]
+    for factors in _unrolled(option, running, files):
+        unrolled = {axis.name: factors[axis.name] for axis in outputs}
+        sizes = [_cache_blocks(axis, factors.get(axis.name, 1), least=1 if pads else 8) for axis in running]
         for blocks, stages in product(product(*sizes), product(*placements)):
             if _loses_sums(option, running, blocks, stages):
                 continue
-            made = {f"{nest}.unroll.{name}": factor for name, factor in unrolled.items()}
+            made = {f"{nest}.unroll.{name}": factor for name, factor in factors.items()}
             made |= {f"{nest}.block.{a.name}": size for a, size in zip(running, blocks, strict=True)}
             made |= {f"{nest}.stage.{o.name}": at for o, at in zip(option.operands, stages, strict=True)}
             for (around, order), crossed in product(orders, _crossings(option, made, nest)):
                 twice = {name.rpartition(".")[2] for name, value in crossed.items() if value}
                 if not pads or fits(option, unrolled, (around, blocks), stages, pads, twice):
                     yield from ({**made, **order, **sweep, **crossed} for sweep in sweeps)
+
+
+def _unrolled(option: NestOption, running: list[TileAxis], files: dict[str, int]) -> Iterator[dict[str, int]]:
+    """By how much axes are unrolled: register blocks, and the last sum beside them by 1, 2 or 4."""
+    outputs = [axis for axis in running if not axis.is_reduction]
+    sums = [axis for axis in running if axis.is_reduction][-1:]
+    inputs = [operand for operand in option.operands if not operand.is_accumulator]
+    if sums and any(sums[0].name not in operand.axes for operand in inputs):
+        sums = []  # what does not follow the sum would wait in registers
+    for counts in product(*(range(1, -(-axis.extent // axis.tile) + 1) for axis in outputs)):
+        block = {axis.name: count for axis, count in zip(outputs, counts, strict=True)}
+        if not _is_register_block(option, block, files):
+            continue
+        yield block if not sums else {**block, sums[0].name: 1}
+        for axis in sums:
+            for factor in (2, 4):
+                if factor * axis.tile < axis.extent + axis.tile and factor * prod(counts) <= 64:
+                    yield {**block, axis.name: factor}
 
 
 def _pairs(prefix: str, axes: list[TileAxis], order: tuple[TileAxis, ...]) -> dict[str, int]:
@@ -114,7 +130,7 @@ def _cache_blocks(axis: TileAxis, factor: int, least: int) -> list[int]:
     found = {axis.extent}
     for count in CUTS:
         inside = -(-turns // count)
-        if inside * step < axis.extent and inside >= (least if axis.is_reduction else 1):
+        if inside * step < axis.extent and inside * factor >= (least if axis.is_reduction else 1):
             found.add(inside * step)
     return sorted(found)
 
@@ -150,6 +166,15 @@ def value(cost: Cost, made: dict[str, int]) -> float:
             return next(value(branch, made) for at, branch in branches if at == made[decision])
         case Threshold(load, limit, below, above):
             return value(above if value(load, made) > limit else below, made)
+        case OverBlocks(axes, body):
+            return sum(value(body, {**made, **block}) for block in every_block(axes, made))
+
+
+def every_block(axes: tuple[tuple[str, int], ...], made: dict[str, int]) -> Iterator[dict[str, int]]:
+    """The sizes of each register block, one after the other."""
+    spans = [[min(made[name], issues - at) for at in range(0, issues, made[name])] for name, issues in axes]
+    for sizes in product(*spans):
+        yield {name: size for (name, _), size in zip(axes, sizes, strict=True)}
 
 
 def program(cost: Cost) -> str:
@@ -172,3 +197,6 @@ def program(cost: Cost) -> str:
             return f"({chosen} else wrong())"
         case Threshold(load, limit, below, above):
             return f"(({program(above)}) if {program(load)} > {limit} else ({program(below)}))"
+        case OverBlocks(axes, body):
+            inner = f"(lambda made: {program(body)})"
+            return f"sum({inner}({{**made, **block}}) for block in every_block({axes!r}, made))"

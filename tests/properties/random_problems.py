@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, Threshold
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 
 ISSUES = {2: 6, 3: 4}
@@ -100,7 +100,7 @@ class _Grown:
         """An expression at most so deep."""
         if depth == 0:
             return self.leaf()
-        match self.random.randrange(7):
+        match self.random.randrange(8):
             case 0 | 1:
                 return Add(tuple(self.cost(depth - 1) for _ in range(self.random.randint(2, 3))))
             case 2:
@@ -113,6 +113,8 @@ class _Grown:
                 return Threshold(self.whole(), self.random.choice([1, 4, 16, 64]), below, above)
             case 5:
                 return self.cases(depth)
+            case 6:
+                return self.blocks(depth)
             case _:
                 return self.whole()
 
@@ -132,15 +134,26 @@ class _Grown:
         step = Mul((Const(axis.tile), unroll))
         return self.random.choice([unroll, CeilDiv(Const(axis.extent), step), CeilDiv(block, step)])
 
+    def blocks(self, depth: int) -> Cost:
+        """Something for each register block, which its size or the placement of an operand decides."""
+        running = [axis for axis in self.option.axes if not axis.is_reduction and axis.extent > axis.tile]
+        axes = tuple((f"nest{self.statement}.unroll.{a.name}", -(-a.extent // a.tile)) for a in running)
+        sizes = [Mul((self.leaf(), *(Decision(name) for name, _ in axes)))]
+        return OverBlocks(axes, Max((*sizes, self.leaf(), self.placed(1)))) if axes else self.cost(depth - 1)
+
     def cases(self, depth: int) -> Cost:
         """One value per placement of an operand, or per order of two loops."""
+        running = [axis for axis in self.option.axes if -(-axis.extent // axis.tile) > 1]
+        if len(running) > 1 and self.random.random() < 0.5:
+            return self.order(depth, running)
+        return self.placed(depth)
+
+    def placed(self, depth: int) -> Cost:
+        """One value per placement of an operand."""
         operand = self.random.choice(self.option.operands)
         values = [] if operand.direct_ns is None else [0]
         if operand.staged_ns is not None:
             values += [1] if operand.is_accumulator else [1, 2]
-        running = [axis for axis in self.option.axes if -(-axis.extent // axis.tile) > 1]
-        if len(running) > 1 and self.random.random() < 0.5:
-            return self.order(depth, running)
         name = f"nest{self.statement}.stage.{operand.name}"
         return Cases(name, tuple((at, self.cost(depth - 1)) for at in values))
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from conftest import EXAMPLES
-from properties.exhaustive import every_decision, program, value
+from properties.exhaustive import every_block, every_decision, program, value
 from properties.random_problems import RandomModel, random_option, random_problem
 
 from isamap.plan.check import check_schedule
@@ -37,7 +37,8 @@ def least(problem: Problem, model: CostModel) -> float:
 def cheapest(problem: Problem, nest: NestProblem, number: int, model: CostModel) -> float:
     """Of one mapping; infinite where not even one issue has its registers."""
     cost = model.expression(problem, nest, nest.options[number])
-    price = eval(f"lambda made: {program(cost)}")  # noqa: S307 - of our own making, just above
+    names = {"every_block": every_block}
+    price = eval(f"lambda made: {program(cost)}", names)  # noqa: S307 - of our own making, just above
     made = list(every_decision(nest.statement, nest.options[number], problem))
     found = min(made, key=price, default=None)
     return float("inf") if found is None else value(cost, found)

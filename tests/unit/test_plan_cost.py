@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from isamap.plan.batch import bounds_all, evaluate_all
 from isamap.plan.cost import (
     Add,
     Cases,
@@ -12,6 +14,7 @@ from isamap.plan.cost import (
     Cost,
     Decision,
     Max,
+    OverBlocks,
     Threshold,
     bounds,
     evaluate,
@@ -21,6 +24,8 @@ from isamap.plan.cost import (
 )
 
 X, Y = Decision("x"), Decision("y")
+# Of 17 issues unrolled by 7 there are blocks of 7, 7 and 3; of 9 unrolled by 5 blocks of 5 and 4.
+BLOCKS = OverBlocks((("x", 17), ("y", 9)), Max((times(X, Y), times(3, Add((X, Y))))))
 
 
 @pytest.mark.parametrize(
@@ -35,6 +40,10 @@ X, Y = Decision("x"), Decision("y")
         (Cases("x", ((1, Const(10)), (7, Y))), 5),
         (Threshold(X, 6, Const(1), Y), 5),
         (Threshold(X, 7, Const(1), Y), 1),
+        (OverBlocks((("x", 17), ("y", 9)), Const(1)), 6),
+        (OverBlocks((("x", 17), ("y", 9)), times(X, Y)), 17 * 9),
+        (BLOCKS, 2 * (36 + 33) + 24 + 21),
+        (OverBlocks((), X), 7),
     ],
 )
 def test_an_expression_has_a_value(cost: Cost, value: int) -> None:
@@ -60,10 +69,34 @@ def test_whole_numbers_stay_whole() -> None:
         (Threshold(Y, 1, Const(0), X), (1, 3)),
         (Threshold(Y, 4, Const(0), X), (0, 0)),
         (Max((X, Y)), (2, 4)),
+        (OverBlocks((("x", 6),), X), (2, 18)),
+        (OverBlocks((("x", 6),), Y), (4, 24)),
     ],
 )
 def test_bounds_enclose(cost: Cost, interval: tuple[int, int]) -> None:
     assert bounds(cost, {"x": (1, 3), "y": (2, 4)}) == interval
+
+
+def test_bounds_over_blocks_of_given_sizes_leave_only_what_is_open() -> None:
+    cost = OverBlocks((("x", 7),), times(X, Y))
+    assert bounds(cost, {"x": (3, 3), "y": (2, 4)}) == (14, 28)
+
+
+def test_blocks_are_the_same_one_by_one_and_many_at_a_time() -> None:
+    sizes = [(x, y) for x in range(1, 18) for y in range(1, 10)]
+    values = {name: np.array([at[i] for at in sizes], np.float64) for i, name in enumerate("xy")}
+    expected = [evaluate(BLOCKS, {"x": x, "y": y}) for x, y in sizes]
+    assert evaluate_all(BLOCKS, values, len(sizes)).tolist() == expected
+    low, high = bounds_all(BLOCKS, {name: (own, own) for name, own in values.items()}, len(sizes))
+    assert low.tolist() == high.tolist() == expected
+
+
+def test_many_bounds_over_blocks_enclose_every_size() -> None:
+    ones = np.ones(2)
+    low, high = bounds_all(BLOCKS, {"x": (ones, np.array([4.0, 9.0])), "y": (ones, ones * 3)}, 2)
+    for i, most in enumerate((4, 9)):
+        found = [evaluate(BLOCKS, {"x": x, "y": y}) for x in range(1, most + 1) for y in range(1, 4)]
+        assert low[i] <= min(found) <= max(found) <= high[i]
 
 
 def test_products_fold_their_constants() -> None:

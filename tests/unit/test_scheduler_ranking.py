@@ -17,6 +17,7 @@ from isamap.scheduler.crossing import first_crossings
 from isamap.scheduler.nest import build_nest
 from isamap.scheduler.orders import axes_in_order, decisions_of
 from isamap.scheduler.space import Space
+from isamap.scheduler.summing import sum_choices
 from isamap.source import Infeasible
 
 MODEL = AnalyticModel()
@@ -38,13 +39,15 @@ def all_costs(question: Problem) -> list[float]:
         space = Space(0, option, dict(question.registers), {})
         cost = MODEL.expression(question, nest, option)
         pairs = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
-        for block in space.register_blocks():
-            sizes = [space.blocks(axis, block.get(axis.name, 1)) for axis in space.axes]
+        both = [(block, sums) for block in space.register_blocks() for sums in sum_choices(space, block)]
+        for block, sums in both:
+            factors = {axis: block.get(axis.name, sums.get(space.unroll(axis), 1)) for axis in space.axes}
+            sizes = [space.blocks(axis, factor) for axis, factor in factors.items()]
             stages = [space.stage_values(operand) for operand in option.operands]
             for values in product(*sizes, *stages, *([0, 1] for _ in pairs)):
                 names = [*map(space.block, space.axes), *map(space.stage, option.operands), *pairs]
                 made = dict(zip(names, values, strict=True))
-                made |= {space.unroll(axis): block[axis.name] for axis in space.register_axes}
+                made |= {space.unroll(axis): block[axis.name] for axis in space.register_axes} | sums
                 made |= first_crossings(space)
                 if is_order(space, made) and space.is_feasible(made):
                     text = print_nest(build_nest(space, made))

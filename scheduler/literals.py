@@ -1,0 +1,119 @@
+"""Decisions as literals of a CP-SAT model, and what sums over register blocks are in terms of them.
+
+A sum over register blocks, the cut ones included, is no product that a solver would have to relax: per way to
+decide what else it depends on, it is one number for each register block, of which exactly one is picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor
+from typing import TYPE_CHECKING
+
+from isamap.plan.cost import Cases, Cost, Decision, OverBlocks, evaluate, parts_of
+from isamap.scheduler.space import Assignment
+from isamap.scheduler.terms import Term, chosen, equal, picked_sum, switched
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.terms import Literal
+
+Values = Sequence[tuple["Literal", int]]
+"""Ways to decide one thing that a cost tells apart: a literal that holds for it, and one of its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """Decisions as literals.
+
+    `joint` lists, per axis, what may be decided about it at once: exactly one literal holds, and makes these
+    decisions. `axis_of` names the axis of each such decision. `single` has the literals of every other
+    decision, per value. `blocks` are the register blocks: exactly one holds, and says how axes are unrolled
+    that are not summed over.
+    """
+
+    joint: Mapping[str, Sequence[tuple[Literal, Assignment]]]
+    axis_of: Mapping[str, str]
+    single: Mapping[str, Mapping[int, Literal]]
+    blocks: Sequence[tuple[Literal, Assignment]]
+
+
+def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
+    """A factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
+    own = set(literals.blocks[0][1])
+    names = sorted({name for name in _decisions(cost.body) if name not in own})
+    open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
+    return _branched(model, literals, (cost, factor), open_ones, {})
+
+
+def _branched(
+    model: cp_model.CpModel,
+    literals: Literals,
+    wanted: tuple[OverBlocks, float | None],
+    open_ones: Sequence[tuple[str, Values]],
+    made: Assignment,
+) -> Term:
+    """The term where some of the other decisions are made."""
+    cost, factor = wanted
+    if not open_ones:
+        numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
+        if factor is None:
+            return chosen(model, [(at, int(number)) for at, number in numbers])
+        return picked_sum([(at, floor(factor * number)) for at, number in numbers])
+    (name, values), *rest = open_ones
+    branches = [(at, _branched(model, literals, wanted, rest, {**made, name: value})) for at, value in values]
+    return equal(model, branches) if factor is None else switched(model, branches)
+
+
+def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: str) -> Values:
+    """The values of a decision, those taken together for which every part of the body is the same."""
+    ways = _ways(literals, name)
+    branches = [
+        dict(node.branches) for node in _nodes(body) if isinstance(node, Cases) and node.decision == name
+    ]
+    plain = any(isinstance(node, Decision) and node.name == name for node in _nodes(body))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for value in ways:
+        alike = (value,) if plain else tuple(id(own[value]) for own in branches)
+        groups.setdefault(alike, []).append(value)
+    return [(_any_of(model, ways, values), values[0]) for values in groups.values()]
+
+
+def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
+    """Per value of a decision the literals of which one holds then."""
+    if name in literals.single:
+        return {value: [literal] for value, literal in literals.single[name].items()}
+    found: dict[int, list[Literal]] = {}
+    for literal, made in literals.joint[literals.axis_of[name]]:
+        found.setdefault(made[name], []).append(literal)
+    return found
+
+
+def _any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], values: Sequence[int]) -> Literal:
+    """A literal that holds when a decision has one of these values."""
+    inside = [literal for value in values for literal in ways[value]]
+    outside = [literal for value, own in ways.items() if value not in values for literal in own]
+    if len(inside) == 1:
+        return inside[0]
+    if len(outside) == 1:
+        return outside[0].negated()
+    literal = model.new_bool_var("")
+    model.add(literal == sum(inside))
+    return literal
+
+
+def _nodes(cost: Cost) -> Iterator[Cost]:
+    """An expression and all of its parts."""
+    yield cost
+    for part in parts_of(cost):
+        yield from _nodes(part)
+
+
+def _decisions(cost: Cost) -> Iterator[str]:
+    for node in _nodes(cost):
+        if isinstance(node, Decision):
+            yield node.name
+        elif isinstance(node, Cases):
+            yield node.decision

@@ -1,0 +1,59 @@
+"""Unrolling the innermost summing loop: by how much it may be, and which cache blocks go with that.
+
+    for k by 4 { unroll k by 2 { unroll m by 1 { unroll n by 16 { issue; } } } }
+
+is `unroll.k` = 2: half as many turns of the loop over k, each with twice as many issues. No register is
+needed more, as long as no operand waits for the next turn: every input has to follow the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from isamap.plan.problem import NestOption, TileAxis
+from isamap.scheduler.space import MAX_UNROLLED, Assignment, RegisterBlock, Space, issues_along, summed_axis
+
+# What is tried; a person may fix any factor that a loop body has room for.
+FACTORS = (1, 2, 4)
+
+
+def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
+    """By how much the innermost summing axis may be unrolled beside a register block; none fits otherwise."""
+    axis = summed_axis(space.option)
+    if axis is None:
+        return (1,)
+    fixed = space.fixed.get(space.unroll(axis))
+    most = min(issues_along(axis), MAX_UNROLLED // max(1, prod(block.values())))
+    return tuple(factor for factor in (FACTORS if fixed is None else (fixed,)) if 1 <= factor <= max(1, most))
+
+
+def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
+    """The same as decisions: one of nothing where there is nothing to decide."""
+    axis = summed_axis(space.option)
+    if axis is None:
+        return [{}]
+    return [{space.unroll(axis): factor} for factor in sum_factors(space, block)]
+
+
+def refactored(space: Space, current: Assignment) -> list[dict[str, int]]:
+    """Other factors to try, each with the cache block that is nearest to the current one."""
+    axis = summed_axis(space.option)
+    if axis is None:
+        return []
+    block = {other.name: current[space.unroll(other)] for other in space.register_axes}
+    return [
+        {space.unroll(axis): factor, space.block(axis): nearest(sizes, current[space.block(axis)])}
+        for factor in sum_factors(space, block)
+        if factor != current[space.unroll(axis)] and (sizes := space.blocks(axis, factor))
+    ]
+
+
+def nearest(sizes: Sequence[int], wanted: int) -> int:
+    """The size that differs least."""
+    return min(sizes, key=lambda size: abs(size - wanted))
+
+
+def may_unroll(option: NestOption, axis: TileAxis) -> bool:
+    """Whether there is a choice how much an axis is unrolled by."""
+    return issues_along(axis) > 1 and (not axis.is_reduction or axis == summed_axis(option))
