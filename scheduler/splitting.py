@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.plan.batch import Box, bounds_all
+from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import OpenOption
 from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import RegisterBlock, Space, summed_axis

@@ -12,7 +12,7 @@ def mapping_of(statement: int) -> str:
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """How many issues an axis is unrolled by."""
+    """How many issues an axis is unrolled by; of the innermost summing axis, how many turns of its loop."""
     return f"nest{statement}.unroll.{axis}"
 
 
