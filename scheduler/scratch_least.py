@@ -19,7 +19,7 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
     """Assignments of which each takes least of some scratchpad: where none of them fits, nothing does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
     rests = any(o.is_accumulator and o.stage_whole for o in space.option.operands)
-    turns = next(iter(sum_choices(space, block)), {})
+    turns = next(iter(sum_choices(space, block)), dict[str, int]())
     factors = {a.name: block.get(a.name, turns.get(space.unroll(a), 1)) for a in space.axes}
     sizes = {axis.name: space.blocks(axis, factors[axis.name]) for axis in space.axes}
     if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):

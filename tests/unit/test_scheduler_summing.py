@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import PROBLEMS, conv2d, gemm, gemv, tiled_gemm
+from plan_problems import conv2d, gemm, gemv, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
@@ -57,7 +57,7 @@ def test_the_price_of_an_unrolled_sum_can_be_read_off_its_loops(question: Proble
     assert price(found, question, MODEL) == (found.cost_ns,)
 
 
-@pytest.mark.parametrize("question", PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize("question", [gemm(7, 48, 101), tiled_gemm(64, 64, 8 * 32), gemv(64, 30)])
 def test_leaving_sums_to_the_solver_is_never_worse_than_not_unrolling_them(question: Problem) -> None:
     axis = summed_axis(question.nests[0].options[0])
     plain = schedule(question, fixed={f"nest0.unroll.{axis.name}": 1} if axis else {})
