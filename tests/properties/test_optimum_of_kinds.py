@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 from conftest import EXAMPLES
-from properties.exhaustive import every_decision, program
+from properties.exhaustive import every_block, every_decision, program
 from properties.exhaustive_ways import dealing_ns, every_dealing, every_taking, seen_by_a_part
 from properties.random_kinds import KINDS
 from properties.random_problems import RandomModel
@@ -77,7 +77,8 @@ def cheapest(problem: Problem, statement: int, option: NestOption, model: CostMo
         return inf
     own = seen_by_a_part(problem, option)
     cost = model.expression(own, NestProblem(statement, (option,)), option)
-    price = eval(f"lambda made: {program(cost)}")  # noqa: S307 - of our own making, just above
+    names = {"every_block": every_block}
+    price = eval(f"lambda made: {program(cost)}", names)  # noqa: S307 - of our own making, just above
     best = inf
     by_placement: dict[tuple[int, ...], float] = {}
     names = [f"nest{statement}.stage.{o.name}" for o in option.operands]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, gcd, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
@@ -17,6 +18,7 @@ from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
 SHARE_NS = 120.0
+STREAM_LEAK, UNROLLED_NS, COPY_NS, ADDRESS_NS = 0.06, 0.03, 0.006, 0.07
 LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
 START_NS, FAR_START_NS = (0.7, 2.0), 12.0
 
@@ -54,6 +56,8 @@ class _Walk:
     stages: Mapping[str, int]
     depths: Mapping[str, int]
     crossed: frozenset[str]
+    copied: str
+    copies: int
 
     @property
     def running(self) -> list[str]:
@@ -95,7 +99,13 @@ def _walk(option: NestOption, nest: NestSchedule) -> _Walk:
     }
     early = {stage.operand for stage in nest.stages if stage.ahead}
     crossed = frozenset(early | {spread.operand for spread in nest.spread})
-    return _Walk(option, tuple(turns), covered, stages, depths, crossed)
+    sums = {axis.name: axis for axis in option.axes if axis.is_reduction}
+    copied = next((n.axis for n in nest.loops if n.kind == "unroll" and n.axis in sums), "")
+    copies = 1
+    if copied:
+        steps = [n.step for n in nest.loops if n.axis == copied]
+        copies = (steps[-2] if len(steps) > 1 else sums[copied].extent) // sums[copied].tile
+    return _Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies)
 
 
 def _follows(option: NestOption, operand: str, blocks: Iterable[_Turn]) -> bool:
@@ -118,16 +128,13 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
     option = walk.option
     inputs = [o for o in option.operands if not o.is_accumulator]
     held = [o for o in option.operands if o.is_accumulator]
-    turns = prod(walk.steps(name) for name in walk.running)
-    sums = [a.name for a in option.axes if a.is_reduction and a.name in walk.running]
-    issues = prod(ceil(axis.extent / axis.tile) for axis in option.axes) * option.interval_ns
-    waiting = option.latency_ns * turns if sums else 0.0
+    sums, loops = _summing(walk)
     loads = sum(
         _issues(option, o) * _tile_ns(walk, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
         for o in inputs
     )
     traffic = [
-        sum(_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands)
+        [_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands]
         for level, cache in enumerate(problem.caches)
         if _all_bytes(walk) > cache.capacity_bytes
     ]
@@ -136,13 +143,56 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         for unit in {o.mover for o in option.operands if o.mover}
     ]
     return (
-        max([issues, waiting, loads, *traffic, *engines])
-        + LEAK * (loads + sum(traffic) + sum(engines))
-        + LOOP_NS * turns
+        max([sums, loads, *map(sum, traffic), *engines])
+        + LEAK * (loads + sum(engines))
+        + sum(
+            (LEAK if o.is_accumulator else STREAM_LEAK) * ns
+            for costs in traffic
+            for o, ns in zip(option.operands, costs, strict=True)
+        )
+        + loops
         + sum(_held(walk, o) for o in held)
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
         + sum(_pages(walk, o) for o in inputs if o.name not in walk.stages)
     )
+
+
+def _summing(walk: _Walk) -> tuple[float, float]:
+    """Of each register block, cut ones too, the longest of sums, chains and loads; and its loops."""
+    option = walk.option
+    outputs = [a for a in option.axes if not a.is_reduction and a.name in walk.running]
+    summed = [a for a in option.axes if a.is_reduction]
+    issues = prod(ceil(a.extent / a.tile) for a in summed)
+    chain = option.latency_ns if any(a.name in walk.running for a in summed) else 0.0
+    spans: list[list[int]] = []
+    for axis in outputs:
+        count, factor = ceil(axis.extent / axis.tile), walk.held[axis.name] // axis.tile
+        spans.append([min(factor, count - at) for at in range(0, count, factor)])
+    sums = loops = 0.0
+    for sizes in product(*spans):
+        block = dict(zip((axis.name for axis in outputs), sizes, strict=True))
+        loads = sum(_block_loads(walk, o, block) for o in option.operands if not o.is_accumulator)
+        sums += issues * max(option.interval_ns * prod(sizes), chain, loads)
+        loops += LOOP_NS * issues
+        if walk.copies > 1:
+            own = ceil(
+                next(a for a in summed if a.name == walk.copied).extent / _tile_of(option, walk.copied)
+            )
+            loops += LOOP_NS * (issues // own * ceil(own / walk.copies) - issues)
+            loops += issues * (UNROLLED_NS + COPY_NS * prod(sizes))
+    return sums, loops
+
+
+def _tile_of(option: NestOption, name: str) -> int:
+    return next(axis.tile for axis in option.axes if axis.name == name)
+
+
+def _block_loads(walk: _Walk, operand: TileOperand, block: Mapping[str, int]) -> float:
+    """The tiles of an input, and the addresses of rows read in place."""
+    found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    rows = prod(n for name, n in block.items() if name in operand.axes and name != operand.dense_axis)
+    return found + (ADDRESS_NS * rows if known and rows > 1 and operand.name not in walk.stages else 0.0)
 
 
 def _issues(option: NestOption, operand: TileOperand) -> int:
