@@ -24,10 +24,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def compiled(name: str, machine: str, sizes: dict[str, int]) -> Compilation:
-    """The kernel as the heuristic schedules it; natively where this processor can, else as a model."""
+    """The kernel as it is scheduled; natively where this processor can, else as a model."""
     source = Source(f"{name}.ir", kernel_path(name).read_text())
     model = bool(missing_features(load_machine(machine)))
-    return compile_kernel(Request(source, machine, dict(sizes), heuristic="greedy", model=model))
+    return compile_kernel(Request(source, machine, dict(sizes), model=model))
 
 
 def issued(nodes: tuple[Node, ...]) -> set[str]:
