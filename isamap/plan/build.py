@@ -151,10 +151,12 @@ def sums_can_be_padded(tile: Tile) -> bool:
     """Padded lanes are filled with zero, which only a sum is indifferent to."""
     if tile.statement.assign.op in (None, "add"):
         return True
-    return all(
-        not a.is_reduction or a.tile == 1 or (a.extent.value is not None and a.extent.value % a.tile == 0)
-        for a in tile.axes
-    )
+    return all(_fills_lanes(axis) for axis in tile.axes if axis.is_reduction)
+
+
+def _fills_lanes(axis: LoopAxis) -> bool:
+    """Whether an axis is a whole number of tiles."""
+    return axis.tile == 1 or (axis.extent.value is not None and axis.extent.value % axis.tile == 0)
 
 
 def option_of(
