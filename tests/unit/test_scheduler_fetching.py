@@ -41,8 +41,9 @@ def test_rows_of_weights_out_of_memory_are_asked_for_a_turn_early(name: str) -> 
         ("gemm_nt_bf16", {"N": 1024, "K": 1024}),  # fits into a cache
         ("gemm_bf16", {}),  # lies along n: each row is long
         ("gemm_nt_bf16", {"M": 512}),  # takes longer to compute than to read
+        ("gemm_nt_f32", {"M": 1, "K": 40960}),  # two turns read more than fits
     ],
-    ids=["in a cache", "along n", "much to compute"],
+    ids=["in a cache", "along n", "much to compute", "too much at once"],
 )
 def test_what_comes_from_caches_or_hides_behind_sums_is_not_asked_for(
     name: str, sizes: dict[str, int]
