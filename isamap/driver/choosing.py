@@ -18,7 +18,7 @@ from isamap.match import improving_rewrites
 from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model, load_heuristic
 from isamap.plan.protocols import FlooredModel
-from isamap.scheduler import FIRST_LOOKS, narrow_problem
+from isamap.scheduler import narrow_problem
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem
 from isamap.transform import Rewrite, make_guards_explicit
 
@@ -67,7 +67,7 @@ def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range],
             load_cost_model(request.cost_model),
         )
         if isinstance(model, FlooredModel) and not request.packed:
-            problem = narrow_problem(canonical, machine, sizes, 1, model, FIRST_LOOKS)
+            problem = narrow_problem(canonical, machine, sizes, 1, model)
         else:
             problem = build_problem(canonical, machine, sizes, packed=request.packed)
         quick = load_heuristic("greedy").schedule(problem, model, limit_s=1.0, fixed={})

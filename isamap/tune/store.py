@@ -62,7 +62,8 @@ def newest_path(machine_digest: str) -> Path | None:
     """Where the newest profile of a machine on this processor lies."""
     folder = data_root() / "profiles"
     of_machine = f"-{machine_digest[:12]}-"
-    found = [p for p in folder.iterdir() if of_machine in p.name] if folder.is_dir() else []
+    finished = (p for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else ()
+    found = [p for p in finished if of_machine in p.name]
     if not found:  # without asking what processor this is, which may take a while
         return None
     here = [p for p in found if f"{of_machine}{this_cpu().key[:12]}-" in p.name]

@@ -25,6 +25,7 @@ from isamap.scheduler.crossing import crossing, crossing_values, name_of
 from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.summing import sum_choices
 from isamap.source import Source
 
 ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 0
@@ -206,16 +207,20 @@ def every_assignment(space: Space) -> Iterator[Assignment]:
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
     crossed = [[(name_of(space, o), value) for value in crossing_values(space, o)] for o in crossing(space)]
     for block in space.register_blocks():
-        blocks = [
-            [(space.block(axis), size) for size in space.blocks(axis, block.get(axis.name, 1))]
-            for axis in space.axes
-        ]
-        unrolls = [(space.unroll(axis), block[axis.name]) for axis in space.register_axes]
-        for chosen in product(*blocks, *stages, *crossed, *([(name, 0), (name, 1)] for name in orders)):
-            assignment = dict([*unrolls, *chosen])
-            without_circles = first_order(space.axes, space.order_pairs(), assignment) is not None
-            if without_circles and space.is_feasible(assignment):
-                yield assignment
+        for summed in sum_choices(space, block):
+            unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | summed
+            blocks = [
+                [
+                    (space.block(axis), size)
+                    for size in space.blocks(axis, unrolled.get(space.unroll(axis), 1))
+                ]
+                for axis in space.axes
+            ]
+            for chosen in product(*blocks, *stages, *crossed, *([(name, 0), (name, 1)] for name in orders)):
+                assignment = unrolled | dict(chosen)
+                without_circles = first_order(space.axes, space.order_pairs(), assignment) is not None
+                if without_circles and space.is_feasible(assignment):
+                    yield assignment
 
 
 @given(problems(largest=40))
