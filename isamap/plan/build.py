@@ -45,7 +45,7 @@ from isamap.plan.fusing import fusions
 from isamap.plan.hinting import with_hints
 from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
-from isamap.plan.packing import SLOW_MOVE_NS, pack_held_ns, pack_ns, register_value
+from isamap.plan.packing import SLOW_MOVE_NS, copies_cut_tiles, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
@@ -246,7 +246,10 @@ def input_of(
     if not homes:
         return None
     first, staged = next(iter(homes.items()))
-    described = _described(operand, kernel, _cost(direct), _cost(staged), is_accumulator=False)
+    in_place = _described(operand, kernel, _cost(direct), None, is_accumulator=False)
+    if not first and not copies_cut_tiles(operand, tile, suppliers):
+        return in_place if direct is not None else None
+    described = replace(in_place, staged_ns=_cost(staged))
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
         return replace(described, pack_ns_per_element=least, homes=tuple(homes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from isamap.ir import Cast, Index, Read
-from isamap.ir.index import ZERO
+from isamap.ir.index import ONE, ZERO
 from isamap.match import (
     OFFSET,
     Leaf,
@@ -24,6 +24,7 @@ from isamap.match import (
     dims,
     find_delivery,
     in_tiles,
+    is_read_of,
     own_sum,
     packing_ns,
     shown_axes,
@@ -61,6 +62,20 @@ def pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppl
     )
     moved = find_delivery(suppliers, cell, element, "", operand.dtype, single)
     return moved.cost_ns if moved is not None else SLOW_MOVE_NS
+
+
+def copies_cut_tiles(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> bool:
+    """Whether tiles at the end of an axis, of which only a part is there, can be copied into a buffer.
+
+    What the machine computes in whole registers only has no other copy of such a part than one by one.
+    """
+    axes = shown_axes(operand, tile)
+    if is_read_of(operand.subject) or all(a.extent.value and a.extent.value % a.tile == 0 for a in axes):
+        return True
+    position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
+    buffer = in_tiles(operand, suppliers).buffer
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
+    return transfer_ns(copy, dict.fromkeys(copy.counters, ONE), suppliers) is not None
 
 
 def pack_held_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> float:

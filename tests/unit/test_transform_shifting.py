@@ -118,6 +118,17 @@ def test_a_product_of_signed_bytes_is_performed_by_an_instruction_for_unsigned_o
     assert made.schedule.cost_ns < as_written.cost_ns
 
 
+def test_what_cannot_be_computed_one_by_one_is_not_copied_where_tiles_are_cut() -> None:
+    """35 columns are two registers and three columns: no instruction flips three bytes."""
+    path = kernel_path("gemm_s8s8")
+    sizes = {"M": 100, "N": 35, "K": 512}
+    request = Request(Source(path.name, path.read_text()), "x86-avx512-vnni", sizes, transform="best")
+    made = compile_kernel(request, "lower")
+    assert made.rewrite is not None
+    assert made.rewrite.steps[0].startswith("shifting")
+    assert made.program is not None
+
+
 def test_a_kernel_that_no_rewrite_makes_faster_stays_as_written() -> None:
     path = kernel_path("gemm_f32")
     request = Request(
