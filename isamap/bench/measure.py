@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -19,14 +18,13 @@ from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_
 from isamap.bench.rows import Row
 from isamap.bench.statistics import Ratio, ratio
 from isamap.bench.task import Task
+from isamap.bench.turns import play
 from isamap.codegen.arguments import make_call
 from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import BEST_FORM, Request
 from isamap.source import Source
 from isamap.tune.profile import Profile
 
-TURN_NS = 10_000_000
-MOST_CALLS = 20_000
 MOST_RING = 64
 
 
@@ -82,11 +80,11 @@ def measure_row(
         )
         if not verified.get("isamap"):
             return replace(row, left_out="isamap's result is wrong")
-        seconds = _rounds(timed, rules, shared)
+        seconds = play(timed, rules.rounds, shared)
         ratios = _ratios(seconds)
         row = replace(row, seconds=seconds, ratio={n: asdict(r) for n, r in ratios.items()})
         if any(r.is_slower for r in ratios.values()):
-            again = _ratios(_rounds(timed, rules, shared))
+            again = _ratios(play(timed, rules.rounds, shared))
             row = replace(row, again={n: asdict(r) for n, r in again.items()})
     roof = _roof(prepared, case, form, rules, needed, row.ring, peaks, bandwidths)
     return replace(row, attainable_seconds=roof, predicted_ns=predicted_ns(prepared))
@@ -148,29 +146,6 @@ def _verify(contender: Contender, case: GemmCase, form: Form, rules: Rules, shar
     a, b = (a.T if case.b_transposed else a), (b.T if case.a_transposed else b)
     before = shared.first if rules.beta else None
     return check_product(form, a, b, before, shared.arrays["C"][0]).ok
-
-
-def _rounds(contenders: Sequence[Contender], rules: Rules, shared: Shared) -> dict[str, tuple[float, ...]]:
-    """Seconds per call by contender and round; in another order each round, C refilled before each turn."""
-    calls = {c.name: _calls(c, shared) for c in contenders}
-    seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
-    order, at = list(contenders), 0
-    for _ in range(rules.rounds):
-        random.shuffle(order)
-        for contender in order:
-            shared.refill()
-            contender.time(1, at % shared.ring)  # what the others left in caches and pages is not its fault
-            count = calls[contender.name]
-            seconds[contender.name].append(contender.time(count, (at + 1) % shared.ring) * 1e-9 / count)
-            at += count + 1
-    return {name: tuple(times) for name, times in seconds.items()}
-
-
-def _calls(contender: Contender, shared: Shared) -> int:
-    """How many calls make a turn that is long against the clock."""
-    shared.refill()
-    once = max(1, min(contender.time(1), contender.time(2, 1 % shared.ring) // 2))
-    return max(1, min(MOST_CALLS, ceil(TURN_NS / once)))
 
 
 def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:

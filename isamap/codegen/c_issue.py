@@ -120,7 +120,11 @@ class Issuer:
                 found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
             case "param":
                 value, high = params[arg.name], entry.instruction.param(arg.name).high
-                found = self._mask(value, high, here) if arg.attribute else self._param(value, here)
+                found = (
+                    self._mask(value, high, here)
+                    if arg.attribute
+                    else self._param(value, here, stays=here.beside_loop)
+                )
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
             case "state":
@@ -147,7 +151,8 @@ class Issuer:
     def _operand_type(self, operand: Operand) -> str | None:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
-    def _param(self, value: Argument, here: Here) -> Text:
+    def _param(self, value: Argument, here: Here, stays: bool = False) -> Text:
+        """A parameter; a constant that `stays` is not moved in front of the loops beside it by compilers."""
         match value:
             case int():
                 return Text(str(value), PREFIX if value < 0 else POSTFIX)
@@ -158,7 +163,7 @@ class Issuer:
                 if text.endswith(("INFINITY", "NAN")):
                     self.used.add("math.h")
                 found = Text(text, PREFIX if text.startswith("-") else POSTFIX)
-                return self._made_here(found, dtype) if here.beside_loop else found
+                return self._made_here(found, dtype) if stays else found
             case _:
                 return value_text(value, Scope(here.names.of, _no_access, self.used))
 

@@ -67,9 +67,9 @@ def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range],
             load_cost_model(request.cost_model),
         )
         if isinstance(model, FlooredModel) and not request.packed:
-            problem = narrow_problem(canonical, machine, sizes, 1, model)
+            problem = narrow_problem(canonical, machine, sizes, request.threads, model)
         else:
-            problem = build_problem(canonical, machine, sizes, packed=request.packed)
+            problem = build_problem(canonical, machine, sizes, request.threads, request.packed)
         quick = load_heuristic("greedy").schedule(problem, model, limit_s=1.0, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return float("inf")

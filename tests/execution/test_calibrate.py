@@ -45,9 +45,14 @@ def test_a_chain_goes_through_a_pair_of_one_type() -> None:
     assert body(load_machine("x86-avx512"), "add_zmm_f32", "chain", 1) == ["z_0 = _mm512_add_ps(z_0, b_0)"]
 
 
-def test_copies_that_wait_for_nothing_have_results_of_their_own() -> None:
+def test_sums_that_wait_for_nothing_have_registers_of_their_own() -> None:
     issues = body(load_machine("x86-avx512"), "fma_zmm_f32", "apart", 4)
     assert [issue.split(" = ")[0] for issue in issues] == ["c_0", "c_1", "c_2", "c_3"]
+
+
+def test_results_that_are_overwritten_take_turns_in_two_registers() -> None:
+    issues = body(load_machine("x86-avx512"), "add_zmm_f32", "apart", 4)
+    assert [issue.split(" = ")[0] for issue in issues] == ["z_0", "z_1", "z_0", "z_1"]
 
 
 def test_what_only_loads_has_no_chain() -> None:

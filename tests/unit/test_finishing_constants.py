@@ -16,8 +16,8 @@ RELU = """kernel relu(N) {
 """
 
 
-def emitted(source: Source, **sizes: int) -> str:
-    compilation = compile_program(Request(source, "x86-avx2", sizes)).compilation
+def emitted(source: Source, model: bool = False, **sizes: int) -> str:
+    compilation = compile_program(Request(source, "x86-avx2", sizes, model=model)).compilation
     assert compilation.emitted is not None
     return compilation.emitted.source
 
@@ -34,3 +34,10 @@ def test_a_constant_of_an_innermost_loop_is_left_to_the_compiler() -> None:
     text = emitted(Source("relu.ir", RELU), N=4096)
     assert re.findall(r"_mm256_set1_ps\((.*)\);", text)
     assert "made_here" not in text
+
+
+def test_a_model_has_its_constants_as_they_are() -> None:
+    path = kernel_path("gemm_bias_relu_f32")
+    text = emitted(Source(path.name, path.read_text()), model=True, M=64, N=64, K=64)
+    assert "0.0f" in text
+    assert "__asm__" not in text

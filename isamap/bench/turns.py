@@ -1,0 +1,58 @@
+"""The turns of contenders: in another order each round, long against the clock, C filled anew before each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import ceil
+from typing import Protocol
+
+TURN_NS = 10_000_000
+MOST_CALLS = 20_000
+LONG_NS = 200_000_000
+"""In so long a call, filling all caches again (64 MB at 20 GB/s: 3 ms) is lost: none goes before the turn."""
+
+
+class Timed(Protocol):
+    """What takes part: by its name, and the nanoseconds of so many calls from one copy of the operands on."""
+
+    name: str
+
+    def time(self, calls: int, first: int = 0) -> int: ...
+
+
+class Buffers(Protocol):
+    """The operands of all: in so many copies, of which `refill` makes C anew."""
+
+    @property
+    def ring(self) -> int: ...
+
+    def refill(self) -> None: ...
+
+
+def play(contenders: Sequence[Timed], rounds: int, shared: Buffers) -> dict[str, tuple[float, ...]]:
+    """Seconds per call by contender and round."""
+    turns = {c.name: _turn(c, shared) for c in contenders}
+    seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
+    order, at = list(contenders), 0
+    for _ in range(rounds):
+        random.shuffle(order)
+        for contender in order:
+            untimed, calls = turns[contender.name]
+            shared.refill()
+            if untimed:  # what the others left in caches and pages is not its fault
+                contender.time(untimed, at % shared.ring)
+            ns = contender.time(calls, (at + untimed) % shared.ring)
+            seconds[contender.name].append(ns * 1e-9 / calls)
+            at += untimed + calls
+    return {name: tuple(times) for name, times in seconds.items()}
+
+
+def _turn(contender: Timed, shared: Buffers) -> tuple[int, int]:
+    """How many untimed calls go before a turn, and how many calls make it long against the clock."""
+    shared.refill()
+    once = contender.time(1)
+    if once >= LONG_NS:
+        return 0, 1
+    once = max(1, min(once, contender.time(2, 1 % shared.ring) // 2))
+    return 1, max(1, min(MOST_CALLS, ceil(TURN_NS / once)))

@@ -1,0 +1,54 @@
+"""Turns: how many calls each has, what goes before it, and which copy of the operands is next."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.bench.turns import LONG_NS, MOST_CALLS, TURN_NS, play
+
+
+class Buffers:
+    def __init__(self, ring: int) -> None:
+        self.ring = ring
+        self.refilled = 0
+
+    def refill(self) -> None:
+        self.refilled += 1
+
+
+class Contender:
+    """Takes so many nanoseconds for a call, and writes down what it was asked for."""
+
+    def __init__(self, name: str, ns: int) -> None:
+        self.name = name
+        self.ns = ns
+        self.asked: list[tuple[int, int]] = []
+
+    def time(self, calls: int, first: int = 0) -> int:
+        self.asked.append((calls, first))
+        return calls * self.ns
+
+
+@pytest.mark.parametrize(
+    ("ns", "calls"), [(TURN_NS // 4, 4), (TURN_NS - 1, 2), (1, MOST_CALLS), (2 * TURN_NS, 1)]
+)
+def test_a_turn_is_long_against_the_clock_behind_one_untimed_call(ns: int, calls: int) -> None:
+    one = Contender("one", ns)
+    seconds = play([one], 3, Buffers(1))
+    assert seconds == {"one": (pytest.approx(ns * 1e-9),) * 3}
+    assert [asked for asked, _ in one.asked] == [1, 2, 1, calls, 1, calls, 1, calls]
+
+
+def test_nothing_goes_before_a_long_call() -> None:
+    one = Contender("one", LONG_NS)
+    play([one], 3, Buffers(1))
+    assert one.asked == [(1, 0)] * 4
+
+
+def test_all_have_as_many_turns_with_c_filled_before_each_and_go_on_through_the_ring() -> None:
+    contenders, shared = [Contender(name, TURN_NS) for name in ("a", "b", "c")], Buffers(5)
+    seconds = play(contenders, 7, shared)
+    assert {name: len(times) for name, times in seconds.items()} == {"a": 7, "b": 7, "c": 7}
+    assert shared.refilled == 3 + 3 * 7
+    copies = sorted(copy for c in contenders for _, copy in c.asked[2:])
+    assert copies == sorted(n % 5 for n in range(2 * 21)), "each copy has its turn before any has another"
