@@ -66,6 +66,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
     parts += [image_text(image_name, image) for image, image_name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
+    parts += writer.copies
     if interface.takes_pool:
         parts += [run_text(name), *writer.regions]
     parts += [body, entry]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
+from isamap.codegen.c_apart import copy_text, stands_apart
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, clean
 from isamap.codegen.c_issue import Here, Issuer
@@ -41,6 +42,7 @@ class BodyWriter:
         self.counters: tuple[str, ...] = ()
         self.beside_loop = False
         self.regions: list[list[str]] = []
+        self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
         self.elements |= {b.name: b.dtype for b in program.buffers}
         self.values: Mapping[str, Value] = {}
@@ -85,6 +87,8 @@ class BodyWriter:
                 self.add(depth, f"if ({test}) {{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
+            case Block() if self.counters and not self.issuer.model and stands_apart(node):
+                self.copy(node, depth)
             case Block(note, body):
                 self.add(depth, f"{{ /* {clean(note)} */" if note else "{")
                 self.block(body, depth + 1)
@@ -104,6 +108,18 @@ class BodyWriter:
         self.add(depth, "}")
         self.names, self.counters, self.beside_loop = names, counters, beside_loop
 
+    def copy(self, node: Block, depth: int) -> None:
+        """A copy inside a loop: a function of its own, which is called here."""
+        name = self.names.take(f"{self.interface.name}_copy{len(self.copies)}")
+        given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
+        kept = self.lines, self.values, self.beside_loop
+        self.lines, self.values, self.beside_loop = [], {}, False
+        self.block(node.body, 1)
+        function, called = copy_text(name, given, self.lines)
+        self.copies.append(function)
+        self.lines, self.values, self.beside_loop = kept
+        self.add(depth, f"{called} /* {clean(node.note)} */")
+
     def parallel(self, node: Parallel, depth: int) -> None:
         """A region: its part becomes a function, and all parts are performed here."""
         name, number = self.interface.name, len(self.regions)
@@ -111,14 +127,14 @@ class BodyWriter:
             *(self.issuer.names.take(f"{name}_{stem}{number}") for stem in ("shared", "part", "task"))
         )
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
-        kept = self.lines, self.values, self.names
+        kept = self.lines, self.values, self.names, self.counters
         self.regions.append([])
         self.names = self.names.inside()
         self.lines, self.values = [], {}
         self.part_counters(node)
         self.block(node.body, 1)
         self.regions[number] = region_texts(region, given, self.lines)
-        self.lines, self.values, self.names = kept
+        self.lines, self.values, self.names, self.counters = kept
         parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
         values = ", ".join(identifier for _, identifier in given) or "0"
         note = f" /* {clean(node.note)} */" if node.note else ""
@@ -135,6 +151,7 @@ class BodyWriter:
             counter = self.names.take(variable)
             last = place == 0
             value = left if last else infix(Text(left), "%", count).text
+            self.counters = (*self.counters, counter)
             self.add(1, f"int64_t {counter} = {value};")
             if not last and place > 0:
                 rest = self.names.take("rest")

@@ -212,17 +212,17 @@ class _Nest:
         nodes: list[Node] = []
         if is_result:
             into = copied_in(self.finish, staged, self.tile, loops, place, *known)
-            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names)))
+            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names), is_copy=True))
         elif shared is None or not stage.ahead:
             into = copy_tiles(staged, self.tile, loops, place, *known)
-            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names)))
+            nodes.append(Block(f"stage {name}", dealt(into, shares, self.names), is_copy=True))
         self.staged[name] = staged
         with self.overlap.during(stage, place) as at_once:
             nodes += [*at_once, *self.loops(depth, place, held)]
         del self.staged[name]
         if is_result and shared is None:
             back = copied_back(self.finish, staged, self.tile, loops, place, *known)
-            nodes.append(Block(f"write {name} back", dealt(back, shares, self.names)))
+            nodes.append(Block(f"write {name} back", dealt(back, shares, self.names), is_copy=True))
         return tuple(nodes)
 
     # --- register blocks ----------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class Overlap:
 
 
 def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    return (Block(note, nodes),) if nodes else ()
+    return (Block(note, nodes, is_copy=True),) if nodes else ()
 
 
 def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:

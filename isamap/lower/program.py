@@ -207,10 +207,11 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A scope with a comment above it."""
+    """A scope with a comment above it; `is_copy` where it does nothing but copy an operand as a whole."""
 
     note: str
     body: tuple[Node, ...]
+    is_copy: bool = False
 
 
 Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block
