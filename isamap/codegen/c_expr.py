@@ -244,9 +244,9 @@ def _other_call(e: Call, scope: Scope) -> Text:
             return _extreme(e, args, kind, scope)
         case "abs":
             return scope.math("fabs", dtype, *args)
-        case "sigmoid":
+        case "sigmoid" | "exp" | "tanh" if e.op == "sigmoid" or kind == "f32":
             scope.used.add("math.h")
-            return scope.helper(f"sigmoid_{kind}", *args)
+            return scope.helper(f"{e.op}_{kind}", *args)
         case "fma" if is_narrow(dtype):
             return scope.helper("fma_to_odd_f32", *args)
         case "fma":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from isamap.codegen.c_elementary import elementary
 from isamap.codegen.c_types import storage_type
 from isamap.ir import DTYPES, DType
 
@@ -238,11 +239,6 @@ static inline uint64_t wrap_float(double x) {
   return x < 0 ? 0 - whole : whole;
 }
 """
-_SIGMOID = """\
-static inline float sigmoid_f32(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
-"""
 _SIGMOID_F64 = """\
 static inline double sigmoid_f64(double x) {
   return 1.0 / (1.0 + exp(-x));
@@ -301,7 +297,7 @@ HELPERS: dict[str, Helper] = {
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),
     "max_f64": _minmax("max_f64", "double", ">"),
-    "sigmoid_f32": Helper(_SIGMOID),
+    **{t.name: Helper(t.text, t.needs) for t in elementary()},
     "sigmoid_f64": Helper(_SIGMOID_F64),
 }
 

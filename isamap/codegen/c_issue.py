@@ -14,7 +14,8 @@ from isamap.codegen.c_expr import Scope, value_text
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, infix, prefix
 from isamap.codegen.c_types import literal, storage_type
-from isamap.codegen.cmodel import Model, ModelOperand, build_model
+from isamap.codegen.cmodel import Model, ModelOperand
+from isamap.codegen.lanewise import build_call
 from isamap.codegen.names import Names
 from isamap.codegen.state_image import state_image
 from isamap.ir import Const, DType, Index, Operand, Read, product
@@ -204,7 +205,7 @@ class Issuer:
         model = self.models.get(entry.name)
         if model is None:
             registers = frozenset(n for n, m in self.machine.memories.items() if m.kind == "registers")
-            model = build_model(entry.instruction, registers, self.names)
+            model = build_call(entry.instruction, registers, self.names, model=self.model)
             self.models[entry.name] = model
             self.used |= model.used
         operands, params = dict(issue.operands), dict(issue.params)

@@ -1,0 +1,131 @@
+"""exp, sigmoid and tanh as C: their errors over all kinds of floats, and all lanes of a register at once."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from isamap.codegen.c_elementary import FUNCTIONS, LANES, lanes_type
+from isamap.codegen.c_functions import helper_texts
+from isamap.codegen.lanewise import build_call
+from isamap.codegen.names import Names
+from isamap.codegen.toolchain import build, find_compiler
+from isamap.ir import OPS, Instruction
+from isamap.machine import load_machine
+from isamap.source import Source
+from isamap.syntax import parse_module
+
+Array = NDArray[Any]
+FLAGS = ("-O2", "-std=c11", "-fno-tree-loop-vectorize")
+REGISTERS = frozenset({"v"})
+
+
+def performed(function: str, lanes: int, given: Array) -> Array:
+    """What the C function makes of floats, a multiple of the lanes."""
+    kind = lanes_type(lanes)
+    name = f"{function}_{kind}"
+    c_type = "float" if lanes == 1 else kind
+    text = f"""\
+#include <stdint.h>
+#include <string.h>
+{"".join(helper_texts([name]))}
+void all(const float *a, float *z, int64_t n) {{
+  for (int64_t i = 0; i < n; i += {lanes}) {{
+    {c_type} x;
+    memcpy(&x, a + i, sizeof x);
+    x = {name}(x);
+    memcpy(z + i, &x, sizeof x);
+  }}
+}}
+"""
+    path = build(find_compiler(FLAGS), FLAGS, {"f.c": text}, "f.c")
+    made = np.empty_like(given)
+    ends = (a.ctypes.data_as(ctypes.c_void_p) for a in (given, made))
+    ctypes.CDLL(str(path)).all(*ends, ctypes.c_int64(len(given)))
+    return made
+
+
+def some_floats() -> Array:
+    """Floats of every sign and exponent, infinities and not-a-number."""
+    bits = np.arange(0, 2**32, 2**32 // 2**20 - 1, dtype=np.uint64)[: 2**20].astype(np.uint32)
+    return np.concatenate([bits.view(np.float32), np.linspace(-110, 110, 2**18, dtype=np.float32)])
+
+
+def exact(function: str, given: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = given.astype(np.float64)
+        match function:
+            case "exp":
+                return np.exp(wide)
+            case "sigmoid":
+                return 1 / (1 + np.exp(-wide))
+            case _:
+                return np.tanh(wide)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_errors_are_no_larger_than_what_is_declared(function: str) -> None:
+    given = some_floats()
+    made, wanted = performed(function, 1, given), exact(function, given)
+    with np.errstate(over="ignore", invalid="ignore"):
+        nearest = wanted.astype(np.float32)
+        size = np.spacing(np.abs(nearest)).astype(np.float64)
+        errors = np.abs(made.astype(np.float64) - wanted) / size
+    ends = ~np.isfinite(nearest)
+    np.testing.assert_array_equal(made[ends], nearest[ends])
+    assert errors[~ends].max() <= OPS[function].ulp
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("lanes", LANES)
+def test_lanes_are_what_single_elements_are(function: str, lanes: int) -> None:
+    given = some_floats()[::7]
+    given = given[: len(given) // 16 * 16].copy()
+    one, all_of_them = (performed(function, n, given) for n in (1, lanes))
+    np.testing.assert_array_equal(one, all_of_them)
+
+
+def instruction(body: str, operands: str = "in a: f32[16] @ v; out z: f32[16] @ v;") -> Instruction:
+    memory = "memory v: registers(count = 8, bytes = 64);\n"
+    routine = parse_module(Source("test", f"{memory}instruction f() {{ {operands} {body} }}")).declarations[
+        -1
+    ]
+    assert isinstance(routine, Instruction)
+    return routine
+
+
+def used_by(routine: Instruction, *, model: bool = False) -> frozenset[str]:
+    return build_call(routine, REGISTERS, Names(), model=model).used
+
+
+def test_a_function_of_a_whole_register_is_one_call_but_in_model_mode() -> None:
+    routine = instruction("for i in 16 { z[i] = tanh(a[i]); }")
+    assert "tanh_f32x16" in used_by(routine)
+    assert "tanh_f32x16" not in used_by(routine, model=True)
+    assert "tanh_f32" in used_by(routine, model=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "operands"),
+    [
+        ("for i in 16 { z[i] = tanh(a[15 - i]); }", "in a: f32[16] @ v; out z: f32[16] @ v;"),
+        ("for i in 16 { z[i] = tanh(a[i] * 2); }", "in a: f32[16] @ v; out z: f32[16] @ v;"),
+        ("for i in 12 { z[i] = tanh(a[i]); }", "in a: f32[12] @ v; out z: f32[12] @ v;"),
+        ("for i in 8 { z[i] = tanh(a[i]); }", "in a: f64[8] @ v; out z: f64[8] @ v;"),
+        ("for i in 8 { z[i] = tanh(a[i]); }", "in a: f32[8] @ v; out z: f32[16] @ v outside zero;"),
+    ],
+)
+def test_what_is_not_one_function_of_every_lane_is_written_element_by_element(
+    body: str, operands: str
+) -> None:
+    assert not any("x" in name.removeprefix("exp") for name in used_by(instruction(body, operands)))
+
+
+def test_processors_without_such_an_instruction_perform_gates_on_whole_registers() -> None:
+    for name in ("x86-avx2", "x86-avx512"):
+        there = {i.name for i in load_machine(name).instructions.values()}
+        assert any(i.startswith("sigmoid_") and i.endswith("mm_f32") for i in there)
