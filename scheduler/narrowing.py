@@ -15,12 +15,12 @@ from math import inf
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.plan.build import no_mapping
 from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel, FlooredModel
+from isamap.plan.unmatched import no_mapping
 from isamap.scheduler.candidates import open_options
 from isamap.scheduler.greedy import greedy_candidate
 from isamap.transform import statements
@@ -60,7 +60,7 @@ def narrow_problem(
         saved = sum(priced[n].price_ns if n in priced else inf for n in along[number])
         found = _narrowed(outlines(given[number], number, frame), _Judge(frame, number, model, saved), looks)
         if not found.nest.options:
-            raise no_mapping(given[number], machine, kernel.strict)
+            raise no_mapping(kernel, number, machine)
         priced[number] = found
     return frame.problem([priced[number].nest for number in range(len(given))])
 

@@ -32,7 +32,6 @@ from isamap.match import (
     scratch_move,
     standing,
     statement_mappings,
-    statement_text,
     tiles_apart,
 )
 from isamap.match import Mapping as Mapped
@@ -45,16 +44,12 @@ from isamap.plan.fusing import fusions
 from isamap.plan.hinting import with_hints
 from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
-from isamap.plan.packing import SLOW_MOVE_NS, copies_cut_tiles, pack_held_ns, pack_ns, register_value
+from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
-from isamap.source import Diagnostic, NoMapping, UsageProblem
+from isamap.plan.unmatched import no_mapping
+from isamap.source import Diagnostic, UsageProblem
 from isamap.transform import Statement, reads, statements, symbols
-
-STRICT_NOTE = (
-    "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
-    "fused nor reordering instructions may perform it"
-)
 
 
 def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple[Tile, ...]:
@@ -108,7 +103,7 @@ def build_problem(
             if option is not None:
                 options.append(option)
         if not options:
-            raise no_mapping(statement, machine, kernel.strict)
+            raise no_mapping(kernel, number, machine)
         nests.append(NestProblem(number, tuple(packed_options(options, packed, statement, machine.name))))
     return frame.problem(nests)
 
@@ -132,19 +127,6 @@ def reorders(tile: Tile) -> bool:
     summing = [a for a in tile.axes if a.is_reduction]
     inexact = {"reordered", "unrounded", "truncated", "round_to_odd"} & set(tile.pattern.instruction.numerics)
     return bool(inexact) or len(summing) > 1 or any(a.tile > 1 for a in summing)
-
-
-def no_mapping(statement: Statement, machine: Machine, strict: bool) -> NoMapping:
-    """What to say of a statement that no mapping performs."""
-    return NoMapping(
-        Diagnostic(
-            "no-mapping",
-            f"{machine.name} has no instruction that performs `{statement_text(statement)}`",
-            statement.assign.span,
-            notes=(STRICT_NOTE,) if strict and statement.assign.op is not None else (),
-            help=f"`isamap match --explain --hw {machine.name}` says what each instruction lacks",
-        )
-    )
 
 
 def sums_can_be_padded(tile: Tile) -> bool:
@@ -247,7 +229,7 @@ def input_of(
         return None
     first, staged = next(iter(homes.items()))
     in_place = _described(operand, kernel, _cost(direct), None, is_accumulator=False)
-    if not first and not copies_cut_tiles(operand, tile, suppliers):
+    if not first and not can_copy(operand, tile, suppliers):
         return in_place if direct is not None else None
     described = replace(in_place, staged_ns=_cost(staged))
     if not prices_copies:
