@@ -12,10 +12,12 @@ from math import prod
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import copy_loops, group_loops
+from isamap.lower.lines import Along, along_rows, by_lines
 from isamap.lower.names import Names
 from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Node
 from isamap.lower.scratch import clear
+from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
     Copy,
@@ -125,6 +127,9 @@ def copy_tiles(
 ) -> tuple[Node, ...]:
     """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
     numbers = [n for n, _ in staged.loops]
+    tensor = staged.operand.subject if back is None else back.target_at
+    along, inner = along_rows(tensor, staged.operand.axes), set[str]()
+    line = line_bytes(suppliers.machine)
 
     def nest(remaining: list[int], here: Place) -> tuple[Node, ...]:
         if not remaining:
@@ -139,9 +144,13 @@ def copy_tiles(
             inside = here.enter(number, loop.axis, here.position[loop.axis], index_min(loop.step, left), ZERO)
             return nest(rest, inside)
         position = here.position[loop.axis] + counter * loop.step
-        inner = left_inside(tile, loops, number, here, position)
-        inside = here.enter(number, loop.axis, position, inner, counter)
-        return (For(variable, left.ceildiv(loop.step), nest(rest, inside)),)
+        length = left_inside(tile, loops, number, here, position)
+        trips = left.ceildiv(loop.step)
+        body = nest(rest, here.enter(number, loop.axis, position, length, counter))
+        if loop.axis not in along:
+            return (For(variable, trips, body),)
+        rows = Along(loop.axis, variable, trips, loop.step * along[loop.axis])
+        return by_lines(rows, body, inner, line, names)
 
     return nest(numbers, place)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from isamap.machine.checks import MachineSummary, check_machine
     from isamap.machine.costs import cost_value
     from isamap.machine.detect import detect_features, detect_machine, missing_features
-    from isamap.machine.graph import caches_from_nearest, memory_graph
+    from isamap.machine.graph import caches_from_nearest, line_bytes, memory_graph
     from isamap.machine.hints import LineHint, line_hints
     from isamap.machine.listing import list_machines, machine_digest
     from isamap.machine.load import load_machine
@@ -37,7 +37,7 @@ _HOMES = {
     "checks": ("MachineSummary", "check_machine"),
     "costs": ("cost_value",),
     "detect": ("detect_features", "detect_machine", "missing_features"),
-    "graph": ("caches_from_nearest", "memory_graph"),
+    "graph": ("caches_from_nearest", "line_bytes", "memory_graph"),
     "hints": ("LineHint", "line_hints"),
     "listing": ("list_machines", "machine_digest"),
     "load": ("load_machine",),
@@ -68,6 +68,7 @@ __all__ = [
     "cost_value",
     "detect_features",
     "detect_machine",
+    "line_bytes",
     "line_hints",
     "list_machines",
     "load_machine",

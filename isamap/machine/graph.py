@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from isamap.ir import Index
 from isamap.machine.model import Machine
 
 if TYPE_CHECKING:
@@ -33,3 +34,9 @@ def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
 
     order: list[str] = list(nx.lexicographical_topological_sort(memory_graph(machine)))
     return tuple(name for name in reversed(order) if machine.memories[name].kind == "cache")
+
+
+def line_bytes(machine: Machine) -> int:
+    """Bytes of a line of a machine's caches, the shortest; 0 where none is stated."""
+    stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
+    return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)

@@ -1,0 +1,119 @@
+"""Copies in the order of lines: a loop along the rows of a tensor runs inside the loops over its rows.
+
+    for k in 1024:                     for k in 64:
+      for m in 64:               ->      for m in 64:
+        copy A[m, k]                       for k' in 16:
+                                             copy A[m, 16*k + k']
+
+On the left a line is visited sixteen times, and 63 others in between: where rows lie a power of two of bytes
+apart, those evict it each time. On the right a row is left when its line is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from isamap.ir import Cast, Expr, Index, Read, index_min
+from isamap.lower.names import Names
+from isamap.lower.program import Block, Fill, For, If, Node
+from isamap.lower.shift import substituted
+
+Nodes = tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """A loop that counts an axis along the rows of a tensor. Units: `step_bytes` that each turn moves on."""
+
+    axis: str
+    variable: str
+    trips: Index
+    step_bytes: int
+
+
+def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
+    """The axes that run along the rows of the tensor that is read, over positions `@axis`, and along nothing
+    else of it; each with the bytes of a step."""
+    while isinstance(subject, Cast):
+        subject = subject.value
+    if not isinstance(subject, Read) or len(subject.index) < 2:
+        return {}
+    *outer, last = subject.index
+    rows = frozenset(symbol for index in outer for symbol in index.symbols)
+    steps = {axis: last.coefficient(f"@{axis}") for axis in axes if f"@{axis}" not in rows}
+    return {axis: subject.dtype.size_bytes for axis, step in steps.items() if step and step.value == 1}
+
+
+def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
+    """The loop over a body, inside the body's own loops as far as lines reach; as it is where it has none.
+
+    `inner` are variables of loops in the body that run along the same rows, which stay inside; those made
+    here are added. The turns of all loops may run in any order.
+    """
+    inner.add(loop.variable)
+    turns = line_bytes // max(1, loop.step_bytes)
+    if turns < 2 or not _has_loop(body) or not _can_sink(loop.variable, body, inner):
+        return (For(loop.variable, loop.trips, body),)
+    each = _each(loop.trips, turns)
+    if each is None:
+        return _sunk(loop, body, inner, names)
+    first, turn = Index.of(loop.variable) * each, names.fresh(loop.axis)
+    exact = loop.trips.value is not None and loop.trips.value % each == 0
+    left = Index.of(each) if exact else index_min(each, loop.trips - first)
+    inside = substituted(body, {loop.variable: first + Index.of(turn)})
+    within = _sunk(Along(loop.axis, turn, left, loop.step_bytes), inside, inner, names)
+    return (For(loop.variable, loop.trips.ceildiv(each), within),)
+
+
+def _each(trips: Index, turns: int) -> int | None:
+    """How many turns are taken together; None for all of them, where they reach over two lines at most."""
+    if trips.value is None:
+        return turns
+    if trips.value <= 2 * turns:
+        return None
+    return next((n for n in range(turns, turns // 2, -1) if trips.value % n == 0), turns)
+
+
+def _sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
+    """The nodes, performed for each turn of a loop, which runs inside theirs."""
+
+    def repeated(some: Nodes) -> Node:
+        turn = names.fresh(loop.axis)
+        inner.add(turn)
+        return For(turn, loop.trips, substituted(some, {loop.variable: Index.of(turn)}))
+
+    if not _can_sink(loop.variable, nodes, inner):
+        return (repeated(nodes),)
+    found: list[Node] = []
+    for node in nodes:
+        match node:
+            case For(_, _, body) | If(_, body) | Block(_, body):
+                found.append(replace(node, body=_sunk(loop, body, inner, names)))
+            case _:
+                found.append(repeated((node,)))
+    return tuple(found)
+
+
+def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
+    """Whether each of the nodes may be performed for all turns before the next one is for any.
+
+    Values in registers are seen by the nodes behind: issues stay together.
+    """
+
+    def can(node: Node) -> bool:
+        match node:
+            case For(own, trips):
+                return own not in inner and variable not in trips.symbols
+            case If(conditions):
+                return all(variable not in side.symbols for a, _, b in conditions for side in (a, b))
+            case Block() | Fill():
+                return True
+            case _:
+                return False
+
+    return all(can(node) for node in nodes)
+
+
+def _has_loop(nodes: Nodes) -> bool:
+    return any(isinstance(n, For) or (isinstance(n, If | Block) and _has_loop(n.body)) for n in nodes)

@@ -1,0 +1,138 @@
+"""Copies in the order of lines: which loops run inside which, and that every element is still copied once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from isamap.ir import DTYPES, Cast, Index, Read
+from isamap.lower.lines import Along, along_rows, by_lines
+from isamap.lower.names import Names
+from isamap.lower.program import Declare, Fill, For, If, Issue, MemoryRef, Node, Value
+
+BF16, F32 = DTYPES["bf16"], DTYPES["f32"]
+K, M = Index.of("k"), Index.of("m")
+PITCH = 2048
+
+
+def copied(*counters: str) -> Issue:
+    at = sum((Index.of(c) * (PITCH if c.startswith("m") else 2) for c in counters), Index.of(0))
+    return Issue("move", (("a", MemoryRef("A", at)),))
+
+
+def over_rows(rows: int = 64) -> tuple[Node, ...]:
+    return (For("m", Index.of(rows), (copied("m", "k"),)),)
+
+
+def along(trips: Index | int, step_bytes: int = 4) -> Along:
+    return Along("k", "k", Index.of(trips), step_bytes)
+
+
+def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
+    """The places that nodes copy from, in order."""
+    found: list[int] = []
+    for node in nodes:
+        match node:
+            case For(variable, trips, body):
+                for turn in range(trips.evaluate(env)):
+                    found += offsets(body, {**env, variable: turn})
+            case If(conditions, body):
+                if all(a.evaluate(env) < b.evaluate(env) for a, _, b in conditions):
+                    found += offsets(body, env)
+            case Issue(_, ((_, MemoryRef(_, offset)),)):
+                found.append(offset.evaluate(env))
+            case _:
+                raise AssertionError(node)
+    return found
+
+
+def lines_visited(nodes: tuple[Node, ...], env: dict[str, int]) -> int:
+    """How often copying turns to another line of 64 bytes."""
+    lines = [place * 2 // 64 for place in offsets(nodes, env)]
+    return sum(a != b for a, b in pairwise(lines)) + 1
+
+
+def test_a_row_is_left_when_its_line_is_done() -> None:
+    before: tuple[Node, ...] = (For("k", Index.of(1024), over_rows()),)
+    after = by_lines(along(1024), over_rows(), set(), 64, Names(set()))
+    assert sorted(offsets(after, {})) == sorted(offsets(before, {}))
+    assert lines_visited(before, {}) == 1024 * 64
+    assert lines_visited(after, {}) == 1024 * 64 // 16
+
+
+def test_lengths_that_lines_do_not_divide_are_copied_to_the_end() -> None:
+    for trips in (5, 32, 33, 37, 48, 61):
+        before: tuple[Node, ...] = (For("k", Index.of(trips), over_rows(3)),)
+        after = by_lines(along(trips), over_rows(3), set(), 64, Names(set()))
+        assert sorted(offsets(after, {})) == sorted(offsets(before, {})), trips
+
+
+def test_lengths_that_only_the_run_knows_are_copied_to_the_end() -> None:
+    after = by_lines(along(Index.of("K")), over_rows(3), set(), 64, Names(set()))
+    for length in (0, 1, 16, 37):
+        before: tuple[Node, ...] = (For("k", Index.of(length), over_rows(3)),)
+        assert sorted(offsets(after, {"K": length})) == sorted(offsets(before, {}))
+
+
+def test_a_loop_of_two_lines_at_most_is_not_cut() -> None:
+    (rows,) = by_lines(along(6), over_rows(), set(), 64, Names(set()))
+    assert isinstance(rows, For)
+    assert (rows.variable, rows.trips.value) == ("m", 64)
+    (turns,) = rows.body
+    assert isinstance(turns, For)
+    assert turns.trips.value == 6
+
+
+def test_steps_of_whole_lines_keep_the_order() -> None:
+    (loop,) = by_lines(along(8, step_bytes=64), over_rows(), set(), 64, Names(set()))
+    assert isinstance(loop, For)
+    assert loop == For("k", Index.of(8), over_rows())
+
+
+def test_machines_without_stated_lines_keep_the_order() -> None:
+    (loop,) = by_lines(along(8), over_rows(), set(), 0, Names(set()))
+    assert loop == For("k", Index.of(8), over_rows())
+
+
+def test_loops_that_depend_on_the_turn_stay_inside() -> None:
+    for dependent in (For("m", K + 1, (copied("m", "k"),)), If(((K, "<", Index.of(3)),), over_rows())):
+        (loop,) = by_lines(along(8), (dependent,), set(), 64, Names(set()))
+        assert loop == For("k", Index.of(8), (dependent,))
+
+
+def test_loops_along_the_same_rows_stay_inside() -> None:
+    inner: set[str] = set()
+    names = Names({"k", "m"})
+    near = by_lines(Along("k", "near", Index.of(6), 2), over_rows(), inner, 64, names)
+    after = by_lines(Along("k", "k", Index.of(2), 12), near, inner, 64, names)
+    order: list[int | None] = []
+    while isinstance(after[0], For):
+        order.append(after[0].trips.value)
+        after = after[0].body
+    assert order == [64, 2, 6]
+
+
+def test_values_in_registers_are_made_in_the_turn_that_uses_them() -> None:
+    zero = (Declare((Value("z", "zmm", F32, (16,)),)), *over_rows(4))
+    (loop,) = by_lines(along(8), zero, set(), 64, Names(set()))
+    assert loop == For("k", Index.of(8), zero)
+
+
+def test_what_is_cleared_is_cleared_before_it_is_filled() -> None:
+    fill = Fill("buffer", K * 64, Index.of(64))
+    found = by_lines(along(8), (fill, *over_rows()), set(), 64, Names(set()))
+    cleared, rows = found
+    assert isinstance(cleared, For)
+    assert cleared.trips.value == 8
+    assert isinstance(cleared.body[0], Fill)
+    assert isinstance(rows, For)
+    assert rows.variable == "m"
+
+
+def test_rows_are_those_of_the_last_subscript_alone() -> None:
+    m, k, r = (Index.of(f"@{name}") for name in "mkr")
+    read = Read("A", (m, k), BF16)
+    assert along_rows(Cast(read, F32), "mk") == {"k": 2}
+    assert along_rows(Read("A", (k, m), BF16), "mk") == {"m": 2}
+    assert along_rows(Read("A", (k, k), BF16), "mk") == {}
+    assert along_rows(Read("A", (m, 2 * k + r), BF16), "mkr") == {"r": 2}
+    assert along_rows(Read("A", (k,), BF16), "mk") == {}
