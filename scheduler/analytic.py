@@ -24,6 +24,7 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
+from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
@@ -151,7 +152,8 @@ def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
 def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """The copy into the staging buffer; of an accumulator both ways.
 
-    A block is used while it is near; a whole copy goes out to where it fits, and comes back.
+    A block that fits is used while it is near; a larger one, or a whole copy, goes out to where it fits, and
+    comes back.
     """
     space = tiling.space
     if operand.packed:
@@ -159,12 +161,13 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
-    out_and_back = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
+    moved = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
-    whole = Const((once + out_and_back) / together)
+    whole = Const((once + moved) / together)
     again = _again(tiling, operand)
-    costs = {0: Const(0), 1: copied(tiling, operand, times(once, *again), again), 2: whole}
+    at_once = total([times(once, *again), out_and_back(tiling, operand, problem, again, usable_bytes)])
+    costs = {0: Const(0), 1: copied(tiling, operand, at_once, again), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 

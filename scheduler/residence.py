@@ -31,14 +31,18 @@ def holds_all(space: Space, cache: Cache) -> bool:
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
-    """The time to begin all rows of an input read in place, out of what lies behind the cache of this level.
+    """The time to begin all rows of an input, out of what lies behind the cache of this level.
 
     Zero where the tensors are not there, but nearer or farther. Rows count once: what is read again is near.
+    Copies read as far along each row as register blocks would; near ones are priced with what they begin.
     """
     space = tiling.space
     home = next((n for n, c in enumerate(problem.caches) if holds_all(space, c)), len(problem.caches))
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    if level + 1 != home or not known or 0 not in space.stage_values(operand) or operand.is_accumulator:
+    if level + 1 != home or not known or operand.packed or operand.is_accumulator:
+        return Const(0)
+    is_far = home == len(problem.caches)
+    if not is_far and 0 not in space.stage_values(operand):
         return Const(0)
     rows = prod(
         a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
@@ -48,5 +52,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         for axis in space.axes
         if axis.name == operand.dense_axis
     ]
-    start_ns = FAR_START_NS if home == len(problem.caches) else START_NS[min(level, len(START_NS) - 1)]
+    if is_far:
+        return times(FAR_START_NS * rows, *pieces)
+    start_ns = START_NS[min(level, len(START_NS) - 1)]
     return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))

@@ -166,6 +166,7 @@ def option_of(
     operands.append(held)
     held_tile = tile.held or tile.accumulator or tile.result
     subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}
+    subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(reads(o.subject))}
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     return replace(
         bare,

@@ -272,7 +272,8 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     homes = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) <= cache.capacity_bytes]
     home = homes[0] if homes else len(problem.caches)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    if level + 1 != home or not known or operand.name in walk.stages or operand.is_accumulator:
+    is_near_copy = operand.name in walk.stages and home < len(problem.caches)
+    if level + 1 != home or not known or is_near_copy or operand.packed or operand.is_accumulator:
         return 0.0
     pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
     start_ns = FAR_START_NS if home == len(problem.caches) else START_NS[min(level, 1)]
@@ -291,15 +292,32 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
     again = _again(walk, operand)
+    out = 0.0 if operand.is_accumulator else _out_and_back(walk, operand, problem)
     if operand.name not in walk.crossed:
-        return once * again
+        return (once + out) * again
     if not operand.mover:
-        return once * again + SHARE_NS * _register_blocks(walk)
+        return (once + out) * again + SHARE_NS * _register_blocks(walk)
     around = walk.turns[: walk.depths[operand.name]]
     covered = walk.held if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     before = max(0.0, once - elements * operand.moved_ns_per_element) if operand.is_accumulator else 0.0
     return before + operand.moved_ns_per_element * waits + LOOP_NS * _register_blocks(walk)
+
+
+def _out_and_back(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+    """What blocks that do not stay in the second cache move, once for each element and way."""
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    depth = walk.depths[operand.name]
+    inside = walk.turns[depth - 1].inside if depth else extents
+    size = operand.staged_bytes * prod(inside[name] for name in operand.axes)
+    if operand.homes[0] or not problem.caches:
+        return 0.0
+    rooms = [size <= int(c.capacity_bytes * USABLE) for c in problem.caches]
+    if any(rooms[:2]):
+        return 0.0
+    speeds = [c.bandwidth_bytes_per_ns for c, fits in zip(problem.caches, rooms, strict=True) if fits]
+    bandwidth = speeds[0] if speeds else problem.memory_bandwidth_bytes_per_ns
+    return 2 * operand.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
 
 
 def _again(walk: _Walk, operand: TileOperand) -> int:

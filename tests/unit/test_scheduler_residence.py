@@ -38,12 +38,12 @@ def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: s
     assert found == home
 
 
-def begun_ns(problem: Problem, columns: int) -> float:
+def begun_ns(problem: Problem, columns: int, stage: int = 0) -> float:
     """The time to begin the rows of b when so many vectors of a row are read before the next one is."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = next(o for o in option.operands if o.name == "b")
-    names = {"nest0.unroll.n": columns, "nest0.unroll.m": 1, "nest0.stage.b": 0}
+    names = {"nest0.unroll.n": columns, "nest0.unroll.m": 1, "nest0.stage.b": stage}
     names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
     return sum(float(evaluate(starts(tiling, b, problem, n), names)) for n in range(len(problem.caches)))
 
@@ -59,3 +59,9 @@ def test_rows_begin_sooner_where_the_tensors_are_nearer() -> None:
     near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
     assert begun_ns(near, 1) / 1024**2 < begun_ns(far, 1) / 4096**2
     assert begun_ns(gemm(32, 32, 32), 1) == 0.0
+
+
+def test_copies_out_of_memory_begin_rows_as_reading_in_place_does() -> None:
+    near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
+    assert begun_ns(far, 4, stage=1) == begun_ns(far, 4)
+    assert begun_ns(near, 4, stage=1) == 0.0 < begun_ns(near, 4)
