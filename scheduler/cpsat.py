@@ -29,8 +29,6 @@ from isamap.source import Diagnostic
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
-# Floors that lie further than this below a known cost are raised before the solver is asked, as a fraction.
-FAR = 0.01
 # How much of its time a search may spend before it looks at what crosses turns.
 FIRST_STEP = 0.6
 
@@ -39,9 +37,13 @@ Ask = Callable[[Search], Answer]
 
 @dataclass(frozen=True, slots=True)
 class CpSat:
-    """The solver, hinted by greedy. `ask` is how it is asked: in a child process."""
+    """The solver, hinted by greedy. `ask` is how it is asked: in a child process.
+
+    Without `splits` it is asked about all that plain floors leave, also what splitting would have settled.
+    """
 
     ask: Ask = ask_apart
+    splits: bool = True
     name: str = "cpsat"
 
     def schedule(
@@ -57,7 +59,7 @@ class CpSat:
             left_s = (stop - time.monotonic()) / left
             if not has_all:  # options may be missing, so that nothing is proven
                 return Solved(first, 0.0, "FEASIBLE", reproducible=False)
-            return solve_in_steps(options, first, Limits(left_s, effort), self.ask)
+            return solve_in_steps(options, first, Limits(left_s, effort), self.ask, splits=self.splits)
 
         found = assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
         if not (wrong := check_schedule(found, problem)):
@@ -72,7 +74,12 @@ class CpSat:
 
 
 def solve_in_steps(
-    options: Sequence[OpenOption], first: Candidate, limits: Limits, ask: Ask = ask_apart
+    options: Sequence[OpenOption],
+    first: Candidate,
+    limits: Limits,
+    ask: Ask = ask_apart,
+    *,
+    splits: bool = True,
 ) -> Solved:
     """As `solve_nest`; where something may cross turns, the best in which nothing does comes first.
 
@@ -80,18 +87,17 @@ def solve_in_steps(
     spend effort of its own.
     """
     if not any(still(option.space) for option in options):
-        return solve_nest(options, first, limits, ask=ask)
+        return solve_nest(options, first, limits, ask=ask, splits=splits)
     stop = time.monotonic() + limits.wall_s
     resting = [replace(o, space=replace(o.space, fixed={**o.space.fixed, **still(o.space)})) for o in options]
     own = next(rest for rest, option in zip(resting, options, strict=True) if option is first.option)
-    found = solve_nest(
-        resting, replace(first, option=own), replace(limits, wall_s=FIRST_STEP * limits.wall_s), ask=ask
-    )
+    within = replace(limits, wall_s=FIRST_STEP * limits.wall_s)
+    found = solve_nest(resting, replace(first, option=own), within, ask=ask, splits=splits)
     back = next(o for rest, o in zip(resting, options, strict=True) if rest is found.candidate.option)
     start = descend(replace(found.candidate, option=back), all_moves, stop)
     effort = max(limits.effort - found.effort, (1 - FIRST_STEP) * limits.effort)
     left = Limits(max(0.0, stop - time.monotonic()), effort)
-    solved = solve_nest(options, start, left, ask=ask)
+    solved = solve_nest(options, start, left, ask=ask, splits=splits)
     return replace(
         solved,
         reproducible=found.reproducible and solved.reproducible,
@@ -106,20 +112,24 @@ def solve_nest(
     limits: Limits,
     without: Sequence[Candidate] = (),
     ask: Ask = ask_apart,
+    *,
+    splits: bool = True,
 ) -> Solved:
     """The best schedule of a statement within the limits, with what is proven about it.
 
-    The solver does not look at those in `without`, of which `first` is none.
+    The solver does not look at those in `without`, of which `first` is none, and which splitting might meet.
     """
     stop = time.monotonic() + limits.wall_s
-    contenders, floor = _contenders(options, first, stop, raises=not without)
+    known, first = _known(options, first, stop, splits=splits and not without)
+    contenders = _contenders(known, first, stop)
+    floor = min(first.cost_ns, *(min(own.floors_ns) for own in known))
     left_s = stop - time.monotonic()
     if floor >= first.cost_ns * (1 - SAME):
         return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
     if left_s <= 0:
         return Solved(first, floor, "FEASIBLE", reproducible=False)
-    known = {id(contender.start.option) for contender in contenders}
-    others = tuple(candidate for candidate in without if id(candidate.option) in known)
+    asked = {id(contender.start.option) for contender in contenders}
+    others = tuple(candidate for candidate in without if id(candidate.option) in asked)
     holds_best = any(contender.start is first for contender in contenders)
     left = replace(limits, wall_s=left_s)
     answer = ask(Search(tuple(contenders), first.cost_ns, floor, left, holds_best, others))
@@ -156,34 +166,51 @@ def _denied(found: Found) -> Diagnostic:
     )
 
 
-def _contenders(
-    options: Sequence[OpenOption], first: Candidate, stop: float, *, raises: bool
-) -> tuple[list[Contender], float]:
-    """What may still beat the first schedule, its own option foremost, and what nothing undercuts.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An option, what no schedule with each of its register blocks undercuts, and its best schedule known."""
 
-    With `raises`, floors that are far below the first schedule are looked at more closely.
+    option: OpenOption
+    floors_ns: tuple[float, ...]
+    best: Candidate | None = None
+
+
+def _known(
+    options: Sequence[OpenOption], best: Candidate, stop: float, *, splits: bool
+) -> tuple[list[_Known], Candidate]:
+    """What nothing undercuts of each option, and the best schedule known then.
+
+    With `splits`, floors below the best schedule are looked at more closely, which may find a better one.
     """
+    found: list[_Known] = []
+    for option in sorted(options, key=lambda o: o is not best.option):
+        if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
+            found.append(_Known(option, (option.floor_ns,) * len(option.register_blocks)))
+            continue
+        own = _Known(option, floors_of(option.cost, option.space, option.register_blocks))
+        if splits and min(own.floors_ns) < best.cost_ns * (1 - SAME):
+            raised = raised_floors(option, own.floors_ns, best.cost_ns, stop)
+            own = _Known(option, raised.floors_ns, raised.best)
+            best = raised.best or best
+        found.append(own)
+    return found, best
+
+
+def _contenders(known: Sequence[_Known], best: Candidate, stop: float) -> list[Contender]:
+    """What may still beat the best schedule, its own option foremost."""
     found: list[Contender] = []
-    floors = [first.cost_ns]
-    for option in sorted(options, key=lambda o: o is not first.option):
-        if option.floor_ns >= first.cost_ns:
+    for own in sorted(known, key=lambda k: k.option is not best.option):
+        option = own.option
+        pairs = zip(own.floors_ns, option.register_blocks, strict=True)
+        below = [(floor, block) for floor, block in pairs if floor < best.cost_ns]
+        if not below or time.monotonic() > stop:
             continue
-        if time.monotonic() > stop:
-            floors.append(option.floor_ns)
-            continue
-        floors_ns = floors_of(option.cost, option.space, option.register_blocks)
-        if raises and min(floors_ns) < first.cost_ns * (1 - FAR):
-            floors_ns = raised_floors(option, option.register_blocks, floors_ns, first.cost_ns, stop)
-        pairs = zip(floors_ns, option.register_blocks, strict=True)
-        below = [(floor, block) for floor, block in pairs if floor < first.cost_ns]
-        start = first if option is first.option else greedy_candidate([option], stop)
-        if below and start is not None:
-            own = {
-                axis.name: start.assignment[option.space.unroll(axis)] for axis in option.space.register_axes
-            }
-            if own not in [block for _, block in below]:
-                below.append((floors_of(option.cost, option.space, (own,))[0], own))
+        start = best if option is best.option else own.best or greedy_candidate([option], stop)
+        if start is not None:
+            space = option.space
+            block = {axis.name: start.assignment[space.unroll(axis)] for axis in space.register_axes}
+            if block not in [other for _, other in below]:
+                below.append((floors_of(option.cost, space, (block,))[0], block))
             least, blocks = zip(*below, strict=True)
             found.append(Contender(start, blocks, least))
-            floors.append(min(least))
-    return found, min(floors)
+    return found

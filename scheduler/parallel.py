@@ -19,6 +19,7 @@ from isamap.plan.cost import Cases, Const, Cost, times, total
 from isamap.plan.decisions import parallel_of, stage_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
+from isamap.plan.sharing import shared
 from isamap.scheduler.space import issues_along
 
 Assignment = Mapping[str, int]
@@ -112,10 +113,10 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
     """Nanoseconds of a statement under an option, that of one of its parts or undivided."""
     if not option.parts:
-        return model.expression(problem, nest, option)
+        return shared(model.expression(problem, nest, option))
     rounds = -(-_count(option) // problem.threads)
     one = model.expression(part_problem(problem, option), nest, option)
-    return total([times(rounds, one), *_overheads(problem, nest, option)])
+    return shared(total([times(rounds, one), *_overheads(problem, nest, option)]))
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:

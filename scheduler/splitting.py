@@ -2,8 +2,9 @@
 
 A floor takes the least that each part of a cost can be: a loop order that suits one operand, a cache block
 that suits another. With a decision cut into two halves, each half has a floor of its own, and the lower of
-both is a floor of the whole. For the lowest boxes all cuts are tried at once, and the best one is kept.
-What no half undercuts is proven, whatever else is decided, and the solver need not look there.
+both is a floor of the whole. For the lowest boxes all cuts are tried at once, and the best one is kept. Some
+schedules out of the very lowest are priced: a better one closes all boxes above it. What no half undercuts is
+proven, whatever else is decided, and the solver need not look there (docs/decisions/0023-splitting.md).
 """
 
 from __future__ import annotations
@@ -14,138 +15,109 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isamap.plan.batch import Box, bounds_all
-from isamap.plan.problem import TileAxis
-from isamap.scheduler.candidates import OpenOption
-from isamap.scheduler.crossing import open_values
-from isamap.scheduler.space import RegisterBlock, Space, summed_axis
-from isamap.scheduler.summing import sum_factors
+from isamap.plan.batch import Box, cut_bounds
+from isamap.scheduler.boxes import Boxes, Domains, domains_of, ordered
+from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.greedy import SAME, descend, moves
+from isamap.scheduler.points import points
 
 # How often boxes are cut, and so many at a time: some 10 ms each.
-ROUNDS = 40
-AT_ONCE = 128
+ROUNDS = 100
+AT_ONCE = 512
+# Of how many of the lowest boxes schedules are looked at in each round.
+PROBED = 8
 # What the higher half of a cut counts beside the lower one.
 PULL = 0.01
 
-Places = NDArray[np.int64]
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What no schedule with each register block undercuts, and the best schedule met on the way, if any.
+
+    No floor is above that schedule's cost. Units: `floors_ns` in nanoseconds.
+    """
+
+    floors_ns: tuple[float, ...]
+    best: Candidate | None = None
 
 
 def raised_floors(
-    option: OpenOption,
-    blocks: Sequence[RegisterBlock],
-    floors_ns: Sequence[float],
-    price_ns: float,
-    stop: float = inf,
-) -> tuple[float, ...]:
-    """What no schedule with each of these register blocks undercuts, at most a price that is known.
+    option: OpenOption, floors_ns: Sequence[float], price_ns: float, stop: float = inf
+) -> Raised:
+    """Floors of the option's register blocks, at most a price that is known, and a schedule below that.
 
-    Never below the floors that are given, and no more is looked for from `stop` on the monotonic clock.
-    Units: nanoseconds.
+    No more is looked for from `stop` on the monotonic clock. Units: nanoseconds.
     """
-    domains = _domains(option.space, blocks)
-    known = np.minimum(np.asarray(floors_ns, np.float64), price_ns)
+    domains = domains_of(option.space, option.register_blocks)
+    known = np.asarray(floors_ns, np.float64)
     owner = np.flatnonzero(known < price_ns)
-    low, high = np.zeros((len(owner), len(domains.names)), np.int64), domains.last[owner]
-    floors = known[owner]
+    boxes = Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner])
+    best: Candidate | None = None
     for _ in range(ROUNDS):
-        open_ = np.flatnonzero((floors < price_ns) & (high > low).any(axis=1))
-        if not len(open_) or time.monotonic() > stop:
+        if time.monotonic() > stop:
             break
-        cut = open_[np.argsort(floors[open_], kind="stable")[:AT_ONCE]]
-        halves = _halves(option, domains, owner[cut], low[cut], high[cut])
-        rest = np.setdiff1d(np.arange(len(owner)), cut)
-        raised = np.minimum(np.maximum(np.tile(floors[cut], 2), halves.floors), price_ns)
-        owner = np.concatenate([owner[rest], np.tile(owner[cut], 2)])
-        low, high = np.concatenate([low[rest], halves.low]), np.concatenate([high[rest], halves.high])
-        floors = np.concatenate([floors[rest], raised])
-    for number in np.unique(owner):
-        known[number] = floors[owner == number].min()
-    return tuple(known.tolist())
-
-
-@dataclass(frozen=True, slots=True)
-class _Domains:
-    """The values of each decision, rising, and the place of the last one.
-
-    Shapes: `values` (blocks, most values) each, `last` (blocks, names).
-    """
-
-    names: tuple[str, ...]
-    values: tuple[Floats, ...]
-    last: Places
-
-    def box(self, number: int, owner: Places, low: Places, high: Places) -> Box:
-        """Between which values a decision lies, given by places."""
-        values = self.values[number]
-        return values[owner, low[:, number]], values[owner, high[:, number]]
-
-
-def _domains(space: Space, blocks: Sequence[RegisterBlock]) -> _Domains:
-    own: dict[str, list[list[int]]] = {}
-    for axis in space.axes:
-        if axis == summed_axis(space.option):
-            own |= _summed(space, axis, blocks)
+        boxes, found = _probed(option, domains, boxes, price_ns, stop)
+        if found is not None:
+            best, price_ns = found, found.cost_ns
+        lowest = boxes.below(price_ns * (1 - SAME))
+        if not len(lowest):
+            break
+        cut = lowest[boxes.can_be_cut(lowest)][:AT_ONCE]
+        if not len(cut):
             continue
-        factors = [block.get(axis.name, 1) for block in blocks]
-        sizes = {f: sorted(space.blocks(axis, f) or (axis.extent,)) for f in set(factors)}
-        own[space.block(axis)] = [sizes[f] for f in factors]
-        if not axis.is_reduction:
-            own[space.unroll(axis)] = [[f] for f in factors]
-    same = {name: [0, 1] for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
-    same = {name: [space.fixed[name]] if name in space.fixed else values for name, values in same.items()}
-    same |= {name: sorted(values) for name, values in open_values(space).items()}
-    same |= {space.stage(o): sorted(space.stage_values(o)) for o in space.option.operands}
-    own |= {name: [values] * len(blocks) for name, values in same.items()}
-    return _Domains(
-        tuple(own),
-        tuple(_padded(lists) for lists in own.values()),
-        np.array([[len(values) - 1 for values in lists] for lists in own.values()], np.int64).T,
-    )
+        halves = ordered(option.space, domains, _halves(option, domains, boxes.taken(cut)))
+        boxes = boxes.without(cut).and_those_of(halves)
+    for number in np.unique(owner):
+        known[number] = boxes.floors[boxes.owner == number].min(initial=price_ns)
+    return Raised(tuple(np.minimum(known, price_ns).tolist()), best)
 
 
-def _summed(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> dict[str, list[list[int]]]:
-    """Per register block how a sum is unrolled, and its cache blocks under any of that."""
-    factors = [sorted(sum_factors(space, block)) or [1] for block in blocks]
-    sizes = {f: space.blocks(axis, f) or (axis.extent,) for own in factors for f in own}
-    joined = [sorted({size for factor in own for size in sizes[factor]}) for own in factors]
-    return {space.block(axis): joined, space.unroll(axis): factors}
+def _probed(
+    option: OpenOption, domains: Domains, boxes: Boxes, price_ns: float, stop: float
+) -> tuple[Boxes, Candidate | None]:
+    """The boxes without those of one schedule, now known, and a schedule of the lowest below the price."""
+    best: Candidate | None = None
+    settled: list[int] = []
+    lowest = boxes.below(price_ns * (1 - SAME))
+    for number in lowest[: PROBED if boxes.can_be_cut(lowest).any() else AT_ONCE].tolist():
+        inside = [decided(option, made) for made in points(option.space, domains.ends(boxes, number))]
+        if (boxes.low[number] == boxes.high[number]).all():
+            settled.append(number)
+        for found in inside:
+            if found.cost_ns < min(price_ns, best.cost_ns if best else inf) * (1 - SAME):
+                best = found
+    if best is not None:
+        best = descend(best, moves, stop)
+    return boxes.without(np.asarray(settled, np.int64)) if settled else boxes, best
 
 
-def _padded(lists: Sequence[Sequence[int]]) -> Floats:
-    most = max(map(len, lists))
-    return np.array([[*values, *[values[-1]] * (most - len(values))] for values in lists], np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class _Halves:
-    """The two halves of each box, all first ones before all second ones. Units: `floors` in nanoseconds."""
-
-    low: Places
-    high: Places
-    floors: Floats
-
-
-def _halves(option: OpenOption, domains: _Domains, owner: Places, low: Places, high: Places) -> _Halves:
-    """Each box cut along the decision whose lower half is highest."""
-    count, names = low.shape
-    middle = (low + high) // 2
-    lows, highs = (np.repeat(ends[None, None], names, axis=1).repeat(2, axis=0) for ends in (low, high))
-    each = np.arange(names, dtype=np.int64)
-    highs[0, each, :, each] = middle.T
-    lows[1, each, :, each] = np.minimum(middle + 1, high).T
-    owners = np.tile(owner, 2 * names)
-    flat = lows.reshape(-1, names), highs.reshape(-1, names)
-    boxes = {name: domains.box(n, owners, *flat) for n, name in enumerate(domains.names)}
-    floors = bounds_all(option.cost, boxes, len(owners))[0].reshape(2, names, count)
+def _halves(option: OpenOption, domains: Domains, boxes: Boxes) -> Boxes:
+    """Each box cut along the decision whose lower half is highest: all first halves, then all second ones."""
+    ends = {name: domains.box(n, boxes.owner, boxes.low, boxes.high) for n, name in enumerate(domains.names)}
+    middle = (boxes.low + boxes.high) // 2
+    lower = Boxes(boxes.owner, boxes.low, middle, boxes.floors)
+    upper = Boxes(boxes.owner, np.minimum(middle + 1, boxes.high), boxes.high, boxes.floors)
+    cuts: dict[str, Box] = {}
+    is_open = boxes.high > boxes.low
+    for n, name in enumerate(domains.names):
+        if is_open[:, n].any():
+            pairs = zip(*(domains.box(n, b.owner, b.low, b.high) for b in (lower, upper)), strict=True)
+            least, most = (np.stack(both) for both in pairs)
+            cuts[name] = least, most
+    floors = np.full((2, len(domains.names), len(boxes.owner)), -np.inf)
+    for name, found in cut_bounds(option.cost, ends, cuts).items():
+        floors[:, domains.names.index(name)] = found
     # Where no cut raises both halves, one that raises the other one most.
     worth = floors.min(axis=0) + PULL * floors.max(axis=0)
-    best = np.where((high > low).T, worth, -np.inf).argmax(axis=0)
-    chosen = np.arange(count, dtype=np.int64)
-    return _Halves(
-        lows[:, best, chosen].reshape(-1, names),
-        highs[:, best, chosen].reshape(-1, names),
-        floors[:, best, chosen].reshape(-1),
+    best = np.where(is_open.T, worth, -np.inf).argmax(axis=0)
+    chosen = np.arange(len(best), dtype=np.int64)
+    highs, lows = boxes.high.copy(), boxes.low.copy()
+    highs[chosen, best] = lower.high[chosen, best]
+    lows[chosen, best] = upper.low[chosen, best]
+    return Boxes(
+        np.tile(boxes.owner, 2),
+        np.concatenate([boxes.low, lows]),
+        np.concatenate([highs, boxes.high]),
+        np.maximum(np.tile(boxes.floors, 2), floors[:, best, chosen].reshape(-1)),
     )

@@ -22,6 +22,7 @@ from isamap.plan.cost import (
     Mul,
     OverBlocks,
     Threshold,
+    decisions_in,
     evaluate,
     parts_of,
     times,
@@ -246,7 +247,7 @@ class Translator:
     def _axes(self, cost: Cost) -> frozenset[str]:
         """The axes whose joint decisions an expression depends on, and "" for any other decision."""
         if id(cost) not in self.axes:
-            own = {self.literals.axis_of.get(name, "") for name in _own_decisions(cost)}
+            own = {self.literals.axis_of.get(name, "") for name in decisions_in(cost)}
             self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in parts_of(cost)))
         return self.axes[id(cost)]
 
@@ -257,16 +258,6 @@ def _flattened(parts: Iterable[Cost]) -> list[Cost]:
     for part in parts:
         flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
     return flat
-
-
-def _own_decisions(cost: Cost) -> tuple[str, ...]:
-    match cost:
-        case Decision(name) | Cases(name, _):
-            return (name,)
-        case OverBlocks(axes, _):
-            return tuple(name for name, _ in axes)
-        case _:
-            return ()
 
 
 def _is_whole(cost: Cost) -> bool:

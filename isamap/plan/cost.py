@@ -235,6 +235,17 @@ def parts_of(cost: Cost) -> tuple[Cost, ...]:
             assert_never(cost)
 
 
+def decisions_in(cost: Cost) -> tuple[str, ...]:
+    """The decisions that an expression names itself, not by its parts."""
+    match cost:
+        case Decision(name) | Cases(name, _):
+            return (name,)
+        case OverBlocks(axes, _):
+            return tuple(name for name, _ in axes)
+        case _:
+            return ()
+
+
 def total(parts: Iterable[Cost]) -> Cost:
     """The sum, without zeros."""
     kept = tuple(part for part in parts if not (isinstance(part, Const) and part.value == 0))

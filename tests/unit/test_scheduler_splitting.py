@@ -12,8 +12,8 @@ from isamap.scheduler.candidates import OpenOption, open_options
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.greedy import greedy_candidate
 from isamap.scheduler.pool import all_candidates
-from isamap.scheduler.splitting import raised_floors
-from tests.plan_problems import gemm
+from isamap.scheduler.splitting import Raised, raised_floors
+from tests.plan_problems import conv2d, gemm
 
 SIZES = [(7, 32, 8), (5, 48, 16), (20, 16, 64)]
 
@@ -38,11 +38,27 @@ def test_no_schedule_undercuts_a_raised_floor(sizes: tuple[int, int, int]) -> No
     option = opened(gemm(*sizes))
     floors, costs = floors_of(option.cost, option.space, option.register_blocks), least_costs(option)
 
-    raised = raised_floors(option, option.register_blocks, floors, inf)
+    raised = raised_floors(option, floors, inf)
 
+    assert all(now <= cost * (1 + 1e-9) for now, cost in zip(raised.floors_ns, costs, strict=True))
+    assert raised.best is not None
     assert all(
-        floor <= now <= cost * (1 + 1e-9) for floor, now, cost in zip(floors, raised, costs, strict=True)
+        now >= min(floor, raised.best.cost_ns) for now, floor in zip(raised.floors_ns, floors, strict=True)
     )
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_what_is_met_on_the_way_is_the_best_of_all_where_floors_come_up_to_it(
+    sizes: tuple[int, int, int],
+) -> None:
+    option = opened(gemm(*sizes))
+    floors = floors_of(option.cost, option.space, option.register_blocks)
+
+    raised = raised_floors(option, floors, inf)
+
+    assert raised.best is not None
+    assert min(raised.floors_ns) == pytest.approx(raised.best.cost_ns, rel=1e-9)
+    assert raised.best.cost_ns == pytest.approx(min(least_costs(option)), rel=1e-9)
 
 
 def test_floors_rise_towards_a_price_and_no_further() -> None:
@@ -51,14 +67,25 @@ def test_floors_rise_towards_a_price_and_no_further() -> None:
     best = greedy_candidate([option])
     assert best is not None
 
-    raised = raised_floors(option, option.register_blocks, floors, best.cost_ns)
+    raised = raised_floors(option, floors, best.cost_ns)
 
-    assert max(raised) == best.cost_ns
-    assert min(floors) < min(raised) <= best.cost_ns
+    assert max(raised.floors_ns) == (raised.best or best).cost_ns
+    assert min(floors) < min(raised.floors_ns) <= best.cost_ns
+
+
+def test_orders_that_go_in_circles_and_loops_that_run_once_lower_no_floor() -> None:
+    """Seven loops: without what orders say about each other, floors stay where they are."""
+    option = opened(conv2d(2, 64, 64, 14, 14, 3, 3))
+    floors = floors_of(option.cost, option.space, option.register_blocks)
+
+    raised = raised_floors(option, floors, inf)
+
+    assert raised.best is not None
+    assert min(raised.floors_ns) == pytest.approx(raised.best.cost_ns, rel=1e-9)
 
 
 def test_nothing_is_split_when_time_is_up() -> None:
     option = opened(gemm(24, 32, 8))
     floors = floors_of(option.cost, option.space, option.register_blocks)
 
-    assert raised_floors(option, option.register_blocks, floors, inf, stop=0.0) == floors
+    assert raised_floors(option, floors, inf, stop=0.0) == Raised(floors)
