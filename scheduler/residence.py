@@ -11,9 +11,10 @@ bandwidth.
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from math import ceil, prod
 
-from isamap.plan.cost import Const, Cost, times
+from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
@@ -22,7 +23,9 @@ from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
 # on Zen 5 by reading columns of matrices: 1.5 ns for a line out of the last cache; out of memory 20 ns where
 # a row has one or two lines, 5 where it has more. Units: nanoseconds.
 START_NS = (0.7, 2.0)
-FAR_START_NS = 12.0
+FAR_START_NS = 5.0
+SHORT_FAR_START_NS = 20.0
+SHORT_BYTES = 128
 
 
 def holds_all(space: Space, cache: Cache) -> bool:
@@ -53,6 +56,14 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         if axis.name == operand.dense_axis
     ]
     if is_far:
-        return times(FAR_START_NS * rows, *pieces)
+        extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
+        return _far_ns(operand, rows, extent, pieces)
     start_ns = START_NS[min(level, len(START_NS) - 1)]
     return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))
+
+
+def _far_ns(operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:
+    """To begin all rows out of memory: pieces of a line or two are over before anyone fetches ahead."""
+    short = ceil(extent / max(1, SHORT_BYTES // operand.tensor_bytes)) if operand.tensor_bytes else 1
+    begun = times(rows * FAR_START_NS, *pieces)
+    return Threshold(times(*pieces), short - 1, begun, times(rows * SHORT_FAR_START_NS, *pieces))

@@ -20,7 +20,7 @@ from isamap.plan.schedule import NestSchedule
 SHARE_NS = 120.0
 STREAM_LEAK, UNROLLED_NS, COPY_NS, ADDRESS_NS = 0.06, 0.03, 0.006, 0.07
 LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
-START_NS, FAR_START_NS = (0.7, 2.0), 12.0
+START_NS, FAR_START_NS, SHORT_FAR_START_NS = (0.7, 2.0), 5.0, 20.0
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -276,7 +276,10 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     if level + 1 != home or not known or is_near_copy or operand.packed or operand.is_accumulator:
         return 0.0
     pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
-    start_ns = FAR_START_NS if home == len(problem.caches) else START_NS[min(level, 1)]
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    in_two_lines = ceil(extents[operand.dense_axis] / max(1, 128 // operand.tensor_bytes))
+    far_ns = FAR_START_NS if prod(pieces) < in_two_lines else SHORT_FAR_START_NS
+    start_ns = far_ns if home == len(problem.caches) else START_NS[min(level, 1)]
     return start_ns * _rows(walk, operand) * prod(pieces)
 
 
