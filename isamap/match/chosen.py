@@ -8,7 +8,7 @@ from math import prod
 from isamap.ir import Index
 from isamap.match.instructions import Pattern
 from isamap.match.mapping import Mapping
-from isamap.match.params import Params, holds, solve
+from isamap.match.params import Params, extents_of, holds, solve
 from isamap.match.preconditions import largest
 from isamap.transform import Statement
 
@@ -16,8 +16,11 @@ from isamap.transform import Statement
 def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Params:
-    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows."""
-    chosen: Params = {}
+    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows.
+
+    Lengths that an issue says at run time are as large as they may be: where less is left, lanes are padded.
+    """
+    chosen = full_lengths(pattern)
     group_of = {i: g for g in mapping.groups for i in g.instruction_axes}
     for axis in pattern.axes:
         extent = axis.extent.substitute(chosen)
@@ -51,6 +54,13 @@ def choose_params(
         longer = {name: most.get(name, value) for name, value in chosen.items()}
         return longer if holds(pattern, longer) else chosen
     return chosen
+
+
+def full_lengths(pattern: Pattern) -> Params:
+    """The largest value of each parameter that is the run-time length of an axis, where it is a number."""
+    _, lengths = extents_of(pattern, {})
+    highest = {name: pattern.instruction.param(name).high for name in lengths.values()}
+    return {name: high.value for name, high in highest.items() if high is not None and high.value is not None}
 
 
 def _extent(extent: Index, profile: MappingType[str, int]) -> int:

@@ -22,6 +22,7 @@ from isamap.match.want import Suppliers, Supply, Want
 from isamap.match.wrapping import wraps
 from isamap.match.written import Written, with_held
 from isamap.transform import symbols
+from isamap.transform.rewrite import map_reads
 
 LANE = Index.of("%0")
 
@@ -64,7 +65,23 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers)
         return best
     one = Want(copy.value, "", copy.value.dtype, (), ())
     single = find_delivery(suppliers, copy.target, copy.value, "", None, one)
-    return Transfer(None, 1, single) if single is not None else None
+    return Transfer(None, 1, single) if single is not None else _alone(copy, suppliers)
+
+
+def _alone(copy: Copy, suppliers: Suppliers) -> Transfer | None:
+    """The cheapest delivery of one element as the first lane of a register, where there are no scalars."""
+    target, value = _beside(copy.target), map_reads(copy.value, _beside)
+    ways = (
+        _deliver(target, value, "", 1, register, suppliers)
+        for _, register in widths(suppliers, copy.target.dtype)
+    )
+    found = min((way for way in ways if way is not None), key=lambda way: way.cost_ns, default=None)
+    return None if found is None else replace(found, counter=None)
+
+
+def _beside(read: Read) -> Read:
+    """The elements that follow it, over the lanes of a register, of which the first one is meant."""
+    return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
