@@ -19,7 +19,7 @@ from isamap.machine import Machine
 
 Array = NDArray[Any]
 
-DEFINED = re.compile(r"^static [^;={(]*?(\w+)\s*[({\[=]", re.MULTILINE)
+DEFINED = re.compile(r"^static (?:__attribute__\(\(\w+\)\) )?[^;={(]*?(\w+)\s*[({\[=]", re.MULTILINE)
 MODEL_FLAGS = ("-O1", "-std=c11")
 MARGIN = 256
 POISON = 0xA5
