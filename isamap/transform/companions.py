@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Expr, Index, Kernel, Read, substitute_expr, substitute_read
-from isamap.transform.conflicts import Conflicts, is_wide, never_meet
+from isamap.transform.conflicts import Conflicts, is_wide, may_be_one, never_meet
 from isamap.transform.rewrite import accesses, map_reads
 from isamap.transform.statements import Statement, reads, statements
 
@@ -69,7 +69,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
 
 def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
     """What the sum `number` writes with the companions chosen, which have all that they need."""
-    given = statements(kernel)
+    given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
     taken = [c for c in companions(kernel, number) if c.number in chosen]
     values: dict[str, tuple[Read, Expr]] = {target.buffer: (target, _held(target))}
@@ -77,10 +77,33 @@ def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
         if not c.starts:
             values[c.target.buffer] = (c.target, c.value)
     inside = {number, *chosen}
-    used = {r.buffer for n, s in enumerate(given) if n not in inside for r in _needed_by(s)}
-    lasting = {o.name for o in kernel.operands if o.role != "temp"} | used
+    lasting = {o.name for o in kernel.operands if o.role != "temp"}
+    others = [t for n, t in enumerate(given) if n not in inside]
+    carried = _carried(given, number, taken, of)
+    lasting |= {w.buffer for w, _ in values.values() if _is_needed(w, given[number], others, carried, of)}
     writes = tuple(pair for buffer, pair in values.items() if buffer in lasting)
     return Outcome(writes, next((c.value for c in taken if c.starts), None))
+
+
+def _is_needed(
+    written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
+) -> bool:
+    """Whether others, or later turns of the sum s, depend on elements that are written beside it."""
+    if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
+        return True
+    return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
+
+
+def _carried(
+    given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
+) -> tuple[Read, ...]:
+    """What a turn of ordered loops reads, over the sum's axes: earlier ones may have written it."""
+    s = given[number]
+    if not s.sequence:
+        return ()
+    own = () if _start(given, number, of) is not None else (s.assign.target,)
+    passed = (r for c in taken for r in reads(c.value) if r.buffer != HELD)
+    return (*own, *accesses(s)[1:], *passed)
 
 
 def _needed_by(s: Statement) -> tuple[Read, ...]:
@@ -154,7 +177,7 @@ def _follower(
     known = {s.assign.target.buffer: s.assign.target} | {t.target.buffer: t.target for t in followers}
     seen = [r for r in reads(value) if r.buffer in known]
     names = _renaming(seen[0], c, known[seen[0].buffer], s, of) if seen else None
-    if names is None or c.assign.target.buffer in {r.buffer for r in accesses(s)[1:]}:
+    if names is None or any(may_be_one(c.assign.target, c, r, s, of, in_turn=True) for r in accesses(s)[1:]):
         return None
     target, value = substitute_read(c.assign.target, names), substitute_expr(value, names)
     touched = (target, *reads(value))

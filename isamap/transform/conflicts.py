@@ -75,6 +75,15 @@ def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
     return not any(_relation(f, g, a, b, shared, of, alone=True) for f, g in _clashes(a, b, of))
 
 
+def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
+    """Whether accesses of a and of b may touch one element; `in_turn` in one turn of their ordered loops."""
+    if f.buffer != g.buffer:
+        return False
+    pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)
+    shared = len([1 for x, y in pairs if x == y]) if in_turn else 0
+    return bool(_relation(f, g, a, b, shared, of, alone=True))
+
+
 def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
     """Whether two statements of the same ordered loops may change one element, be it by equal reductions."""
     mine, its = a.assign.target, b.assign.target

@@ -14,6 +14,7 @@ from isamap.transform.distribution import distributions
 from isamap.transform.flattening import flattenings
 from isamap.transform.fusion import fission, fusions, reorderings
 from isamap.transform.hoisting import hoistings
+from isamap.transform.parting import partings
 from isamap.transform.retention import retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.shifting import shifts
@@ -27,8 +28,9 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
     """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
-    merged and split initialisations, flattened arrays, shifted factors, fusion, reordering. Then batching,
-    hoisting and retention together, as far as they go. No two are equal, and none is the kernel as written.
+    merged and split initialisations, flattened arrays, shifted factors, fusion, reordering, parting. Then
+    batching, hoisting and retention together, as far as they go, and parting behind them. No two are equal,
+    and none is the kernel as written.
     Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
     order of sums.
     """
@@ -63,6 +65,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
         shifts,
         fusions,
         reorderings,
+        partings,
     ):
         yield from make(kernel)
 
@@ -72,7 +75,8 @@ def _merged(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel after all batching; after that and all hoisting; and after both with all sums by themselves.
+    """The kernel after all batching; after that and all hoisting; after that with sums of gates parted again;
+    and after both with all sums by themselves.
 
     A sum that has a temporary of its own can be merged with others whatever they are added to: the gates of
     a cell of which two add the input's part and the state's, and the third keeps them apart.
@@ -80,7 +84,8 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
     moves = (_merged, hoistings, retentions)
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
     parted = _exhausted(Rewrite(kernel, ()), (splits,))
-    for last in (batched, _exhausted(batched, moves), _exhausted(parted, moves)):
+    together = _exhausted(batched, moves)
+    for last in (batched, together, _exhausted(together, (partings,)), _exhausted(parted, moves)):
         if len(last.steps) > 1 and last.steps != parted.steps:
             yield last
 

@@ -70,9 +70,22 @@ BYTES = """kernel NAME(M, N, K) {
   for m in M, n in N, k in K { T[m, n] += i32(A[m, k]) * i32(B[k, n]); }
   for m in M, n in N { D[m, n] = sat_i8(max(T[m, n], 0)); }
 }"""
-KERNELS = (CHAIN, IN_PLACE, NARROW, BYTES)
+IN_TURNS = """kernel NAME(M, N, K) {
+  in A: f32[2, M, K];
+  in B: f32[K, N];
+  in bias: f32[N];
+  out D: f32[3, M, N];
+  temp T: f32[M, N];
+  for m in M, n in N { T[m, n] = bias[n]; }
+  for m in M, n in N { D[0, m, n] = bias[n]; }
+  seq t in 2 {
+    for m in M, n in N, k in K { T[m, n] += A[t, m, k] * B[k, n]; }
+    for m in M, n in N { D[t + 1, m, n] = max(T[m, n] - D[t, m, n], 0); }
+  }
+}"""
+KERNELS = (CHAIN, IN_PLACE, NARROW, BYTES, IN_TURNS)
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx in model mode")
-CASES = int(os.environ.get("ISAMAP_EXAMPLES", "8"))
+CASES = int(os.environ.get("ISAMAP_EXAMPLES", "10"))
 
 
 def machine_of(words: str) -> tuple[Machine, bool]:

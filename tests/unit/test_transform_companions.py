@@ -131,3 +131,78 @@ def test_a_sum_over_nothing_takes_nothing_along() -> None:
       for n in N { C[n] = max(C[n], 0); }
     }"""
     assert companions(make_guards_explicit(parse_kernel(Source("k.ir", text))), 1) == ()
+
+
+# --- in ordered loops -------------------------------------------------------------------------------------
+
+
+def in_turns(operands: str, *body: str, before: str = "") -> Kernel:
+    """A kernel whose statements stand in one ordered loop."""
+    lines = " ".join(body)
+    head = "in A: f32[T, M, K]; in B: f32[K, N]; out Y: f32[T, M, N];"
+    text = f"kernel k(T, M, N, K) {{ {head} {operands} {before} seq t in T {{ {lines} }} }}"
+    return make_guards_explicit(parse_kernel(Source("k.ir", text)))
+
+
+def written(routine: Kernel, number: int, chosen: tuple[int, ...]) -> list[str]:
+    return [target.buffer for target, _ in outcome(routine, number, chosen).writes]
+
+
+ADDED = "for m in M, n in N, k in K { S[m, n] += A[t, m, k] * B[k, n]; }"
+LIMIT = "for m in M, n in N { Y[t, m, n] = max(S[m, n], 0); }"
+ZERO = "for m in M, n in N { S[m, n] = 0; }"
+
+
+def test_a_sum_that_goes_on_in_the_next_turn_is_kept() -> None:
+    text = """kernel k(T, M, N, K) {
+      in A: f32[T, M, K];  in B: f32[K, N];  out Y: f32[T, M, N];  temp S: f32[M, N];
+      for m in M, n in N { S[m, n] = 0; }
+      seq t in T {
+        for m in M, n in N, k in K { S[m, n] += A[t, m, k] * B[k, n]; }
+        for m in M, n in N { Y[t, m, n] = max(S[m, n], 0); }
+      }
+    }"""
+    carried = make_guards_explicit(parse_kernel(Source("k.ir", text)))
+    assert written(carried, 1, (2,)) == ["S", "Y"]
+    begun_anew = in_turns("temp S: f32[M, N];", ZERO, ADDED, LIMIT)
+    assert written(begun_anew, 1, (0, 2)) == written(begun_anew, 1, (2,)) == ["Y"]
+
+
+STATE = "for m in M, n in N { h[t + 1, m, n] = tanh(S[m, n]); }"
+FED_BACK = "for m in M, n in N, k in N { S[m, n] += h[t, m, k] * R[k, n]; }"
+RECURRENT = "in R: f32[N, N]; temp S: f32[M, N]; inout h: f32[T + 1, M, N];"
+
+
+def test_a_state_is_written_beside_the_sum_that_reads_the_one_before() -> None:
+    last = "for m in M, n in N { Y[t, m, n] = h[t + 1, m, n]; }"
+    routine = in_turns(RECURRENT, ZERO, FED_BACK, STATE, last)
+    assert [(c.number, *c.needs) for c in companions(routine, 1)] == [(0,), (2,), (3, 2)]
+    operands, begin = RECURRENT.replace("inout h", "temp h"), "for m in M, n in N { h[0, m, n] = 0; }"
+    inside = in_turns(operands, ZERO, FED_BACK, STATE, last, before=begin)
+    assert written(inside, 2, (1, 3, 4)) == ["h", "Y"], "the next turn's sum reads it"
+
+
+def test_a_state_that_other_tiles_of_the_sum_still_read_is_not_overwritten() -> None:
+    in_place = in_turns(
+        RECURRENT.replace("T + 1, M", "M"),
+        ZERO,
+        FED_BACK.replace("h[t, ", "h["),
+        STATE.replace("h[t + 1, ", "h["),
+        "for m in M, n in N { Y[t, m, n] = h[m, n]; }",
+    )
+    assert [c.number for c in companions(in_place, 1)] == [0]
+
+
+def test_gates_of_which_others_need_other_elements_are_not_kept() -> None:
+    gate = "for m in M, n in N, k in K { u[G, m, n] += A[t, m, k] * B[k, n]; }"
+    zero = "for m in M, n in N { u[G, m, n] = 0; }"
+    body = [
+        *(s.replace("G", "0") for s in (zero, gate)),
+        "for m in M, n in N { r[m, n] = sigmoid(u[0, m, n]); }",
+        *(s.replace("G", "1") for s in (zero, gate)),
+        "for m in M, n in N { Y[t, m, n] = r[m, n] * u[1, m, n]; }",
+    ]
+    routine = in_turns("temp u: f32[2, M, N]; temp r: f32[M, N];", *body)
+    assert written(routine, 1, (0, 2)) == ["r"]
+    body[-1] = body[-1].replace("r[m, n]", "u[0, m, n]")
+    assert written(in_turns("temp u: f32[2, M, N]; out r: f32[M, N];", *body), 1, (0, 2)) == ["u", "r"]
