@@ -24,6 +24,7 @@ from isamap.match.interleave import (
     try_pieces,
     wanted_lanes,
 )
+from isamap.match.masked import spanned
 from isamap.match.params import Params, fit_shape, holds
 from isamap.match.reach import axis_limits, dims, reads_past, valid_parts
 from isamap.match.turning import is_wasted
@@ -187,6 +188,8 @@ def supply_inputs(
     chosen |= masks
     inputs: list[tuple[str, Supply | Location | Leaf]] = []
     cost = suppliers.interval_ns(pattern.name, params)
+    if any(suppliers.is_addressable(o.memory) for o in pattern.instruction.operands if o.role == "in"):
+        cost *= spanned(pattern, masks)
     for binding in bindings:
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
             if any(s.startswith("%") for s in symbols(binding.subject)):

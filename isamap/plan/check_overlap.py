@@ -81,8 +81,6 @@ def _check_prefetch(
             f"whose next turn does not move on to other elements of `{operand.tensor}`",
             help=f"put it directly inside a `for` loop over {' or '.join(operand.axes)}",
         )
-    elif prefetch.depth > nest.hold:
-        yield Diagnostic("schedule-overlap", f"{name} stands inside `hold`", help="move it outside `hold`")
 
 
 def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:

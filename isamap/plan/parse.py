@@ -20,7 +20,7 @@ from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
-MAX_AHEAD = 16
+MAX_AHEAD = 256
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
