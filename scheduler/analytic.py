@@ -23,6 +23,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.streams import exposed
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
@@ -58,9 +59,11 @@ class AnalyticModel:
         supply = total(cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o)))
         traffic = _misses(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
+        beside_streams = _exposed(tiling, traffic, supply, problem)
+        far = [total(costs) for _, costs in traffic]
         return total(
             [
-                largest([block_sums(space), supply, *(total(costs) for _, costs in traffic), *moved]),
+                largest([block_sums(space), supply, *far, *moved, beside_streams]),
                 times(LEAK, total([supply, *moved])),
                 *_leaks(space, traffic),
                 loops_ns(space),
@@ -90,7 +93,9 @@ class AnalyticModel:
             for unit, costs in _moved(tiling).items()
             for o, cost in zip(option.operands, costs, strict=True)
         ]
-        leaks = _leaks(tiling.space, _misses(tiling, problem))
+        missed = _misses(tiling, problem)
+        leaks = _leaks(tiling.space, missed)
+        beside_streams = _exposed(tiling, missed, total(brought), problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         held = [o for o in option.operands if o.is_accumulator]
         return (
@@ -100,6 +105,7 @@ class AnalyticModel:
             *traffic,
             *moved,
             Share("blocks", "", True, block_sums(tiling.space), beyond=True),
+            Share("beside streams", "", True, beside_streams, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
             Share("loops", "", False, loops_ns(tiling.space)),
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
@@ -114,6 +120,13 @@ def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
 
 def _issues(option: NestOption) -> int:
     return prod(issues_along(axis) for axis in option.axes)
+
+
+def _exposed(tiling: Tiling, traffic: list[tuple[str, list[Cost]]], supply: Cost, problem: Problem) -> Cost:
+    """What streams through from memory together with what is computed on it, which hides in part."""
+    from_memory = total(cost for _, costs in traffic[-1:] for cost in costs)
+    computing = total([Const(_issues(tiling.space.option) * tiling.space.option.interval_ns), supply])
+    return exposed(tiling, from_memory, computing, problem)
 
 
 def _latency(tiling: Tiling) -> Cost:

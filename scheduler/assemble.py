@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.candidates import Candidate, fixed_names
-from isamap.scheduler.fetching import nest_of
 from isamap.source import Diagnostic
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
@@ -41,7 +40,7 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         problem.kernel,
         problem.machine,
         problem.sizes,
-        tuple(nest_of(problem, part.candidate) for part in solved),
+        tuple(part.candidate.nest() for part in solved),
         model,
         sum(part.candidate.cost_ns for part in solved),
         sum(part.bound_ns for part in solved),

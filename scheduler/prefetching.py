@@ -2,8 +2,10 @@
 
     prefetch a ahead 1 into l2;         directly inside the innermost loop outside `hold` that a follows
 
-They take the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast
-(benchmarks/results). So 0, no prefetch, is the only value that is searched; others are for a person to fix.
+They are searched for inputs that stream through from memory (`fetching` says where those are asked for, and
+what that saves). Elsewhere they take the time of their hints and are taken to save nothing: 39 of them were
+0.91 to 1.02 times as fast (benchmarks/results). There 0, no prefetch, is the only value that is searched;
+others are for a person to fix.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from isamap.plan.cost import Cases, Const, Cost, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
+from isamap.scheduler.fetching import asked, pieces_ahead
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -33,7 +36,9 @@ def _named(space: Choices) -> dict[str, TileOperand]:
 
 
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
-    wanted = space.fixed.get(name, 0)
+    wanted = space.fixed.get(name)
+    if wanted is None:
+        return tuple(sorted({0, asked(space.option, operand)}))
     most = 0 if space.option.parts or not operand.axes else len(operand.hints)
     return (wanted,) if 0 <= wanted <= most else ()
 
@@ -82,9 +87,17 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
     found: list[Prefetch] = []
     for name, operand in _named(space).items():
         if made.get(name, 0):
-            around = [n for n, loop in enumerate(nest.loops[: nest.hold]) if loop.axis in operand.axes]
             cache, _ = operand.hints[made[name] - 1]
-            found.append(Prefetch(operand.name, around[-1] + 1, 1, cache))
+            inside = pieces_ahead(space.option, nest, operand)
+            around = [
+                n
+                for n, loop in enumerate(nest.loops[: nest.hold])
+                if loop.axis in operand.axes and loop.kind == "for"
+            ]
+            if inside is not None:
+                found.append(Prefetch(operand.name, *inside, cache))
+            elif around:
+                found.append(Prefetch(operand.name, around[-1] + 1, 1, cache))
     return tuple(sorted(found, key=lambda p: p.depth))
 
 

@@ -16,6 +16,7 @@ from math import ceil, prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.streams import beginnings
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
 
@@ -55,6 +56,8 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         for axis in space.axes
         if axis.name == operand.dense_axis
     ]
+    if operand.streams:
+        return beginnings(tiling, operand, problem)
     if is_far:
         extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
         return _far_ns(operand, rows, extent, pieces)

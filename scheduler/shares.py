@@ -29,7 +29,7 @@ class Share:
     """A part of a cost, and the operand that causes it ("" for none).
 
     Parts of one `name` add up; of those that `overlaps` only the largest sum counts. Of one that is `beyond`
-    them, only what it is longer than the longest of those comes on top.
+    them, only what it is longer than the longest of those, and of what was beyond before it, comes on top.
     """
 
     name: str
@@ -84,7 +84,9 @@ def _time(
         for p in parts
         if not p.beyond
     ]
+    known_ns = NestTime(0, 0.0, tuple(shares)).slowest_ns
     for part in (p for p in parts if p.beyond):
-        over = float(evaluate(part.cost, assignment)) - NestTime(0, 0.0, tuple(shares)).slowest_ns
-        shares.append(TimeShare(part.name, part.operand, False, max(0.0, over)))
+        over_ns = max(0.0, float(evaluate(part.cost, assignment)) - known_ns)
+        known_ns += over_ns
+        shares.append(TimeShare(part.name, part.operand, False, over_ns))
     return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))

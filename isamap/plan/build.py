@@ -47,6 +47,7 @@ from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
+from isamap.plan.streaming import with_streams
 from isamap.plan.unmatched import no_mapping
 from isamap.source import Diagnostic, UsageProblem
 from isamap.transform import Statement, reads, statements, symbols
@@ -114,7 +115,7 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
-    return replace(option, fusions=taken)
+    return replace(with_streams(option, frame.memories), fusions=taken)
 
 
 def reorders(tile: Tile) -> bool:

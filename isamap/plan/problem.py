@@ -50,7 +50,8 @@ class TileOperand:
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
-    ahead, with nanoseconds per byte.
+    ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
+    for that than all issues.
     """
 
     name: str
@@ -75,6 +76,7 @@ class TileOperand:
     mover: str = ""
     moved_ns_per_element: float = 0.0
     hints: tuple[tuple[str, float], ...] = ()
+    streams: bool = False
 
     @property
     def buffer_tile_bytes(self) -> int:

@@ -26,6 +26,7 @@ SMALL = 0.0005
 _WORDS = {
     "supply": "loads into registers",
     "blocks": "loads and chains that the sums of their own block do not hide",
+    "beside streams": "computing that does not hide behind what streams from memory",
     "imperfect overlap": "what does not overlap perfectly",
     "loops": "counting of loops",
     "accumulators": "results in and out of registers",
