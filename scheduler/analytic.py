@@ -23,7 +23,6 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
-from isamap.scheduler.streams import exposed
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
@@ -32,6 +31,7 @@ from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
+from isamap.scheduler.streams import exposed
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, torn, whole_bytes
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
@@ -289,11 +289,11 @@ def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
     """Visits to pages that the TLB has lost, by an operand whose rows are read in place.
 
     A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
-    each visit pays.
+    each visit pays. Of what streams, that is among what was measured of its rows.
     """
     space = tiling.space
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
     if not known or 0 not in space.stage_values(operand):
         return Const(0)
     rows_per_page = max(1, PAGE_BYTES // operand.pitch_bytes)

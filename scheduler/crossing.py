@@ -149,13 +149,26 @@ def _cuts(space: Choices, literals: Literals) -> list[Literal]:
 
 
 def first_crossings(space: Choices) -> dict[str, int]:
-    """Nothing crosses turns but what is fixed, and nothing else is prefetched."""
-    return {name: min(values, default=0) for name, values in open_values(space).items()}
+    """Nothing crosses turns but what is fixed; what may be asked for early is."""
+    early = prefetch_values(space)
+    return {
+        name: (max if name in early else min)(values, default=0)
+        for name, values in open_values(space).items()
+    }
 
 
 def other_crossings(space: Choices, current: Made) -> Iterator[dict[str, int]]:
     """Each decision made the other way."""
-    for name, values in open_values(space).items():
+    yield from _others(open_values(space), current)
+
+
+def other_prefetches(space: Choices, current: Made) -> Iterator[dict[str, int]]:
+    """The same of what is asked for early alone."""
+    yield from _others(prefetch_values(space), current)
+
+
+def _others(choices: Mapping[str, tuple[int, ...]], current: Made) -> Iterator[dict[str, int]]:
+    for name, values in choices.items():
         yield from ({name: value} for value in values if value != current[name])
 
 
@@ -166,4 +179,5 @@ def has_crossing(space: Choices) -> bool:
 
 def still(space: Choices) -> dict[str, int]:
     """What is left open about crossing, decided: nothing does. Empty where nothing is left open."""
-    return {name: 0 for name, values in open_values(space).items() if len(values) > 1}
+    found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
+    return {name: 0 for name, values in found.items() if len(values) > 1}

@@ -16,7 +16,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import Solved, assemble, impossible
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.crossing import first_crossings, has_crossing, other_crossings
+from isamap.scheduler.crossing import first_crossings, has_crossing, other_crossings, other_prefetches
 from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
@@ -178,9 +178,10 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Single changes to try: a stage, a cache block, how a sum is unrolled, an order."""
+    """Single changes to try: a stage, a prefetch, a cache block, how a sum is unrolled, an order."""
     space = option.space
     yield from _stages(option, current)
+    yield from other_prefetches(space, current)
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
             yield {space.block(axis): size}

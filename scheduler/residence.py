@@ -16,8 +16,8 @@ from math import ceil, prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
-from isamap.scheduler.streams import beginnings
 from isamap.scheduler.space import Space
+from isamap.scheduler.streams import beginnings
 from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
 
 # What it takes to begin a row: out of the second cache, out of each further one, and out of memory. Measured

@@ -33,12 +33,16 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def stands_apart(block: Block) -> bool:
-    """Whether a block is a copy with loops of its own that uses no value from outside of it."""
+    """Whether a block is a copy with loops of its own that uses no value from outside of it.
+
+    Hints alone need nothing that stays in registers, and a call in the innermost loop empties all of them.
+    """
     if not block.is_copy or has_parallel(block.body):
         return False
     nodes = list(_all_nodes(block.body))
     declared = {value.name for node in nodes if isinstance(node, Declare) for value in node.values}
-    return any(isinstance(node, For) for node in nodes) and _values(nodes) <= declared
+    has_loops, has_issues = (any(isinstance(node, kind) for node in nodes) for kind in (For, Issue))
+    return has_loops and has_issues and _values(nodes) <= declared
 
 
 def copy_text(name: str, parameters: Parameters, body: Sequence[str]) -> tuple[list[str], str]:

@@ -1,8 +1,8 @@
 """What a masked load takes: every line that its register spans, whatever its mask leaves out.
 
-A register of 64 bytes of which a mask takes 32 comes from as many lines as one that is full. Measured on Zen 5
-where columns of 128 bytes were read out of memory by halves of registers: 13 ns a row with masks, 6.8 without,
-and a product with four rows in bf16 takes 2.2 times as long.
+A register of 64 bytes of which a mask takes 32 comes from as many lines as one that is full. Measured on
+Zen 5, columns of 128 bytes out of memory read by halves of registers: 13 ns a row with masks, 6.8 without;
+a product with four rows in bf16 took 2.2 times as long.
 """
 
 from __future__ import annotations

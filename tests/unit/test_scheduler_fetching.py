@@ -14,6 +14,7 @@ from isamap.plan.build import build_problem
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
 from isamap.scheduler import schedule
+from isamap.scheduler.fetching import AHEAD_BYTES
 from isamap.transform import make_guards_explicit
 
 SKINNY = {"M": 4, "N": 7680, "K": 2560}
@@ -39,16 +40,27 @@ def test_rows_of_weights_out_of_memory_are_asked_for_a_turn_early(name: str) -> 
     ("name", "sizes"),
     [
         ("gemm_nt_bf16", {"N": 1024, "K": 1024}),  # fits into a cache
-        ("gemm_bf16", {}),  # lies along n: each row is long
         ("gemm_nt_bf16", {"M": 512}),  # takes longer to compute than to read
         ("gemm_nt_f32", {"M": 1, "K": 40960}),  # two turns read more than fits
     ],
-    ids=["in a cache", "along n", "much to compute", "too much at once"],
+    ids=["in a cache", "much to compute", "too much at once"],
 )
 def test_what_comes_from_caches_or_hides_behind_sums_is_not_asked_for(
     name: str, sizes: dict[str, int]
 ) -> None:
     assert found(name, sizes=sizes).prefetches == ()
+
+
+@pytest.mark.parametrize("name", ["gemm_bf16", "gemm_f32"])
+def test_pieces_of_rows_are_asked_for_where_they_are_summed_as_far_ahead_as_memory_is(name: str) -> None:
+    nest = found(name)
+    (prefetch,) = nest.prefetches
+    loop = nest.loops[prefetch.depth - 1]
+    assert (prefetch.operand, prefetch.cache, loop.axis) == ("b", "l2", "k")
+    assert prefetch.depth > nest.hold
+    columns = next(loop.step for loop in reversed(nest.loops[: nest.hold]) if loop.axis == "n")
+    turn_bytes = loop.step * columns * (2 if name == "gemm_bf16" else 4)
+    assert prefetch.ahead == -(-AHEAD_BYTES // turn_bytes)
 
 
 def test_a_machine_without_hints_asks_for_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""Which inputs stream through from beyond all caches, and take longer to come than all issues together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from isamap.plan.fusing import Memories
+from isamap.plan.problem import NestOption, TileOperand
+
+
+def with_streams(option: NestOption, memories: Memories) -> NestOption:
+    """The option, each of whose inputs says whether it does."""
+    axes = {axis.name: axis for axis in option.axes}
+    issues_ns = prod(-(-axis.extent // axis.tile) for axis in option.axes) * option.interval_ns
+
+    def streams(operand: TileOperand) -> bool:
+        plain = operand.in_rows and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+        if not plain or operand.is_accumulator or operand.packed or not memories.caches:
+            return False
+        size = prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes
+        beyond = size > memories.caches[-1].capacity_bytes
+        return beyond and issues_ns < size / memories.beyond_bytes_per_ns
+
+    return replace(option, operands=tuple(replace(o, streams=streams(o)) for o in option.operands))

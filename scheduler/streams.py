@@ -1,0 +1,93 @@
+"""What it costs to compute on inputs that stream through from memory, asked for early or not.
+
+    time = 0.6 traffic + 1.8 computing      1.1 computing where lines are asked for early (`fetching`)
+           (at least the traffic)
+
+Processors fetch ahead by themselves along lines that follow each other, and what executes out of order has no
+more under way than its window holds. A row of 10 KB is over before the first is at full speed; pieces of rows
+that lie pages apart are left to the window, which has the fewer lines under way the more there is to compute
+for each. That is why computing does not hide behind such traffic.
+
+Measured on Zen 5 by schedules for 7680 x n x 2560 with weights out of memory, f32 and bf16, one to four rows,
+register blocks of 64 to 256 columns (docs/decisions/0020-weights-out-of-memory.md). With one row there is
+little to compute, and asking gains nothing.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
+from isamap.plan.decisions import prefetch_of
+from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.fetching import asked, in_rows
+from isamap.scheduler.tiling import Tiling, by_stage
+
+# How much of traffic that streams hides computing, and how computing counts beside it: where nobody asks for
+# lines, and where they are asked for early.
+HIDING = 0.6
+LATE = 1.8
+EARLY = 1.1
+# What it takes to begin a row along a sum, or a piece of a row, that is not asked for, and one that is.
+# Units: nanoseconds.
+ROW_NS = 60.0
+PIECE_NS = 3.0
+ASKED_NS = 1.0
+
+
+def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """The time to begin the rows or pieces of rows of an input that streams and is read in place."""
+    option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
+    rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
+    along = in_rows(option, operand)
+    cuts = tiling.blocks if along else tiling.steps
+    pieces = [cuts[operand.dense_axis]] if operand.dense_axis in cuts else []
+    late, early = times((ROW_NS if along else PIECE_NS) * rows, *pieces), times(ASKED_NS * rows, *pieces)
+    value = asked(option, operand)
+    if along:
+        early = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
+    return by_stage(tiling.space, operand, _by_asking(tiling, operand, value, late, early), Const(0))
+
+
+def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
+    """How long traffic that streams and computing take together; 0 where nothing streams.
+
+    The largest input counts.
+    """
+    option = tiling.space.option
+    sizes = {axis.name: axis.extent for axis in option.axes}
+    streaming = [operand for operand in option.operands if operand.streams]
+    if not streaming:
+        return Const(0)
+    operand = max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
+    # What is computed of several inputs on its way is counted in full, and compilers join half of it.
+    late, early = times(LATE if operand.registers else EARLY, computing), times(EARLY, computing)
+    if in_rows(option, operand):
+        in_time = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
+    else:
+        in_time = early
+    direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)
+    return total([times(HIDING, traffic), by_stage(tiling.space, operand, direct, late)])
+
+
+def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, early: Cost) -> Cost:
+    """One of two costs, after whether an input is asked for early."""
+    if not value:
+        return late
+    others = [(n + 1, early) for n in range(len(operand.hints))]
+    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))
+
+
+def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
+    """What a register block reads of an input whose rows lie along a sum."""
+    axes = {axis.name: axis for axis in tiling.space.option.axes}
+    parts = [
+        (tiling.block if axes[name].is_reduction else tiling.step).get(name, Const(axes[name].extent))
+        for name in operand.axes
+    ]
+    return times(operand.tensor_bytes, *parts)
+
+
+def _room_bytes(problem: Problem) -> int:
+    """How much may be asked for at once: two turns' rows fit into the cache before the last."""
+    return problem.caches[-2:][0].capacity_bytes // 2
