@@ -20,7 +20,9 @@ from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
-MAX_AHEAD = 256
+# Of a buffer each turn ahead is a copy; a hint takes no room.
+MAX_AHEAD = 16
+MAX_HINTED_AHEAD = 256
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
@@ -319,7 +321,7 @@ def _parse_stage(reader: _Reader, depth: int) -> Stage:
         reader.take_one_of((";",))
         return Stage(operand, depth, packed=True)
     if word == "ahead":
-        ahead = _parse_turns(reader)
+        ahead = _parse_turns(reader, MAX_AHEAD)
         word = reader.take_one_of(("in", ";"))
     if word == "in":
         memory = reader.take_name("a scratchpad")
@@ -330,11 +332,11 @@ def _parse_stage(reader: _Reader, depth: int) -> Stage:
     return Stage(operand, depth, ahead, memory, address)
 
 
-def _parse_turns(reader: _Reader) -> int:
+def _parse_turns(reader: _Reader, most: int) -> int:
     span = reader.peek_span()
     turns = reader.take_number()
-    if not 1 <= turns <= MAX_AHEAD:
-        raise reader.problem(f"data is moved 1 to {MAX_AHEAD} turns ahead", span)
+    if not 1 <= turns <= most:
+        raise reader.problem(f"data is moved 1 to {most} turns ahead", span)
     return turns
 
 
@@ -355,7 +357,7 @@ def _parse_pipeline(reader: _Reader) -> Pipeline:
 def _parse_prefetch(reader: _Reader, depth: int) -> Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
-    ahead = _parse_turns(reader)
+    ahead = _parse_turns(reader, MAX_HINTED_AHEAD)
     reader.take_one_of(("into",))
     cache = reader.take_name("a cache")
     reader.take_one_of((";",))
