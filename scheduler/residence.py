@@ -56,11 +56,10 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         for axis in space.axes
         if axis.name == operand.dense_axis
     ]
-    if operand.streams:
-        return beginnings(tiling, operand, problem)
     if is_far:
         extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
-        return _far_ns(operand, rows, extent, pieces)
+        begun = _far_ns(operand, rows, extent, pieces)
+        return beginnings(tiling, operand, problem, begun) if operand.streams else begun
     start_ns = START_NS[min(level, len(START_NS) - 1)]
     return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))
 

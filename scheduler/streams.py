@@ -28,25 +28,28 @@ from isamap.scheduler.tiling import Tiling, by_stage
 HIDING = 0.6
 LATE = 1.8
 EARLY = 1.1
-# What it takes to begin a row along a sum, or a piece of a row, that is not asked for, and one that is.
-# Units: nanoseconds.
+# What it takes to begin a row along a sum that is not asked for, and a row or a piece of one that is. Units:
+# nanoseconds.
 ROW_NS = 60.0
-PIECE_NS = 3.0
 ASKED_NS = 1.0
 
 
-def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """The time to begin the rows or pieces of rows of an input that streams and is read in place."""
+def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Cost) -> Cost:
+    """The time to begin the rows or pieces of rows of an input that streams.
+
+    `begun` is that of what nobody asks for, which copies begin as well.
+    """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
     along = in_rows(option, operand)
     cuts = tiling.blocks if along else tiling.steps
     pieces = [cuts[operand.dense_axis]] if operand.dense_axis in cuts else []
-    late, early = times((ROW_NS if along else PIECE_NS) * rows, *pieces), times(ASKED_NS * rows, *pieces)
-    value = asked(option, operand)
+    late, early = begun, times(ASKED_NS * rows, *pieces)
     if along:
+        late = times(ROW_NS * rows, *pieces)
         early = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
-    return by_stage(tiling.space, operand, _by_asking(tiling, operand, value, late, early), Const(0))
+    direct = _by_asking(tiling, operand, asked(option, operand), late, early)
+    return by_stage(tiling.space, operand, direct, begun)
 
 
 def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
