@@ -65,6 +65,7 @@ class AnalyticModel:
             [
                 largest([block_sums(space), supply, *far, *moved, beside_streams]),
                 times(LEAK, total([supply, *moved])),
+                *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, traffic),
                 loops_ns(space),
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
@@ -97,6 +98,7 @@ class AnalyticModel:
         leaks = _leaks(tiling.space, missed)
         beside_streams = _exposed(tiling, missed, total(brought), problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
+        hidden += [_hints(tiling, o) for o in inputs if o.streams]
         held = [o for o in option.operands if o.is_accumulator]
         return (
             Share("issues", "", True, Const(_issues(option) * option.interval_ns)),

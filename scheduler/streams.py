@@ -10,12 +10,12 @@ for each. That is why computing does not hide behind such traffic.
 
 Measured on Zen 5 by schedules for 7680 x n x 2560 with weights out of memory, f32 and bf16, one to four rows,
 register blocks of 64 to 256 columns (docs/decisions/0020-weights-out-of-memory.md). With one row there is
-little to compute, and asking gains nothing.
+little to compute, and asking gains nothing: it shows with all of its own time.
 """
 
 from __future__ import annotations
 
-from math import prod
+from math import ceil, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.decisions import prefetch_of
@@ -32,6 +32,8 @@ EARLY = 1.1
 # nanoseconds.
 ROW_NS = 60.0
 ASKED_NS = 1.0
+# Pieces from so many bytes on are followed while they are read. Units: bytes.
+LONG_BYTES = 512
 
 
 def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Cost) -> Cost:
@@ -44,7 +46,9 @@ def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Co
     along = in_rows(option, operand)
     cuts = tiling.blocks if along else tiling.steps
     pieces = [cuts[operand.dense_axis]] if operand.dense_axis in cuts else []
-    late, early = begun, times(ASKED_NS * rows, *pieces)
+    early = times(ASKED_NS * rows, *pieces)
+    long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / LONG_BYTES)
+    late = Threshold(times(*pieces), long, early, begun)
     if along:
         late = times(ROW_NS * rows, *pieces)
         early = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
