@@ -94,8 +94,8 @@ def schedule_command(
 
         _refuse_many(pipeline)
         return schedule_rows(request, asked, rows, output)
-    if "cpsat" in asked:
-        start_early()
+    if "cpsat" in asked and (request.best > 1 or report or roofline is not None):
+        start_early()  # the next best ones are the solver's to find; the best one seldom needs it
     with Progress() as progress:
         many = compare or len(asked) > 1 or evaluators or report or roofline is not None
         matched = compile_kernel(request, "match", progress, "whole" if many else extent_of(request))

@@ -34,7 +34,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.scheduler import complete, start_early
+from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
@@ -111,7 +111,7 @@ def compile_kernel(
         form = choose_form(request, parsed, machine, sizes)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
         needed = extent or ("whole" if stop_after == "match" else extent_of(request))
-        problem = _asked(request, canonical, machine, sizes, needed, solves=stop_after != "match")
+        problem = _asked(request, canonical, machine, sizes, needed)
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
@@ -137,17 +137,13 @@ def _asked(
     machine: Machine,
     sizes: Mapping[str, int | Range],
     extent: Extent,
-    *,
-    solves: bool,
 ) -> Problem:
-    """The problem, recalled or built; meanwhile the solver starts, where it will be asked."""
+    """The problem, recalled or built."""
     is_kept = request.cache and (extent == "whole" or is_own(request))
     key = problem_key(request, kernel, extent) if is_kept else None
     known = recall_problem(key) if key is not None else None
     if known is not None:
         return known
-    if solves and request.schedule is None and request.heuristic == "cpsat":
-        start_early()
     problem = problem_in(extent, request, kernel, machine, sizes)
     if key is not None:
         remember_problem(key, problem)
