@@ -40,7 +40,7 @@ class BodyWriter:
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
         self.counters: tuple[str, ...] = ()
-        self.beside_loop = False
+        self.beside_loop, self.turning = False, ""
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
@@ -98,15 +98,16 @@ class BodyWriter:
 
     def loop(self, node: For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
-        names, counters, beside_loop = self.names, self.counters, self.beside_loop
-        self.names, self.beside_loop = names.inside(), _has_loop(node.body)
+        kept = self.names, self.counters, self.beside_loop, self.turning
+        self.names = self.names.inside()
+        self.beside_loop, self.turning = _has_loop(node.body), node.variable
         counter = self.names.take(node.variable)
-        self.counters = (*counters, counter)
+        self.counters = (*self.counters, counter)
         note = f" /* {clean(node.note)} */" if node.note else ""
         self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
-        self.names, self.counters, self.beside_loop = names, counters, beside_loop
+        self.names, self.counters, self.beside_loop, self.turning = kept
 
     def copy(self, node: Block, depth: int) -> None:
         """A copy inside a loop: a function of its own, which is called here."""
@@ -159,7 +160,7 @@ class BodyWriter:
                 left = rest
 
     def issue(self, issue: Issue, depth: int) -> None:
-        here = Here(self.names, self.values, self.elements, self.beside_loop)
+        here = Here(self.names, self.values, self.elements, self.beside_loop, self.turning)
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)

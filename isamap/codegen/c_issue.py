@@ -30,13 +30,14 @@ class Here:
     """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers.
 
     `beside_loop` where a loop's body holds the issue and another loop: what compilers move in front of both
-    occupies a register through the inner one.
+    occupies a register through the inner one. `turning` is what counts the turns of that outer loop.
     """
 
     names: Names
     values: Mapping[str, Value]
     elements: Mapping[str, DType]
     beside_loop: bool = False
+    turning: str = ""
 
 
 @dataclass
@@ -142,7 +143,9 @@ class Issuer:
             return _as_type(name, self.value_type(value), self._operand_type(operand))
         match arg.attribute:
             case "value":
-                return Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
+                found = Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
+                stays = here.beside_loop and here.turning not in ref.offset.symbols
+                return self._made_here(found, operand.dtype) if stays else found
             case "stride":
                 size = here.elements[ref.buffer].size_bytes
                 return index_text(ref.strides[0] * size, here.names.of, self.used)
@@ -169,7 +172,7 @@ class Issuer:
                 return value_text(value, Scope(here.names.of, _no_access, self.used))
 
     def _made_here(self, value: Text, dtype: DType) -> Text:
-        """A constant that compilers take for another one each time, so that they do not move it away."""
+        """A value that compilers take for another one each time, so that they do not move it away."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)
         return call(function, value)

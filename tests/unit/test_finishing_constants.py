@@ -41,3 +41,33 @@ def test_a_model_has_its_constants_as_they_are() -> None:
     text = emitted(Source(path.name, path.read_text()), model=True, M=64, N=64, K=64)
     assert "0.0f" in text
     assert "__asm__" not in text
+
+
+ROWS = """kernel rows(M, N, K) {
+  in A: f32[M, K];
+  in B: f32[K, N];
+  in first: f32[M];
+  out C: f32[M, N];
+  for m in M, n in N { C[m, n] = first[m]; }
+  for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }
+}
+"""
+
+
+def starts_of(fixed: dict[str, int]) -> set[str]:
+    request = Request(Source("rows.ir", ROWS), "x86-avx2", {"M": 64, "N": 64, "K": 64}, fixed=fixed)
+    made = compile_program(request).compilation.emitted
+    assert made is not None
+    return set(re.findall(r"_mm256_set1_ps\((.*first.*)\);", made.source))
+
+
+TILES = {"nest1.unroll.m": 2, "nest1.unroll.n": 2, "nest1.unroll.k": 1}
+
+
+def test_what_sums_start_from_is_read_where_they_start_in_a_loop_that_does_not_move_it() -> None:
+    inside = starts_of({**TILES, "nest1.sweep.m.n": 1})
+    assert inside == {f"made_here_float(*(first + {place}))" for place in ("2*m0", "2*m0 + 1")}
+
+
+def test_what_sums_start_from_is_left_to_the_compiler_in_a_loop_that_moves_it() -> None:
+    assert starts_of({**TILES, "nest1.sweep.m.n": 0}) == {"*(first + 2*m0)", "*(first + 2*m0 + 1)"}
