@@ -40,7 +40,8 @@ class BodyWriter:
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
         self.counters: tuple[str, ...] = ()
-        self.beside_loop, self.turning = False, ""
+        self.beside_loop = False
+        self.turning = ""
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
