@@ -41,7 +41,7 @@ class BodyWriter:
         self.parameters = body_parameters(program, interface, self.names)
         self.counters: tuple[str, ...] = ()
         self.beside_loop = False
-        self.turning = ""
+        self.turning: str = ""
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
