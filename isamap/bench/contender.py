@@ -37,7 +37,8 @@ class Contender:
         self.dispatch_ns = 0.0
         down, up = os.pipe(), os.pipe()
         environment = {**os.environ, **threads_environment(threads), **held}
-        words = [sys.executable, "-m", "isamap.bench.worker", name, str(threads), str(down[0]), str(up[1])]
+        numbers = (threads, down[0], up[1], os.getpid())
+        words = [sys.executable, "-m", "isamap.bench.worker", name, *map(str, numbers)]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the contender; a pipe could fill
         self._process = subprocess.Popen(
             words, env=environment, pass_fds=(down[0], up[1]), stdin=subprocess.DEVNULL,
@@ -48,7 +49,7 @@ class Contender:
         os.close(up[1])
         self._requests = os.fdopen(down[1], "w", encoding="utf-8")
         self._answers = os.fdopen(up[0], encoding="utf-8")
-        self._process.send_signal(signal.SIGSTOP)
+        self._answer()
 
     def prepare(self, task: Task) -> bool:
         """Whether the contender offers the product; it is ready for it then."""
@@ -67,14 +68,16 @@ class Contender:
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._process.send_signal(signal.SIGCONT)
-        try:
+        with suppress(BrokenPipeError):  # then there is no answer
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
-            if not select([self._answers], [], [], PATIENCE_S)[0]:
-                raise self._lost(f"gave no answer in {PATIENCE_S} s")
-            line = self._answers.readline()
-        except BrokenPipeError:
-            line = ""
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        """What the process says next; it is stopped then."""
+        if not select([self._answers], [], [], PATIENCE_S)[0]:
+            raise self._lost(f"gave no answer in {PATIENCE_S} s")
+        line = self._answers.readline()
         if not line:
             raise self._lost("ended")
         self._process.send_signal(signal.SIGSTOP)

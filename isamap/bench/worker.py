@@ -1,9 +1,9 @@
 """The process of one contender: is told a task, prepares it, and times calls when it is asked to.
 
-python -m isamap.bench.worker NAME THREADS READ WRITE
+python -m isamap.bench.worker NAME THREADS READ WRITE PARENT
 
-READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON; standard output
-is the library's own.
+READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON, PARENT is the
+process that it ends with; standard output is the library's own.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from isamap.bench.libraries import PREPARE, NotOffered, Ready
+from isamap.bench.orphans import end_with
 from isamap.bench.task import Mapped, Task
 
 
 def main() -> None:
     """Answers until the pipe closes."""
-    name, threads, read, write = sys.argv[1], *(int(word) for word in sys.argv[2:5])
+    name, threads, read, write, parent = sys.argv[1], *(int(word) for word in sys.argv[2:6])
+    end_with(parent)
     ready: Ready | None = None
     with os.fdopen(read, encoding="utf-8") as requests, os.fdopen(write, "w", encoding="utf-8") as answers:
+        _send(answers, {"ready": True})  # from here on it may be stopped
         for line in requests:
             request: dict[str, Any] = json.loads(line)
             if "task" in request:
@@ -29,8 +32,12 @@ def main() -> None:
             else:
                 assert ready is not None
                 answer = {"ns": ready.time(request["calls"], request["first"])}
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+            _send(answers, answer)
+
+
+def _send(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
 
 
 def _prepare(name: str, threads: int, task: dict[str, Any]) -> tuple[dict[str, Any], Ready | None]:
