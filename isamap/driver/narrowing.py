@@ -1,4 +1,4 @@
-"""Which mappings a problem needs: all of them, those that may win, or enough of them for a first schedule."""
+"""Which mappings a problem needs: all of them, those that may win, enough for a first schedule, or some."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 
-Extent = Literal["whole", "narrow", "first"]
+Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
+"""All mappings, those that may win, enough of them for a first schedule, or those of these names."""
 
 
 def extent_of(request: Request) -> Extent:
@@ -41,6 +42,8 @@ def problem_in(
     """The problem of a canonical kernel, as much of it as is needed. Raises: NoMapping."""
     if extent == "whole":
         return build_problem(kernel, machine, sizes, request.threads, request.packed)
+    if isinstance(extent, tuple):
+        return build_problem(kernel, machine, sizes, request.threads, request.packed, extent)
     looks = FIRST_LOOKS if extent == "first" else None
     model = load_cost_model(request.cost_model)
     return narrow_problem(kernel, machine, sizes, request.threads, model, looks)

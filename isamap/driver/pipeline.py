@@ -140,7 +140,7 @@ def _asked(
 ) -> Problem:
     """The problem, recalled or built."""
     is_kept = request.cache and (extent == "whole" or is_own(request))
-    key = problem_key(request, kernel, extent) if is_kept else None
+    key = problem_key(request, kernel, extent) if is_kept and isinstance(extent, str) else None
     known = recall_problem(key) if key is not None else None
     if known is not None:
         return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -53,17 +53,22 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.transform import Statement, reads, statements, symbols
 
 
-def find_tiles(statement: Statement, number: int, suppliers: Suppliers) -> tuple[Tile, ...]:
-    """Mappings of a statement that can be carried out on the machine, applied."""
+def find_tiles(
+    statement: Statement, number: int, suppliers: Suppliers, named: Collection[str] | None = None
+) -> tuple[Tile, ...]:
+    """Mappings of a statement that can be carried out on the machine, applied; only those that are named."""
     profile = profile_sizes(statement)
     found: list[Tile] = []
     for mapping in statement_mappings(statement, number, suppliers.machine):
+        if named is not None and mapping.ident not in named:
+            continue
         pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
         tile = apply_mapping(statement, mapping, pattern, profile)
         if tile is not None and sums_can_be_padded(tile):
             found.append(tile)
-    return (*found, *tiles_apart(statement, number, suppliers.machine, profile))
+    apart = tiles_apart(statement, number, suppliers.machine, profile)
+    return (*found, *(tile for tile in apart if named is None or tile.mapping.ident in named))
 
 
 def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
@@ -88,10 +93,12 @@ def build_problem(
     sizes: Mapping[str, int | Range],
     threads: int = 1,
     packed: Sequence[str] = (),
+    named: Collection[str] | None = None,
 ) -> Problem:
     """Everything a scheduler needs to know to have a kernel performed by so many threads.
 
-    `packed` are inputs that the caller passes packed. Raises: NoMapping when a statement cannot be performed;
+    `packed` are inputs that the caller passes packed. Where mappings are `named`, others are left out, and a
+    statement may have none. Raises: NoMapping when a statement cannot be performed;
     UsageProblem for what cannot be packed.
     """
     require_packable(kernel, packed)
@@ -99,11 +106,11 @@ def build_problem(
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
         options: list[NestOption] = []
-        for tile in find_tiles(statement, number, frame.suppliers):
+        for tile in find_tiles(statement, number, frame.suppliers, named):
             option = whole_option(tile, number, frame)
             if option is not None:
                 options.append(option)
-        if not options:
+        if not options and named is None:
             raise no_mapping(kernel, number, machine)
         nests.append(NestProblem(number, tuple(packed_options(options, packed, statement, machine.name))))
     return frame.problem(nests)
