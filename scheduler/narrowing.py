@@ -89,14 +89,15 @@ class _Judge:
     def least_ns(self, option: NestOption) -> float:
         """What a mapping costs at least, in parts or undivided."""
         assert isinstance(self.model, FlooredModel)
-        return self.model.least_ns(self.frame.problem(()), option) / self.frame.threads
+        once = self.model.least_ns(self.frame.problem(()), option) / self.frame.threads
+        return self.frame.turns(self.number) * once
 
     def floor_and_price(self, option: NestOption, limit_ns: float) -> tuple[float, float]:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
         Infinite where that is not below the limit, which is then not worth looking for.
         """
-        nest = NestProblem(self.number, (option,))
+        nest = NestProblem(self.number, (option,), turns=self.frame.turns(self.number))
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
         found = greedy_candidate(opened) if floor <= limit_ns else None
@@ -134,7 +135,9 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
     limit = price + judge.saved_ns
     kept = sorted(((o.number, o.option) for floor, o in wholes if floor <= limit), key=lambda k: k[0])
     others = min([others, *(floor for floor, _ in wholes if floor > limit)])
-    nest = NestProblem(judge.number, tuple(option for _, option in kept), others)
+    nest = NestProblem(
+        judge.number, tuple(option for _, option in kept), others, judge.frame.turns(judge.number)
+    )
     return _Priced(nest, price)
 
 

@@ -111,12 +111,12 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 
 
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
-    """Nanoseconds of a statement under an option, that of one of its parts or undivided."""
+    """Nanoseconds of a statement in all its turns under an option, that of one of its parts or undivided."""
     if not option.parts:
-        return shared(model.expression(problem, nest, option))
+        return shared(times(nest.turns, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.threads)
     one = model.expression(part_problem(problem, option), nest, option)
-    return shared(total([times(rounds, one), *_overheads(problem, nest, option)]))
+    return shared(times(nest.turns, total([times(rounds, one), *_overheads(problem, nest, option)])))
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:

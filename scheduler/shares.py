@@ -80,13 +80,13 @@ def _time(
     if option.parts:
         parts = (*parts, Share("threads", "", False, overhead(problem, nest, option)))
     shares = [
-        TimeShare(p.name, p.operand, p.overlaps, float(evaluate(p.cost, assignment)))
+        TimeShare(p.name, p.operand, p.overlaps, nest.turns * float(evaluate(p.cost, assignment)))
         for p in parts
         if not p.beyond
     ]
     known_ns = NestTime(0, 0.0, tuple(shares)).slowest_ns
     for part in (p for p in parts if p.beyond):
-        over_ns = max(0.0, float(evaluate(part.cost, assignment)) - known_ns)
+        over_ns = max(0.0, nest.turns * float(evaluate(part.cost, assignment)) - known_ns)
         known_ns += over_ns
         shares.append(TimeShare(part.name, part.operand, False, over_ns))
     return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))

@@ -7,7 +7,7 @@ k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far t
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
@@ -176,6 +176,8 @@ def apply_mapping(
         return None
     assert isinstance(written.elements, Read)
     assert isinstance(written.subject, Read)
+    # A value that is the same everywhere follows no axis, but where it is written does.
+    result = replace(result, scattered=result.scattered | written.scattered)
     ends = (written.elements, written.subject)
     return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
 

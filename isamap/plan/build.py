@@ -112,7 +112,8 @@ def build_problem(
                 options.append(option)
         if not options and named is None:
             raise no_mapping(kernel, number, machine)
-        nests.append(NestProblem(number, tuple(packed_options(options, packed, statement, machine.name))))
+        known = tuple(packed_options(options, packed, statement, machine.name))
+        nests.append(NestProblem(number, known, turns=frame.turns(number)))
     return frame.problem(nests)
 
 
@@ -122,6 +123,8 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
+    turns = frame.turns(number)
+    taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     return replace(with_streams(option, frame.memories), fusions=taken)
 
 

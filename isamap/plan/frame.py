@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine, line_hints
@@ -11,6 +12,7 @@ from isamap.match import Suppliers, layouts, scratchpads
 from isamap.plan.caches import caches_of
 from isamap.plan.fusing import Memories, offered_once
 from isamap.plan.problem import NestProblem, Problem
+from isamap.transform import statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Frame:
         profile = {name: profile_of(value) for name, value in sizes.items()}
         suppliers, memories = Suppliers(machine, layouts(kernel)), Memories(caches, beyond)
         return Frame(kernel, tuple(sorted(sizes.items())), threads, profile, suppliers, memories, is_shared)
+
+    def turns(self, number: int) -> int:
+        """How often ordered loops have a statement performed, by its number."""
+        around = statements(self.kernel)[number].sequence
+        return prod(axis.extent.substitute(self.profile).value or 1 for axis in around)
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """The problem of these statements."""

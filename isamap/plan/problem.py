@@ -123,11 +123,14 @@ class NestProblem:
 
     Mappings may be left out that cannot win: under none of them does a schedule of the statement cost less
     than `others_ns` by the model that left them out. Units: nanoseconds, infinite where all are there.
+
+    `turns` is how often the ordered loops around the statement have it performed: cost models price one.
     """
 
     statement: int
     options: tuple[NestOption, ...]
     others_ns: float = inf
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,3 +121,37 @@ def test_a_sum_of_run_time_length_is_performed_at_full_length(
 @pytest.mark.parametrize("kernel", ["gemm_s8s8", "gemm_nt_s8s8", "gemm_tn_s8s8"])
 def test_elements_are_packed_lane_by_lane_where_there_are_no_scalars(kernel: str, tmp_path: Path) -> None:
     assert performed(kernel, {"M": 9, "N": 13, "K": 7}, tmp_path) == {"0": "vqdot"}
+
+
+ZERO = """\
+kernel zero(N, M) {
+  out Z: f32[N, M];
+  for n in N, m in M { Z[n, m] = 0; }
+}
+"""
+SCATTERED = """\
+isamap schedule 1
+kernel zero
+machine matmul-16x16x16
+sizes M = 3, N = 21
+
+nest 0 {
+  map scatter_tile { i: n, j: n } (a = 0);
+  choose C = 16, R = 16;
+  for m by 1 {
+    hold;
+    unroll n by 256 {
+      issue;
+    }
+  }
+}
+"""
+
+
+def test_an_axis_over_two_of_an_instruction_ends_where_the_tensor_does() -> None:
+    request = Request(
+        Source("zero.ir", ZERO), "matmul-16x16x16", {"N": 21, "M": 3}, Source("zero.schedule", SCATTERED)
+    )
+    prepared = prepare(request)
+    verdict = verify_case(prepared, {"N": 21, "M": 3}, "integers")
+    assert verdict.ok, [p.render() for p in verdict.problems]
