@@ -60,8 +60,10 @@ def _calls(sizes: Mapping[str, int], hw: str) -> dict[str, Call]:
     for name, form in {"as written": None, CHOSEN: BEST_FORM, "parted": parted}.items():
         request = Request(source("gru"), hw, sizes, transform=form)
         calls[name], arrays, _ = program(source("gru"), hw, sizes, sizes, request=request)
+        for weights in ("W", "U"):  # else gates saturate, and steps multiply what rounding does
+            arrays[weights] /= np.sqrt(np.float32(sizes["H"]))
         calls[name]()
-        results[name] = arrays["Y"]
+        results[name] = arrays["Y"].copy()
     torch_call = _torch(arrays)
     if torch_call is not None:
         calls["torch"] = torch_call
