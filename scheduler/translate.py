@@ -122,7 +122,9 @@ class Translator:
         if broken is None:
             return self._scaled(self._keep(times(*rest)), factor, paid=paid)
         others = tuple(part for part in rest if part is not broken)
-        if isinstance(broken, OverBlocks) and others:
+        if not others:
+            return self._scaled(broken, factor, paid=paid)
+        if isinstance(broken, OverBlocks):
             return self._often(broken, others, factor)
         return self._scaled(self._spread(broken, others), factor, paid=paid)
 
