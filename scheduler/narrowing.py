@@ -52,13 +52,14 @@ def narrow_problem(
     """
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
     frame = Frame.of(kernel, machine, sizes, threads)
-    given = statements(kernel)
+    given, bare = statements(kernel), frame.problem(())
     # A sum may save what the statements cost that it takes along: they are priced before.
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
         saved = sum(priced[n].price_ns if n in priced else inf for n in along[number])
-        found = _narrowed(outlines(given[number], number, frame), _Judge(frame, number, model, saved), looks)
+        judge = _Judge(frame, bare, number, model, saved)
+        found = _narrowed(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options:
             raise no_mapping(kernel, number, machine)
         priced[number] = found
@@ -79,9 +80,13 @@ _Waiting = tuple[float, int, Outline]
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What prices the mappings of a statement. `saved_ns` is what taking others along may save."""
+    """What prices the mappings of a statement. `saved_ns` is what taking others along may save.
+
+    `bare` is the problem without statements.
+    """
 
     frame: Frame
+    bare: Problem
     number: int
     model: CostModel
     saved_ns: float
@@ -89,15 +94,15 @@ class _Judge:
     def least_ns(self, option: NestOption) -> float:
         """What a mapping costs at least, in parts or undivided."""
         assert isinstance(self.model, FlooredModel)
-        once = self.model.least_ns(self.frame.problem(()), option) / self.frame.threads
-        return self.frame.turns(self.number) * once
+        once = self.model.least_ns(self.bare, option) / self.frame.threads
+        return self.frame.turns[self.number] * once
 
     def floor_and_price(self, option: NestOption, limit_ns: float) -> tuple[float, float]:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
         Infinite where that is not below the limit, which is then not worth looking for.
         """
-        nest = NestProblem(self.number, (option,), turns=self.frame.turns(self.number))
+        nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
         found = greedy_candidate(opened) if floor <= limit_ns else None
@@ -116,8 +121,10 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
         wholes.append((floor, whole))
 
     plain, queue = _plain(given, judge)
-    for outline in plain:
-        if (whole := _completed(outline)) is not None:
+    for waiting in plain:
+        if waiting[0] > price + judge.saved_ns:
+            queue.append(waiting)
+        elif (whole := _completed(waiting[2])) is not None:
             settle(whole)
     heapify(queue)
     looked = 0
@@ -136,23 +143,26 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
     kept = sorted(((o.number, o.option) for floor, o in wholes if floor <= limit), key=lambda k: k[0])
     others = min([others, *(floor for floor, _ in wholes if floor > limit)])
     nest = NestProblem(
-        judge.number, tuple(option for _, option in kept), others, judge.frame.turns(judge.number)
+        judge.number, tuple(option for _, option in kept), others, judge.frame.turns[judge.number]
     )
     return _Priced(nest, price)
 
 
-def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[Outline], list[_Waiting]]:
-    """Some mappings that may be cheap, and all others by their floors."""
+def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Some mappings that may be cheap, and all others, each with what it costs at least."""
 
-    def promise(outline: Outline) -> tuple[int, float, int]:
+    def waiting(outline: Outline) -> _Waiting:
+        return judge.least_ns(outline.option), outline.number, outline
+
+    def promise(candidate: _Waiting) -> tuple[int, float, int]:
+        least, number, outline = candidate
         absent = sum(operand.direct_ns is None for operand in outline.option.operands)
-        return absent, judge.least_ns(outline.option) * PER_JOINED**outline.joined, outline.number
+        return absent, least * PER_JOINED**outline.joined, number
 
-    ordered = sorted(given, key=promise)
-    glanced = [o.further() if o.further is not None else o for o in ordered[:GLANCED]]
-    known = sorted((o for o in glanced if o is not None), key=promise)
-    others = (*known[PLAIN:], *ordered[GLANCED:])
-    return known[:PLAIN], [(judge.least_ns(o.option), o.number, o) for o in others]
+    ordered = sorted(map(waiting, given), key=promise)
+    glanced = [o.further() if o.further is not None else o for _, _, o in ordered[:GLANCED]]
+    known = sorted((waiting(o) for o in glanced if o is not None), key=promise)
+    return known[:PLAIN], [*known[PLAIN:], *ordered[GLANCED:]]
 
 
 def _completed(outline: Outline) -> Outline | None:

@@ -20,6 +20,13 @@ class FloorDiv:
 
     value: Index
     divisor: Index
+    _hash: int = field(default=0, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(("/", self.value, self.divisor)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"{_factor(self.value)} / {_factor(self.divisor)}"
@@ -31,6 +38,13 @@ class Mod:
 
     value: Index
     divisor: Index
+    _hash: int = field(default=0, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(("%", self.value, self.divisor)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"{_factor(self.value)} % {_factor(self.divisor)}"
@@ -84,11 +98,7 @@ class Index:
     @staticmethod
     def of(value: Index | int | Atom) -> Index:
         """An index from a number, a symbol's name, an atom, or an index itself."""
-        if isinstance(value, Index):
-            return value
-        if isinstance(value, int):
-            return Index((((), int(value)),)) if value else ZERO
-        return Index((((value,), 1),))
+        return value if isinstance(value, Index) else _index_of(value)
 
     def __add__(self, other: Index | int) -> Index:
         terms = Index.of(other).terms
@@ -110,11 +120,12 @@ class Index:
 
     def __mul__(self, other: Index | int) -> Index:
         other = Index.of(other)
-        for number, rest in ((self.value, other), (other.value, self)):
-            if number is not None:
-                if number == 1:
-                    return rest
-                return Index(tuple((m, c * number) for m, c in rest.terms)) if number else ZERO
+        for factor, rest in ((self, other), (other, self)):
+            if not factor.terms:
+                return ZERO
+            if len(factor.terms) == 1 and not factor.terms[0][0]:
+                number = factor.terms[0][1]
+                return rest if number == 1 else Index(tuple([(m, c * number) for m, c in rest.terms]))
         return _collect(
             (tuple(sorted((*m1, *m2), key=_atom_key)) if m1 and m2 else m1 or m2, c1 * c2)
             for m1, c1 in self.terms
@@ -126,32 +137,11 @@ class Index:
 
     def floordiv(self, divisor: Index | int) -> Index:
         """`self / divisor` rounded down, simplified where it is known."""
-        divisor = Index.of(divisor)
-        if divisor.value == 1:
-            return self
-        if self.value is not None and divisor.value:
-            return Index.of(self.value // divisor.value)
-        quotient = self.divide_exactly(divisor)
-        if quotient is not None:
-            return quotient
-        if divisor.value:
-            whole, rest = _split_multiples(self, divisor.value)
-            if whole.terms:
-                return whole + rest.floordiv(divisor)
-        return Index.of(FloorDiv(self, divisor))
+        return _floordiv(self, Index.of(divisor))
 
     def mod(self, divisor: Index | int) -> Index:
         """`self % divisor`, simplified where it is known."""
-        divisor = Index.of(divisor)
-        if divisor.value == 1 or self.divide_exactly(divisor) is not None:
-            return ZERO
-        if self.value is not None and divisor.value:
-            return Index.of(self.value % divisor.value)
-        if divisor.value:
-            whole, rest = _split_multiples(self, divisor.value)
-            if whole.terms:
-                return rest.mod(divisor)
-        return Index.of(Mod(self, divisor))
+        return _mod(self, Index.of(divisor))
 
     def ceildiv(self, divisor: Index | int) -> Index:
         """`self / divisor` rounded up."""
@@ -225,15 +215,16 @@ class Index:
         """The expression with symbols replaced."""
         if not (self.symbols & bindings.keys()):
             return self
-        kept = tuple([t for t in self.terms if not _is_bound(t[0], bindings)])
-        total = Index(kept) if kept else ZERO
+        terms: list[tuple[Monomial, int]] = []
         for m, c in self.terms:
             if _is_bound(m, bindings):
                 product = Index.of(c)
                 for atom in m:
                     product = product * _substitute_atom(atom, bindings)
-                total = total + product
-        return total
+                terms += product.terms
+            else:
+                terms.append((m, c))
+        return _collect(terms)
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
         """Its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
@@ -257,6 +248,43 @@ class Index:
                 body = f"({body})"  # else the sign would bind tighter than the division
             text += (("-" if c < 0 else "") + body) if not text else f" {sign} {body}"
         return text
+
+
+@lru_cache(maxsize=1 << 16)
+def _index_of(value: int | Atom) -> Index:
+    """The same few numbers and symbols are asked for over and over."""
+    if isinstance(value, int):
+        return Index((((), int(value)),)) if value else ZERO
+    return Index((((value,), 1),))
+
+
+@lru_cache(maxsize=1 << 16)
+def _floordiv(index: Index, divisor: Index) -> Index:
+    if divisor.value == 1:
+        return index
+    if index.value is not None and divisor.value:
+        return Index.of(index.value // divisor.value)
+    quotient = index.divide_exactly(divisor)
+    if quotient is not None:
+        return quotient
+    if divisor.value:
+        whole, rest = _split_multiples(index, divisor.value)
+        if whole.terms:
+            return whole + rest.floordiv(divisor)
+    return Index.of(FloorDiv(index, divisor))
+
+
+@lru_cache(maxsize=1 << 16)
+def _mod(index: Index, divisor: Index) -> Index:
+    if divisor.value == 1 or index.divide_exactly(divisor) is not None:
+        return ZERO
+    if index.value is not None and divisor.value:
+        return Index.of(index.value % divisor.value)
+    if divisor.value:
+        whole, rest = _split_multiples(index, divisor.value)
+        if whole.terms:
+            return rest.mod(divisor)
+    return Index.of(Mod(index, divisor))
 
 
 ZERO = Index()

@@ -275,6 +275,9 @@ class Instruction(Routine):
     settings: tuple[Setting, ...] = ()
     numerics: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # what caches look up thousands of times; there are few of one name
+
 
 MemoryKind = Literal["addressable", "cache", "scratchpad", "registers"]
 

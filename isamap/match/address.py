@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from isamap.ir import Index, Operand, Read
 from isamap.ir.index import ZERO
@@ -63,10 +64,13 @@ def locate(
 
 def address_of(read: Read, strides: Strides) -> Index | None:
     """The element offset of an access; None for a buffer whose place is not known."""
-    if read.buffer not in strides:
-        return None
+    return _address(read.index, strides[read.buffer]) if read.buffer in strides else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _address(subscripts: tuple[Index, ...], strides: tuple[Index, ...]) -> Index:
     total = ZERO
-    for index, stride in zip(read.index, strides[read.buffer], strict=True):
+    for index, stride in zip(subscripts, strides, strict=True):
         total = total + index * stride
     return total
 

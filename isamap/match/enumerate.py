@@ -20,7 +20,7 @@ from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
 from isamap.match.preconditions import can_be_met, unit_axes
 from isamap.match.symmetry import Seen
 from isamap.match.unify import Binding, Bindings, places, unify, unify_once
-from isamap.match.validity import conditions, judge, space_of
+from isamap.match.validity import Judged, conditions, space_of
 from isamap.transform import Statement, symbols
 
 Signature = tuple[frozenset[str], bool]
@@ -50,13 +50,7 @@ def find_in_statement(
 
     def test(bindings: Bindings) -> Test:
         stated = conditions(pattern, statement, bindings)
-        space = space_of(pattern, statement, kernel)
-
-        @cache
-        def holds(groups: Groups) -> bool:
-            return all(judge(c, groups, space) == "holds" for c in stated)
-
-        return holds
+        return cache(Judged(stated, space_of(pattern, statement, kernel)).hold)
 
     yield from _find(pattern, statement, number, mode, test)
 

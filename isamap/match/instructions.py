@@ -23,6 +23,9 @@ class Pattern:
     instruction: Instruction
     statement: Statement
 
+    def __hash__(self) -> int:
+        return hash(self.instruction)
+
     @property
     def name(self) -> str:
         return self.instruction.name

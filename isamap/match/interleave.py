@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.ir.evaluate import evaluate_index
 from isamap.match.address import Location, address_of, locate
-from isamap.match.bounds import simplify, simplify_expr
+from isamap.match.bounds import laid_over, simplify, simplify_expr
 from isamap.match.instructions import Pattern
 from isamap.match.params import Params, extents_of, fit_shape, holds
 from isamap.match.pieces import Box, Lanes, axes_at, box_of
@@ -163,10 +163,9 @@ def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
 
 def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
     """What the piece has to write, over its axes `%a`."""
-    over = {"%0": piece.target.index[0].substitute({a.name: Index.of(f"%{a.name}") for a in piece.axes})}
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
-    single = {f"%{a.name}": 0 for a in piece.axes if box.limits.get(a.name, 1) == 1}
-    return simplify_expr(substitute_expr(substitute_expr(want.expr, over), single), extents)
+    moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
+    return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppliers) -> bool:

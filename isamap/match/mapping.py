@@ -8,6 +8,7 @@ says that instruction axes k and p together run over kernel axis k, cut; operand
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from isamap.ir import Cast, Const, Expr, IndexValue, Read, Scalar, print_expr, print_stmt
@@ -60,8 +61,14 @@ class Mapping:
     def ident(self) -> str:
         """Canonical name, unique within a kernel's statement."""
         axes = ", ".join(f"{i}: {'.'.join(ks) or '1'}" for i, ks in self.axes.items())
-        operands = ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(self.bindings))
+        operands = _operands(self.bindings)
         return f"{self.instruction} {{ {axes} }} ({operands})" if axes else f"{self.instruction} ({operands})"
+
+
+@lru_cache(maxsize=4096)
+def _operands(bindings: Bindings) -> str:
+    """What the operands of an instruction stand for: the same for all mappings of a pairing."""
+    return ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(bindings))
 
 
 def is_simple(expr: Expr) -> bool:

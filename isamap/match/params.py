@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from isamap.ir import Index, Operand
 from isamap.ir.bind import comparison_holds
@@ -40,20 +41,35 @@ def solve(index: Index, size: int) -> Params | None:
 
 def extents_of(pattern: Pattern, params: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
     """Extents of the axes that are numbers, and of those whose extent is a scalar parameter, its name."""
+    numbers, masked = _extents(pattern, (*params.items(),))
+    return dict(numbers), dict(masked)
+
+
+@lru_cache(maxsize=1 << 14)
+def _extents(
+    pattern: Pattern, params: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]:
+    known = dict(params)
     scalars = {p.name for p in pattern.instruction.params if p.kind == "scalar" and p.dtype is None}
     numbers: dict[str, int] = {}
     masked: dict[str, str] = {}
     for axis in pattern.axes:
-        extent = axis.extent.substitute(params)
+        extent = axis.extent.substitute(known)
         if extent.value is not None:
             numbers[axis.name] = extent.value
         elif str(extent) in scalars:
             masked[axis.name] = str(extent)
-    return numbers, masked
+    return (*numbers.items(),), (*masked.items(),)
 
 
 def holds(pattern: Pattern, params: Mapping[str, int]) -> bool:
     """Whether parameters are in their ranges and every precondition is met by them alone."""
+    return _holds(pattern, (*params.items(),))
+
+
+@lru_cache(maxsize=1 << 14)
+def _holds(pattern: Pattern, given: tuple[tuple[str, int], ...]) -> bool:
+    params = dict(given)
     for p in pattern.instruction.params:
         value = params.get(p.name)
         if value is None:

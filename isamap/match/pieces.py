@@ -143,6 +143,14 @@ def _number(value: Expr) -> int | None:
 
 def box_of(subscript: Index, axes: tuple[Axis, ...], lengths: Mapping[str, int], used: Lanes) -> Box | None:
     """The part of the lanes `used` that a subscript names; None when that is nothing, or no box."""
+    return _box_of(subscript, axes, (*lengths.items(),), used)
+
+
+@lru_cache(maxsize=16384)
+def _box_of(
+    subscript: Index, axes: tuple[Axis, ...], extents: tuple[tuple[str, int], ...], used: Lanes
+) -> Box | None:
+    lengths = dict(extents)
     steps: list[tuple[str, int, int]] = []
     for axis in axes:
         step = subscript.coefficient(axis.name)

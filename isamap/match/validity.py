@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Literal
@@ -150,13 +150,43 @@ def _known(kernel: Kernel) -> Known:
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
     """Whether a condition holds of the groups of a mapping, or of some of them."""
-    relevant = tuple(
-        AxisGroup(lanes, g.kernel_axes)
-        for g in groups
-        if not condition.symbols.isdisjoint(lanes := tuple(f"%{a}" for a in g.instruction_axes))
-        or not condition.symbols.isdisjoint(g.kernel_axes)
+    return _judge(condition.sides, _concerned(condition, groups), space)
+
+
+def _concerned(condition: Condition, groups: tuple[AxisGroup, ...]) -> tuple[AxisGroup, ...]:
+    """The groups with an axis that the condition speaks of, lanes by their names apart from the kernel's."""
+    apart = (_apart(group) for group in groups)
+    return tuple([group for group, names in apart if not condition.symbols.isdisjoint(names)])
+
+
+@lru_cache(maxsize=4096)
+def _apart(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
+    """A group with lanes as `%i`, and all names in it."""
+    lanes = tuple(f"%{a}" for a in group.instruction_axes)
+    return AxisGroup(lanes, group.kernel_axes), frozenset((*lanes, *group.kernel_axes))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is known of the conditions of a pairing: of the same few axes they are asked over and over."""
+
+    conditions: tuple[Condition, ...]
+    space: Space
+    _known: dict[tuple[int, tuple[AxisGroup, ...]], bool] = field(
+        default_factory=dict[tuple[int, tuple[AxisGroup, ...]], bool]
     )
-    return _judge(condition.sides, relevant, space)
+
+    def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
+        """Whether all conditions hold of the groups of a mapping, or of some of them."""
+        for number, condition in enumerate(self.conditions):
+            concerned = _concerned(condition, groups)
+            known = self._known.get((number, concerned))
+            if known is None:
+                known = _judge(condition.sides, concerned, self.space) == "holds"
+                self._known[number, concerned] = known
+            if not known:
+                return False
+        return True
 
 
 @lru_cache(maxsize=65536)

@@ -113,7 +113,7 @@ def build_problem(
         if not options and named is None:
             raise no_mapping(kernel, number, machine)
         known = tuple(packed_options(options, packed, statement, machine.name))
-        nests.append(NestProblem(number, known, turns=frame.turns(number)))
+        nests.append(NestProblem(number, known, turns=frame.turns[number]))
     return frame.problem(nests)
 
 
@@ -123,7 +123,7 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
-    turns = frame.turns(number)
+    turns = frame.turns[number]
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     return replace(with_streams(option, frame.memories), fusions=taken)
 

@@ -17,7 +17,11 @@ from isamap.transform import statements
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A canonical kernel on a machine. `profile` are the numbers that sizes have in costs."""
+    """A canonical kernel on a machine.
+
+    `profile` are the numbers that sizes have in costs, `turns` how often ordered loops have each statement
+    performed, in the order of the statements.
+    """
 
     kernel: Kernel
     sizes: tuple[tuple[str, int | Range], ...]
@@ -26,6 +30,7 @@ class Frame:
     suppliers: Suppliers
     memories: Memories
     beyond_is_shared: bool
+    turns: tuple[int, ...]
 
     @staticmethod
     def of(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int) -> Frame:
@@ -33,12 +38,12 @@ class Frame:
         caches, beyond, is_shared = caches_of(machine)
         profile = {name: profile_of(value) for name, value in sizes.items()}
         suppliers, memories = Suppliers(machine, layouts(kernel)), Memories(caches, beyond)
-        return Frame(kernel, tuple(sorted(sizes.items())), threads, profile, suppliers, memories, is_shared)
-
-    def turns(self, number: int) -> int:
-        """How often ordered loops have a statement performed, by its number."""
-        around = statements(self.kernel)[number].sequence
-        return prod(axis.extent.substitute(self.profile).value or 1 for axis in around)
+        turns = tuple(
+            prod(axis.extent.substitute(profile).value or 1 for axis in statement.sequence)
+            for statement in statements(kernel)
+        )
+        given = tuple(sorted(sizes.items()))
+        return Frame(kernel, given, threads, profile, suppliers, memories, is_shared, turns)
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """The problem of these statements."""
