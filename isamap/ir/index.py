@@ -15,36 +15,33 @@ N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
-class FloorDiv:
-    """`value / divisor`, rounded down; the divisor is a positive constant or a polynomial of sizes."""
+class _Division:
+    """What divides: the divisor is a positive constant or a polynomial of sizes."""
 
     value: Index
     divisor: Index
     _hash: int = field(default=0, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(("/", self.value, self.divisor)))
+        object.__setattr__(self, "_hash", hash((type(self).__name__, self.value, self.divisor)))
 
     def __hash__(self) -> int:
         return self._hash
+
+
+class FloorDiv(_Division):
+    """`value / divisor`, rounded down."""
+
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{_factor(self.value)} / {_factor(self.divisor)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Mod:
+class Mod(_Division):
     """`value % divisor`, with the sign of the divisor."""
 
-    value: Index
-    divisor: Index
-    _hash: int = field(default=0, init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash(("%", self.value, self.divisor)))
-
-    def __hash__(self) -> int:
-        return self._hash
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{_factor(self.value)} % {_factor(self.divisor)}"
@@ -204,12 +201,8 @@ class Index:
     def is_affine_in(self, symbols: Iterable[str]) -> bool:
         """Whether it is linear in each of `symbols`, and no product of two of them occurs."""
         wanted = set(symbols)
-        for m, _ in self.terms:
-            inside = [a for a in m if (isinstance(a, str) and a in wanted)]
-            nested = any(wanted & set(_atom_symbols(a)) for a in m if not isinstance(a, str))
-            if nested or len(inside) > 1:
-                return False
-        return True
+        inside = ([a for a in m if not wanted.isdisjoint(_atom_symbols(a))] for m, _ in self.terms)
+        return all(not found or (len(found) == 1 and isinstance(found[0], str)) for found in inside)
 
     def substitute(self, bindings: Mapping[str, Index | int]) -> Index:
         """The expression with symbols replaced."""
@@ -267,11 +260,8 @@ def _floordiv(index: Index, divisor: Index) -> Index:
     quotient = index.divide_exactly(divisor)
     if quotient is not None:
         return quotient
-    if divisor.value:
-        whole, rest = _split_multiples(index, divisor.value)
-        if whole.terms:
-            return whole + rest.floordiv(divisor)
-    return Index.of(FloorDiv(index, divisor))
+    whole, rest = _split_multiples(index, divisor.value)
+    return whole + rest.floordiv(divisor) if whole.terms else Index.of(FloorDiv(index, divisor))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -280,11 +270,8 @@ def _mod(index: Index, divisor: Index) -> Index:
         return ZERO
     if index.value is not None and divisor.value:
         return Index.of(index.value % divisor.value)
-    if divisor.value:
-        whole, rest = _split_multiples(index, divisor.value)
-        if whole.terms:
-            return rest.mod(divisor)
-    return Index.of(Mod(index, divisor))
+    whole, rest = _split_multiples(index, divisor.value)
+    return rest.mod(divisor) if whole.terms else Index.of(Mod(index, divisor))
 
 
 ZERO = Index()
@@ -313,8 +300,10 @@ def product(factors: Iterable[Index | int]) -> Index:
     return reduce(lambda a, b: a * b, (Index.of(f) for f in factors), ONE)
 
 
-def _split_multiples(index: Index, divisor: int) -> tuple[Index, Index]:
-    """`index = divisor * whole + rest` with all terms that divide evenly in `whole`."""
+def _split_multiples(index: Index, divisor: int | None) -> tuple[Index, Index]:
+    """`index = divisor * whole + rest` with all terms that a known divisor divides evenly in `whole`."""
+    if not divisor:
+        return ZERO, index
     whole = _collect((m, c // divisor) for m, c in index.terms if c % divisor == 0)
     rest = _collect((m, c) for m, c in index.terms if c % divisor)
     return whole, rest

@@ -30,9 +30,17 @@ def load_machine(name_or_path: str) -> Machine:
     Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
     """
     files = read_chain(name_or_path)
-    world = _world(tuple(file.source for file in files))
+    sources = tuple(file.source for file in files)
+    _world(sources)
     for file in files:
         _check_name(file)
+    return _machine(sources, digest_files(files))
+
+
+@lru_cache(maxsize=32)
+def _machine(sources: tuple[Source, ...], digest: str) -> Machine:
+    """The machine of a chain of texts: the same object for the same texts."""
+    world = _world(sources)
     priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
     hints = {name: item for name, item in priced.items() if is_hint(item.instruction, world.memories)}
     return Machine(
@@ -49,7 +57,7 @@ def load_machine(name_or_path: str) -> Machine:
         clock_ghz=world.clock_ghz,
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,
         sources=world.sources,
-        digest=digest_files(files),
+        digest=digest,
         hints=hints,
     )
 

@@ -196,9 +196,9 @@ class Target:
     run: Run = "native"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A machine with everything that it inherits.
+    """A machine with everything that it inherits; equal to itself alone, so that facts about it can be kept.
 
     `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
     sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a

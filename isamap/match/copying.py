@@ -16,7 +16,7 @@ from isamap.ir.index import ZERO
 from isamap.match.bounds import laid_over
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
-from isamap.match.standing import standing
+from isamap.match.standing import is_lane, lying, standing
 from isamap.match.tiles import LoopAxis, OperandTile, Tile
 from isamap.match.want import Suppliers, Supply, Want
 from isamap.match.wrapping import wraps
@@ -216,8 +216,14 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> floa
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, suppliers: Suppliers) -> float | None:
     """The price of a group whose elements follow each other in the buffer: one for all that lie alike."""
-    question = (target.dtype, standing(value, lambda symbol: symbol == "%0"), width, register)
+    alike = standing(value, is_lane)
+    question = (
+        target.dtype,
+        (not suppliers.homes and lying(alike, suppliers.strides)) or alike,
+        width,
+        register,
+    )
     if question not in suppliers.groups:
-        found = _deliver(target, question[1], "", width, register, suppliers)
+        found = _deliver(target, alike, "", width, register, suppliers)
         suppliers.groups[question] = found.cost_ns if found is not None else None
     return suppliers.groups[question]

@@ -53,7 +53,7 @@ def _cheapest(
 def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
     return [
         p
-        for (memory, name), patterns in suppliers.producers.items()
+        for (memory, name), patterns in suppliers.known.producers.items()
         if name == dtype.name and suppliers.is_addressable(memory)
         for p in patterns
     ]
@@ -128,8 +128,8 @@ def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
 
     Some instruction writes it, and another one has made the register that it comes from.
     """
-    if dtype not in suppliers.least_copies:
-        suppliers.least_copies[dtype] = min(
+    if dtype not in suppliers.known.least_copies:
+        suppliers.known.least_copies[dtype] = min(
             (
                 _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
                 for pattern in _writers(suppliers, dtype)
@@ -138,13 +138,13 @@ def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
             ),
             default=0.0,
         )
-    return suppliers.least_copies[dtype]
+    return suppliers.known.least_copies[dtype]
 
 
 def _least_register_ns(suppliers: Suppliers, operand: Operand) -> float:
     """The least time per element in which an instruction writes such a register, whole or in pieces."""
     key = (operand.memory or "", operand.dtype.name)
-    made = [*suppliers.producers.get(key, []), *(p[0] for p in suppliers.in_pieces.get(key, []))]
+    made = [*suppliers.known.producers.get(key, []), *(p[0] for p in suppliers.known.in_pieces.get(key, []))]
     return min((_least_ns(suppliers, pattern) for pattern in made), default=0.0)
 
 

@@ -280,7 +280,7 @@ def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
     register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
     if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
         return f"{machine} has nothing that copies {register} of {_array(operand)} into {operand.memory}"
-    writers = suppliers.producers.get((operand.memory, operand.dtype.name), [])
+    writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
         return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
     if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:

@@ -10,10 +10,10 @@ its real place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from isamap.ir import Cast, Expr, Index, Read
+from isamap.ir import Cast, DType, Expr, Index, Read
 from isamap.ir.index import Atom, FloorDiv, Mod, Monomial
 
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
@@ -31,6 +31,38 @@ def standing(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
         return expr
     known: dict[Index, Index] = {}
     return replace(expr, index=tuple(_subscript(i, is_moving, known) for i in expr.index))
+
+
+Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Index], ...]]
+"""Casts down to the element, what fills it outside, and subscripts of lanes with their strides."""
+
+
+def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
+    """How elements over lanes lie to each other, whatever array they are of; None for what is computed.
+
+    `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` lie alike: four runs, as
+    far from each other as some stride says. Strides are numbered by where they occur first.
+    """
+    types: list[tuple[DType, str]] = []
+    while isinstance(expr, Cast):
+        types.append((expr.dtype, expr.mode))
+        expr = expr.value
+    types.append((expr.dtype, ""))
+    if not isinstance(expr, Read) or expr.buffer not in strides:
+        return None
+    moving = [
+        (index, stride)
+        for index, stride in zip(expr.index, strides[expr.buffer], strict=True)
+        if any(map(is_lane, index.symbols))
+    ]
+    positions: dict[Index, Index] = {}
+    names: dict[str, Index | int] = {}
+    found: list[tuple[Index, Index]] = []
+    for index, stride in moving:
+        for symbol in sorted(stride.symbols):
+            names.setdefault(symbol, Index.of(f"#{len(names)}"))
+        found.append((_subscript(index, is_lane, positions), stride.substitute(names)))
+    return tuple(types), expr.fill, tuple(found)
 
 
 def is_lane(symbol: str) -> bool:

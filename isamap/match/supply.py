@@ -94,10 +94,10 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
 def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...]]:
     """Instructions that write such a register, as a whole and in pieces."""
     key = (want.memory, want.dtype.name)
-    yield from ((p,) for p in suppliers.producers.get(key, []) if not is_wasted(suppliers, p, want))
-    if key in suppliers.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
+    yield from ((p,) for p in suppliers.known.producers.get(key, []) if not is_wasted(suppliers, p, want))
+    if key in suppliers.known.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
         rows = rows_beside(suppliers, want)
-        for pieces in suppliers.in_pieces[key]:
+        for pieces in suppliers.known.in_pieces[key]:
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:
                 yield pieces

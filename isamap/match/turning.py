@@ -23,9 +23,9 @@ MAX_LANES = 4096
 
 def is_wasted(suppliers: Suppliers, pattern: Pattern, want: Want) -> bool:
     """Whether the instruction permutes a register and brings no more of its lanes together."""
-    if pattern.name not in suppliers.turns:
-        suppliers.turns[pattern.name] = _lanes_read(pattern)
-    lanes = suppliers.turns[pattern.name]
+    if pattern.name not in suppliers.known.turns:
+        suppliers.known.turns[pattern.name] = _lanes_read(pattern)
+    lanes = suppliers.known.turns[pattern.name]
     if lanes is None:
         return False
     places = places_of(suppliers, want)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from isamap.ir import DType, Expr, Index, Operand, Read
 from isamap.machine import Machine, cost_value
@@ -11,6 +11,7 @@ from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.params import Params
 from isamap.match.pieces import Lanes, pieces_of
+from isamap.match.standing import Lying
 
 Places = tuple[tuple[str, Index], ...]
 """Each coordinate of a memory as an expression of an element's coordinates %0, %1, …"""
@@ -64,16 +65,11 @@ class Supply:
     target: Location | None = None
 
 
-@dataclass(frozen=True)
-class Suppliers:
-    """A machine's instructions by what they write, and where the kernel's arrays lie.
-
-    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
-    """
+@dataclass(frozen=True, eq=False)
+class Repertoire:
+    """A machine's instructions by what they write, and what is known of each, whatever the kernel."""
 
     machine: Machine
-    strides: dict[str, tuple[Index, ...]]
-    homes: dict[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def producers(self) -> dict[tuple[str, str], list[Pattern]]:
@@ -98,6 +94,43 @@ class Suppliers:
         return found
 
     @cached_property
+    def least_copies(self) -> dict[DType, float]:
+        """What copying an element to a buffer costs at least, by its type. Units: ns."""
+        return {}
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[int, ...] | None]:
+        """For each lane that an instruction writes the one that it reads, where it permutes a register."""
+        return {}
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
+        """Intervals by instruction and parameters. Units: ns."""
+        return {}
+
+
+@lru_cache(maxsize=8)
+def _repertoire(machine: Machine) -> Repertoire:
+    return Repertoire(machine)
+
+
+@dataclass(frozen=True)
+class Suppliers:
+    """Who supplies registers of a machine, and where the kernel's arrays lie.
+
+    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
+    """
+
+    machine: Machine
+    strides: dict[str, tuple[Index, ...]]
+    homes: dict[str, str] = field(default_factory=dict[str, str])
+
+    @cached_property
+    def known(self) -> Repertoire:
+        """What does not depend on the kernel."""
+        return _repertoire(self.machine)
+
+    @cached_property
     def memo(self) -> dict[Want, Supply]:
         """Chains that were found."""
         return {}
@@ -118,18 +151,8 @@ class Suppliers:
         return {}
 
     @cached_property
-    def least_copies(self) -> dict[DType, float]:
-        """What copying an element to a buffer costs at least, by its type. Units: ns."""
-        return {}
-
-    @cached_property
-    def groups(self) -> dict[tuple[DType, Expr, int, int], float | None]:
-        """The same of one group, by its elements over lanes, their number, and the register's. Units: ns."""
-        return {}
-
-    @cached_property
-    def turns(self) -> dict[str, tuple[int, ...] | None]:
-        """For each lane that an instruction writes the one that it reads, where it permutes a register."""
+    def groups(self) -> dict[tuple[DType, Lying | Expr, int, int], float | None]:
+        """The same of one group, by how its elements lie, their number, and the register's. Units: ns."""
         return {}
 
     @cached_property
@@ -147,10 +170,6 @@ class Suppliers:
         """Wants that no chain made, with the least number of moves behind which that was tried."""
         return {}
 
-    @cached_property
-    def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
-        return {}
-
     def is_addressable(self, memory: str | None) -> bool:
         """Whether a memory holds arrays that are reached by address."""
         return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
@@ -166,8 +185,8 @@ class Suppliers:
 
     def interval_ns(self, name: str, params: Params) -> float:
         """Time that an instruction occupies one of its units. Units: ns."""
-        key = (name, tuple(sorted(params.items())))
-        if key not in self.costs:
+        key, costs = (name, tuple(sorted(params.items()))), self.known.costs
+        if key not in costs:
             item = self.machine.instructions[name]
             numbers = {
                 p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1)
@@ -175,5 +194,5 @@ class Suppliers:
                 if p.dtype is None
             }
             count = self.machine.units[item.cost.unit].count
-            self.costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
-        return self.costs[key]
+            costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
+        return costs[key]

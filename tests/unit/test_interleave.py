@@ -174,8 +174,8 @@ def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_pa
 
 
 def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
-    turn = next(p for p in suppliers().producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
-    plain = next(p for p in suppliers().producers["zmm", "i8"] if p.name == "load_zmm_i8")
+    turn = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
+    plain = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")
     turned = want(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
     row = want(I8, 64, K, N + LANE)
     assert not is_wasted(suppliers(), turn, turned)
