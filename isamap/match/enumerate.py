@@ -212,13 +212,18 @@ def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
 
 
 def _groups(search: _Search, chosen: tuple[Place, ...]) -> Groups:
-    found: list[AxisGroup] = []
-    for position, members in enumerate(search.classes):
-        for home, lanes in ((None, members), *((m, (m,)) for m in members)):
-            axes = tuple(x for x, p in zip(search.axes, chosen, strict=False) if p == (position, home))
-            if axes:
-                found.append(AxisGroup(lanes, axes))
-    return tuple(found)
+    inside: dict[tuple[int, str | None], list[str]] = {}
+    for axis, place in zip(search.axes, chosen, strict=False):
+        if place is not None:
+            inside.setdefault(place, []).append(axis)
+    return tuple(
+        [
+            AxisGroup(lanes, tuple(inside[position, home]))
+            for position, members in enumerate(search.classes)
+            for home, lanes in ((None, members), *((m, (m,)) for m in members))
+            if (position, home) in inside
+        ]
+    )
 
 
 def _mapping(

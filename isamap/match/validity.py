@@ -12,7 +12,7 @@ may stand still. So conditions are asked of few axes first, and answers are kept
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -150,12 +150,13 @@ def _known(kernel: Kernel) -> Known:
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
     """Whether a condition holds of the groups of a mapping, or of some of them."""
-    return _judge(condition.sides, _concerned(condition, groups), space)
+    return _judge(condition.sides, _concerned(condition, map(_apart, groups)), space)
 
 
-def _concerned(condition: Condition, groups: tuple[AxisGroup, ...]) -> tuple[AxisGroup, ...]:
-    """The groups with an axis that the condition speaks of, lanes by their names apart from the kernel's."""
-    apart = (_apart(group) for group in groups)
+def _concerned(
+    condition: Condition, apart: Iterable[tuple[AxisGroup, frozenset[str]]]
+) -> tuple[AxisGroup, ...]:
+    """The groups with an axis that the condition speaks of."""
     return tuple([group for group, names in apart if not condition.symbols.isdisjoint(names)])
 
 
@@ -178,8 +179,9 @@ class Judged:
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
         """Whether all conditions hold of the groups of a mapping, or of some of them."""
+        apart = [*map(_apart, groups)]
         for number, condition in enumerate(self.conditions):
-            concerned = _concerned(condition, groups)
+            concerned = _concerned(condition, apart)
             known = self._known.get((number, concerned))
             if known is None:
                 known = _judge(condition.sides, concerned, self.space) == "holds"
