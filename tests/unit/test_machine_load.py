@@ -163,6 +163,16 @@ def test_the_digest_is_that_of_all_texts(tmp_path: Path) -> None:
     assert load_machine(child).digest == machine_digest(child) != before
 
 
+def test_the_same_texts_are_the_same_machine(tmp_path: Path) -> None:
+    copy = tmp_path / "dot-16.yaml"
+    shipped = machine_path("dot-16").read_text(encoding="utf-8")
+    copy.write_text(shipped, encoding="utf-8")
+    once = load_machine(str(copy))
+    assert load_machine(str(copy)) is once
+    copy.write_text(shipped + "\n# changed\n", encoding="utf-8")
+    assert load_machine(str(copy)) is not once
+
+
 def test_a_view_and_memory_decls_are_ir(vectors: Machine) -> None:
     assert isinstance(vectors.memories["xmm"].decl, MemoryDecl)
     assert (vectors.memories["xmm"].base, vectors.memories["xmm"].capacity_bytes) == ("ymm", 256)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from unit.rewriting import shipped
 
-from isamap.ir import BF16, F32, Cast, Expr, Index, Read
+from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
 from isamap.match import Copy, Suppliers, find_packing, packing_ns, standing
+from isamap.match.standing import lying
+from isamap.plan.build import build_problem
+from isamap.transform import make_guards_explicit
 
 AVX512 = load_machine("x86-avx512")
 LANE, N, C, ROW, PART = (Index.of(s) for s in ("%0", "@n.w", "@s.c", "~0", "~1"))
@@ -74,3 +78,62 @@ def test_copies_that_differ_in_their_place_only_are_priced_once() -> None:
     moved = replace(copy, value=element(C * 2 + 1, N - ROW + PART))
     assert packing_ns(copy, (16, 32), suppliers) == packing_ns(moved, (16, 32), suppliers) is not None
     assert len(suppliers.packings) == 1
+
+
+STRIDES = {
+    "X": (Index.of("X.s0"), Index.of("X.s1"), Index.of("X.s2"), ONE),
+    "F": (Index.of("F.s0"), Index.of("F.s1"), Index.of("F.s2"), ONE),
+    "D": (Index.of(4096), Index.of(512), Index.of(64), ONE),
+}
+FOUR_RUNS = LANE.mod(4), LANE.floordiv(4)
+
+
+def test_arrays_whose_lanes_are_as_far_apart_lie_alike() -> None:
+    low, high = FOUR_RUNS
+    of_rows = Read("X", (N, N, N + low, C + high), BF16)
+    of_planes = Read("F", (C, C + low, N, N + high), BF16)
+    assert lying(of_rows, STRIDES) == lying(of_planes, STRIDES) is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Read("D", (N, N, N + FOUR_RUNS[0], C + FOUR_RUNS[1]), BF16),  # a stride that is known
+        Read("X", (N, N, N + FOUR_RUNS[1], C + FOUR_RUNS[0]), BF16),
+        Read("X", (N, N + FOUR_RUNS[0], N, C + FOUR_RUNS[1]), F32),
+        Read("X", (N, N + FOUR_RUNS[0], N, C + FOUR_RUNS[1]), BF16, Const(0.0, BF16)),
+        Cast(Read("X", (N, N, N + FOUR_RUNS[0], C + FOUR_RUNS[1]), BF16), F32),
+        Read("X", (N, N + FOUR_RUNS[0], N + FOUR_RUNS[0], C + FOUR_RUNS[1]), BF16),
+        Read("X", (N, N, C + FOUR_RUNS[0], C + FOUR_RUNS[1]), BF16),  # both start at one place
+    ],
+)
+def test_other_places_other_types_and_other_fills_do_not(other: Expr) -> None:
+    low, high = FOUR_RUNS
+    assert lying(Read("X", (N, N, N + low, C + high), BF16), STRIDES) != lying(other, STRIDES)
+
+
+def test_what_is_computed_lies_nowhere() -> None:
+    read = Read("X", (N, N, N, LANE), F32)
+    assert lying(Call("add", (read, read), F32), STRIDES) is None
+    assert lying(Read("Y", (LANE,), F32), STRIDES) is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "sizes"),
+    [
+        (
+            "conv2d_nchw",
+            "x86-avx512",
+            {"N": 2, "C": 16, "K": 32, "H": 14, "W": 14, "R": 3, "S": 3, "stride": 1, "pad": 1},
+        ),
+        ("gemm_bf16", "x86-amx", {"M": 64, "N": 96, "K": 128}),
+        ("gemm_tn_bf16", "x86-avx512-bf16", {"M": 64, "N": 96, "K": 128}),
+    ],
+)
+def test_the_price_of_what_lies_alike_is_its_own(
+    kernel: str, machine: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = make_guards_explicit(bind(shipped(kernel), sizes))
+    once = build_problem(given, load_machine(machine), sizes)
+    monkeypatch.setattr("isamap.match.copying.lying", lambda *_: None)
+    assert once == build_problem(given, load_machine(machine), sizes)
