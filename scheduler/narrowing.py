@@ -28,7 +28,7 @@ from isamap.transform.companions import companions
 
 # Of so many mappings that join few axes it is looked up first how operands come to registers, and so many of
 # those that bring most of them without a copy are priced: one of them is often the best.
-GLANCED = 32
+GLANCED = 24
 PLAIN = 4
 # How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
 FIRST_LOOKS = 4
