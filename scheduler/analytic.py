@@ -6,7 +6,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
             max(issues * interval,             the instruction's unit
                 k * latency,                   the chain of sums, when few accumulators hide it
                 loads of a and b),             each tile once
-        misses of each cache / bandwidth       what loops around too large a body read again
+        misses of all caches / bandwidths      what loops around too large a body read again
         + beginning of rows)                   where reading jumps, out of where the tensors are
     + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide, of inputs 6 %
 
@@ -18,28 +18,27 @@ processor does not recognise them (docs/decisions/0010-order-of-schedules.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
-from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileOperand
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
+from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another, usable_bytes
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
-from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.streams import exposed
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, reloads, tile, torn, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, whole_bytes
 
 # Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
 LEAK = 0.1
 # The same of what processors fetch ahead by themselves.
 STREAM_LEAK = 0.06
-# How much of a cache a working set may take before it evicts itself.
-USABLE = 0.75
 # Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
 PAGE_BYTES = 4096
 TLB_PAGES = 64
@@ -57,16 +56,15 @@ class AnalyticModel:
         space = Space(nest.statement, option, dict(problem.registers), {})
         tiling = tile(space)
         supply = total(cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o)))
-        traffic = _misses(tiling, problem)
+        missed = misses(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
-        beside_streams = _exposed(tiling, traffic, supply, problem)
-        far = [total(costs) for _, costs in traffic]
+        beside_streams = _exposed(tiling, missed, supply, problem)
         return total(
             [
-                largest([block_sums(space), supply, *far, *moved, beside_streams]),
+                largest([block_sums(space), supply, one_after_another(missed), *moved, beside_streams]),
                 times(LEAK, total([supply, *moved])),
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
-                *_leaks(space, traffic),
+                *_leaks(space, missed),
                 loops_ns(space),
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
                 *(_packing(tiling, operand, problem) for operand in option.operands),
@@ -84,17 +82,17 @@ class AnalyticModel:
         inputs = _inputs(option)
         brought = [total([_supply(tiling, o), _hints(tiling, o)]) for o in inputs]
         supply = [Share("supply", o.name, True, cost) for o, cost in zip(inputs, brought, strict=True)]
+        missed = misses(tiling, problem)
         traffic = [
-            Share(f"from {source}", o.name, True, cost)
-            for source, costs in _misses(tiling, problem)
-            for o, cost in zip(option.operands, costs, strict=True)
+            Share(f"from {level.source}", o.name, True, cost)
+            for level in missed
+            for o, cost in zip(option.operands, level.costs, strict=True)
         ]
         moved = [
             Share(f"by {unit}", o.name, True, cost)
             for unit, costs in _moved(tiling).items()
             for o, cost in zip(option.operands, costs, strict=True)
         ]
-        missed = _misses(tiling, problem)
         leaks = _leaks(tiling.space, missed)
         beside_streams = _exposed(tiling, missed, total(brought), problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
@@ -106,6 +104,7 @@ class AnalyticModel:
             *supply,
             *traffic,
             *moved,
+            Share("levels", "", True, one_after_another(missed), beyond=True),
             Share("blocks", "", True, block_sums(tiling.space), beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
@@ -124,9 +123,9 @@ def _issues(option: NestOption) -> int:
     return prod(issues_along(axis) for axis in option.axes)
 
 
-def _exposed(tiling: Tiling, traffic: list[tuple[str, list[Cost]]], supply: Cost, problem: Problem) -> Cost:
+def _exposed(tiling: Tiling, missed: Sequence[Misses], supply: Cost, problem: Problem) -> Cost:
     """What streams through from memory together with what is computed on it, which hides in part."""
-    from_memory = total(cost for _, costs in traffic[-1:] for cost in costs)
+    from_memory = total(cost for level in missed[-1:] for cost in level.costs)
     computing = total([Const(_issues(tiling.space.option) * tiling.space.option.interval_ns), supply])
     return exposed(tiling, from_memory, computing, problem)
 
@@ -176,6 +175,7 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    once += first_reading(tiling, operand, problem)
     moved = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
@@ -232,59 +232,13 @@ def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
     return [largest(parts) for parts in repeats.values()]
 
 
-def _leaks(space: Space, traffic: list[tuple[str, list[Cost]]]) -> list[Cost]:
+def _leaks(space: Space, missed: Sequence[Misses]) -> list[Cost]:
     """What shows of traffic that should hide: less of inputs, which are read in order and fetched ahead."""
     return [
         times(LEAK if operand.is_accumulator else STREAM_LEAK, cost)
-        for _, costs in traffic
-        for operand, cost in zip(space.option.operands, costs, strict=True)
+        for level in missed
+        for operand, cost in zip(space.option.operands, level.costs, strict=True)
     ]
-
-
-def _misses(tiling: Tiling, problem: Problem) -> list[tuple[str, list[Cost]]]:
-    """Per cache that misses anything, what lies behind it, and the time of each operand's misses."""
-    space = tiling.space
-    nest = loops(tiling)
-    sources = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
-    beyond = ("memory", problem.memory_bandwidth_bytes_per_ns)
-
-    def read(operand: TileOperand, level: int, bandwidth: float) -> Cost:
-        cache = problem.caches[level]
-        loads = reloads(space, operand, nest, cache, usable_bytes(cache))
-        again = torn(tiling, operand, cache)
-        return total(
-            [_missed(space, operand, loads, again, bandwidth), starts(tiling, operand, problem, level)]
-        )
-
-    return [
-        (source, [read(operand, level, bandwidth) for operand in space.option.operands])
-        for level, (source, bandwidth) in enumerate([*sources, beyond][: len(problem.caches)])
-        if not holds_all(space, problem.caches[level])
-    ]
-
-
-def _missed(
-    space: Space,
-    operand: TileOperand,
-    loads: tuple[tuple[Cost, ...], tuple[Cost, ...]],
-    again: Cost,
-    bandwidth: float,
-) -> Cost:
-    """The time to load an operand so often, in place or staged, and to store an accumulator as often.
-
-    `again` is how often a line read in place is loaded while it is used.
-    """
-    ways = 2 if operand.is_accumulator else 1
-    direct_bytes, staged_bytes = whole_bytes(space, operand)
-    direct = times(ways * direct_bytes / bandwidth, *loads[0], again)
-    if direct_bytes == staged_bytes and loads[0] is loads[1] and isinstance(again, Const):
-        return direct
-    return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
-
-
-def usable_bytes(cache: Cache) -> int:
-    """What working sets may take of a cache. Units: bytes."""
-    return int(cache.capacity_bytes * USABLE)
 
 
 def _pages(tiling: Tiling, operand: TileOperand) -> Cost:

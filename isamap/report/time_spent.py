@@ -25,6 +25,7 @@ from isamap.report.sizes import percent_text
 SMALL = 0.0005
 _WORDS = {
     "supply": "loads into registers",
+    "levels": "transfers from one level that wait for those from another",
     "blocks": "loads and chains that the sums of their own block do not hide",
     "beside streams": "computing that does not hide behind what streams from memory",
     "imperfect overlap": "what does not overlap perfectly",

@@ -20,6 +20,7 @@ from isamap.plan.schedule import NestSchedule
 SHARE_NS = 120.0
 STREAM_LEAK, UNROLLED_NS, COPY_NS, ADDRESS_NS = 0.06, 0.03, 0.006, 0.07
 LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
+FOLLOWED_ROWS, LATE_LINE_NS = 20, 1.5
 START_NS, FAR_START_NS, SHORT_FAR_START_NS = (0.7, 2.0), 5.0, 20.0
 
 
@@ -143,7 +144,7 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         for unit in {o.mover for o in option.operands if o.mover}
     ]
     return (
-        max([sums, loads, *map(sum, traffic), *engines])
+        max([sums, loads, *map(sum, traffic), _one_after_another(walk, problem), *engines])
         + LEAK * (loads + sum(engines))
         + sum(
             (LEAK if o.is_accumulator else STREAM_LEAK) * ns
@@ -155,6 +156,19 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
         + sum(_pages(walk, o) for o in inputs if o.name not in walk.stages)
     )
+
+
+def _one_after_another(walk: _Walk, problem: Problem) -> float:
+    """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
+    found = before = 0.0
+    for level, cache in enumerate(problem.caches):
+        if _all_bytes(walk) <= cache.capacity_bytes:
+            continue
+        share = max(0.0, 1 - _behind(problem, level) / before) if before else 1.0
+        before = _behind(problem, level)
+        for operand in walk.option.operands:
+            found += share * _missed(walk, operand, problem, level) + _starts(walk, operand, problem, level)
+    return found
 
 
 def _summing(walk: _Walk) -> tuple[float, float]:
@@ -280,7 +294,14 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     in_two_lines = ceil(extents[operand.dense_axis] / max(1, 128 // operand.tensor_bytes))
     far_ns = FAR_START_NS if prod(pieces) < in_two_lines else SHORT_FAR_START_NS
     start_ns = far_ns if home == len(problem.caches) else START_NS[min(level, 1)]
-    return start_ns * _rows(walk, operand) * prod(pieces)
+    begun = start_ns * _rows(walk, operand) * prod(pieces)
+    summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
+    in_place = operand.dense_axis in summed and operand.name not in walk.stages
+    if home == len(problem.caches) and in_place and beside > FOLLOWED_ROWS:
+        lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / 64)
+        begun += LATE_LINE_NS * _rows(walk, operand) * lines
+    return begun
 
 
 def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
@@ -288,6 +309,7 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    once += _first_reading(walk, operand, problem)
     if walk.stages[operand.name] == 2:
         size = elements * operand.staged_bytes
         near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= int(c.capacity_bytes * USABLE)]
@@ -305,6 +327,15 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     before = max(0.0, once - elements * operand.moved_ns_per_element) if operand.is_accumulator else 0.0
     return before + operand.moved_ns_per_element * waits + LOOP_NS * _register_blocks(walk)
+
+
+def _first_reading(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+    """What the copies of an input read, at the bandwidth of where all tensors lie."""
+    far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes]
+    if operand.is_accumulator or operand.homes[0] or not far:
+        return 0.0
+    whole = {axis.name: axis.extent for axis in walk.option.axes}
+    return _direct_bytes(operand, whole) / _behind(problem, far[-1])
 
 
 def _out_and_back(walk: _Walk, operand: TileOperand, problem: Problem) -> float:

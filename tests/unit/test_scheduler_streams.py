@@ -50,7 +50,10 @@ def test_pieces_of_rows_out_of_memory_cost_less_when_they_are_asked_for() -> Non
 
 
 def test_what_is_computed_shows_beside_pieces_of_rows_however_long_they_take() -> None:
-    problem = replace(problem_of(), memory_bandwidth_bytes_per_ns=42.0)
+    problem = problem_of()
+    *near, last = problem.caches
+    measured = (*near, replace(last, bandwidth_bytes_per_ns=94.0))
+    problem = replace(problem, caches=measured, memory_bandwidth_bytes_per_ns=42.0)
     option = option_of(problem, "fma_zmm_f32 { i: n }")
     slower = replace(option, interval_ns=option.interval_ns * 1.5)
     assert cost_ns(problem, slower, prefetch_b=0) > 1.05 * cost_ns(problem, option, prefetch_b=0)

@@ -1,0 +1,117 @@
+"""What caches miss, and what all levels of memory take for it: each line counts where it comes from.
+
+    out of l2         10 MB at 249 bytes/ns     of which 6 MB lie in l2
+    out of l3          4 MB at  94 bytes/ns     of which 3 MB lie in l3
+    out of memory      1 MB at  39 bytes/ns     6 MB / 249 + 3 MB / 94 + 1 MB / 39, at least each level's own
+
+Transfers hide behind what is computed, but not behind each other: a line that memory sends passes all caches
+on its way, and while a cache takes it, it gives none. That is the ECM model of levels that do not overlap;
+bandwidths are those of reading in order, which include the way through the levels before. What reads each
+line once from memory takes what memory takes, no more. Judged on 129 products in
+docs/decisions/0010-order-of-schedules.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from isamap.plan.cost import Const, Cost, largest, times, total
+from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.residence import holds_all, starts
+from isamap.scheduler.space import Space
+from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
+
+# How much of a cache a working set may take before it evicts itself.
+USABLE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """What one cache misses: where that lies, and per operand the time for its lines, to begin its rows, and
+    for both.
+
+    Units: bytes per nanosecond, and nanoseconds.
+    """
+
+    source: str
+    bandwidth: float
+    lines: tuple[Cost, ...]
+    begun: tuple[Cost, ...]
+    costs: tuple[Cost, ...]
+
+
+def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
+    """What each cache misses that does not hold all tensors, the nearest first."""
+    space = tiling.space
+    nest = loops(tiling)
+    found: list[Misses] = []
+    for level, (source, bandwidth) in enumerate(sources(problem)):
+        cache = problem.caches[level]
+        if holds_all(space, cache):
+            continue
+        lines: list[Cost] = []
+        for operand in space.option.operands:
+            loads = reloads(space, operand, nest, cache, usable_bytes(cache))
+            lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
+        begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
+        costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
+        found.append(Misses(source, bandwidth, tuple(lines), begun, costs))
+    return tuple(found)
+
+
+def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
+    """What lies behind each cache, and its bandwidth. Units: bytes per nanosecond."""
+    behind = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
+    return (*behind, ("memory", problem.memory_bandwidth_bytes_per_ns))[: len(problem.caches)]
+
+
+def one_after_another(missed: Sequence[Misses]) -> Cost:
+    """The time of all transfers: a level adds what it takes longer than the one before it would have."""
+    added: list[Cost] = []
+    before = 0.0
+    for level in missed:
+        share = max(0.0, 1 - level.bandwidth / before) if before else 1.0
+        added += [times(share, total(level.lines)), *level.begun]
+        before = level.bandwidth
+    return largest([*(total(level.costs) for level in missed), total(added)])
+
+
+def first_reading(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
+    """How long copying all of an input takes to read it out of where it lies: 0 out of the first cache.
+
+    Copies are made before anything is computed on them, and what they read hides behind nothing. Units:
+    nanoseconds.
+    """
+    if operand.is_accumulator or operand.homes[0]:
+        return 0.0
+    behind = [
+        bandwidth
+        for cache, (_, bandwidth) in zip(problem.caches, sources(problem), strict=True)
+        if not holds_all(tiling.space, cache)
+    ]
+    return whole_bytes(tiling.space, operand)[0] / behind[-1] if behind else 0.0
+
+
+def _missed(
+    space: Space,
+    operand: TileOperand,
+    loads: tuple[tuple[Cost, ...], tuple[Cost, ...]],
+    again: Cost,
+    bandwidth: float,
+) -> Cost:
+    """The time to load an operand so often, in place or staged, and to store an accumulator as often.
+
+    `again` is how often a line read in place is loaded while it is used.
+    """
+    ways = 2 if operand.is_accumulator else 1
+    direct_bytes, staged_bytes = whole_bytes(space, operand)
+    direct = times(ways * direct_bytes / bandwidth, *loads[0], again)
+    if direct_bytes == staged_bytes and loads[0] is loads[1] and isinstance(again, Const):
+        return direct
+    return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
+
+
+def usable_bytes(cache: Cache) -> int:
+    """What working sets may take of a cache. Units: bytes."""
+    return int(cache.capacity_bytes * USABLE)
