@@ -6,9 +6,10 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
             max(issues * interval,             the instruction's unit
                 k * latency,                   the chain of sums, when few accumulators hide it
                 loads of a and b),             each tile once
-        misses of all caches / bandwidths      what loops around too large a body read again
+        misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
         + beginning of rows)                   where reading jumps, out of where the tensors are
-    + accumulators in and out + packing + pages + loop overhead + a tenth of what should hide, of inputs 6 %
+    + accumulators in and out + packing and what it reads + pages + loop overhead
+    + a tenth of what should hide, of inputs 6 %
 
 Where it errs: halos of convolutions are read once (too
 cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
