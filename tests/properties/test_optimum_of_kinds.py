@@ -37,6 +37,8 @@ STEP = 1e-6
 ANNEALED = 8
 
 CASES = [(kind, number) for kind in KINDS for number in range(ASKED)]
+# Where OR-Tools 9.15 proved too much: how many steps a cost may have follows from it.
+FOUND = [] if ASKED > 830 else [("scratchpads", 830)]
 
 
 def least(problem: Problem, model: CostModel) -> float:
@@ -107,7 +109,7 @@ def _tree_ns(problem: Problem, found: Schedule) -> float:
     )
 
 
-@pytest.mark.parametrize(("kind", "number"), CASES)
+@pytest.mark.parametrize(("kind", "number"), [*CASES, *FOUND])
 def test_the_optimum_is_what_trying_everything_finds(kind: str, number: int) -> None:
     question = KINDS[kind](Random(number))
     model = AnalyticModel() if number % 3 else RandomModel(number)
