@@ -9,7 +9,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
         misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
         + beginning of rows)                   where reading jumps, out of where the tensors are
     + accumulators in and out + packing and what it reads + pages + loop overhead
-    + a tenth of what should hide, of inputs 6 %
+    + rows begun again (`revisits`) + a tenth of what should hide, of inputs 6 %
 
 Where it errs: halos of convolutions are read once (too
 cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
@@ -31,6 +31,7 @@ from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
+from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.streams import exposed
@@ -70,6 +71,7 @@ class AnalyticModel:
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand) for operand in _inputs(option)),
+                *(revisits(tiling, operand, problem) for operand in _inputs(option)),
             ]
         )
 
@@ -113,6 +115,7 @@ class AnalyticModel:
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
             *(Share("pages", o.name, False, _pages(tiling, o)) for o in _inputs(option)),
+            *(Share("revisits", o.name, False, revisits(tiling, o, problem)) for o in _inputs(option)),
         )
 
 

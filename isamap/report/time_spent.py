@@ -33,6 +33,7 @@ _WORDS = {
     "accumulators": "results in and out of registers",
     "packing": "packing",
     "pages": "address translation",
+    "revisits": "rows begun again, out of far caches",
 }
 
 

@@ -21,7 +21,7 @@ SHARE_NS = 120.0
 STREAM_LEAK, UNROLLED_NS, COPY_NS, ADDRESS_NS = 0.06, 0.03, 0.006, 0.07
 LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
 FOLLOWED_ROWS, LATE_LINE_NS = 20, 1.5
-START_NS, FAR_START_NS, SHORT_FAR_START_NS = (0.7, 2.0), 5.0, 20.0
+START_NS, FAR_START_NS, SHORT_FAR_START_NS, AGAIN_NS = (0.7, 2.0), 5.0, 20.0, 12.0
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -154,7 +154,7 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         + loops
         + sum(_held(walk, o) for o in held)
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
-        + sum(_pages(walk, o) for o in inputs if o.name not in walk.stages)
+        + sum(_pages(walk, o) + _again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
     )
 
 
@@ -246,8 +246,14 @@ def _all_bytes(walk: _Walk) -> int:
 
 def _missed(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
-    cache = problem.caches[level]
     whole = {axis.name: axis.extent for axis in walk.option.axes}
+    times = _loads(walk, operand, problem.caches[level])
+    ways = 2 if operand.is_accumulator else 1
+    return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
+
+
+def _loads(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
+    """How often a cache loads the operand."""
     held = _rows_held(walk, operand, cache)
     times = 1
     for turn in walk.turns:
@@ -257,8 +263,7 @@ def _missed(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
         rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
         if body > int(cache.capacity_bytes * USABLE) or (held and rows > held):
             times *= turn.trips
-    ways = 2 if operand.is_accumulator else 1
-    return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
+    return times
 
 
 def _behind(problem: Problem, level: int) -> float:
@@ -302,6 +307,18 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
         lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / 64)
         begun += LATE_LINE_NS * _rows(walk, operand) * lines
     return begun
+
+
+def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+    """To come back to rows along a sum, read in place, that the second cache has lost."""
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
+    sums = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    second = problem.caches[1] if len(problem.caches) > 1 else None
+    far = second is not None and known and _all_bytes(walk) > second.capacity_bytes
+    visits = _loads(walk, operand, second) if second is not None and far else 1
+    if operand.dense_axis not in sums or visits == 1:
+        return 0.0
+    return AGAIN_NS * _rows(walk, operand) * visits * walk.entries(operand.dense_axis)
 
 
 def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:

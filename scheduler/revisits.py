@@ -1,0 +1,59 @@
+"""What it costs to come back to rows that a cache has lost, where a sum reads them in place.
+
+    for n by 160 {              16 times
+      stage b;
+      for m by 5 {              5 rows of A[m, k], from their beginnings, out of the last cache
+        for n by 80 {           the second time they are near
+          hold;
+          for k by 4 { … }
+
+Traffic counts such rows by their bytes, and takes most of it to hide. Their beginnings do not: a register
+block reads all of its rows side by side, a few bytes of each per turn, so that whoever fetches ahead is slow
+to follow, and what executes out of order has no turns left to compute meanwhile.
+
+Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them side by side, against the same loops with
+the next rows asked for early, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of
+bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import Const, Cost, Threshold, times
+from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.levels import usable_bytes
+from isamap.scheduler.residence import holds_all
+from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
+
+# What shows of beginning one row, or one piece of it, again: less than the least that was measured, as panels that
+# come out of the last cache instead are priced too low as well. Units: nanoseconds.
+AGAIN_NS = 12.0
+# From which cache rows come back at once, counted from the nearest one.
+NEAR_CACHES = 2
+
+
+def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """The time to begin rows of an input again, each time that loops it does not follow come back to them.
+
+    Zero where each row is begun once, which `residence` and `streams` price. Units: nanoseconds.
+    """
+    space = tiling.space
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    sums = {axis.name for axis in space.option.axes if axis.is_reduction}
+    if not known or operand.dense_axis not in sums or operand.is_accumulator:
+        return Const(0)
+    cache = near_cache(problem)
+    if cache is None or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, cache):
+        return Const(0)
+    visits = times(*reloads(space, operand, loops(tiling), cache, usable_bytes(cache))[0])
+    others = [name for name in operand.axes if name != operand.dense_axis]
+    rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
+    pieces = [tiling.blocks[operand.dense_axis]] if operand.dense_axis in tiling.blocks else []
+    begun = times(AGAIN_NS * rows, visits, *pieces)
+    return by_stage(space, operand, Threshold(visits, 1, Const(0), begun), Const(0))
+
+
+def near_cache(problem: Problem) -> Cache | None:
+    """The cache from which rows come back at once; None where the machine has fewer."""
+    return problem.caches[NEAR_CACHES - 1] if len(problem.caches) >= NEAR_CACHES else None

@@ -1,0 +1,74 @@
+"""Rows read in place along a sum: coming back to them costs, out of caches farther than the second."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_problems import CACHES, conv2d, gemm
+from properties.tree_price import tree_ns
+
+from isamap.plan.cost import evaluate
+from isamap.plan.problem import Cache, Problem
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.revisits import AGAIN_NS, revisits
+from isamap.scheduler.shares import where_time_goes
+from isamap.scheduler.space import Space
+from isamap.scheduler.tiling import tile
+
+LARGE = gemm(4096, 1024, 1024)
+
+
+def again_ns(problem: Problem, operand: str = "a", **decided: int) -> float:
+    """The time to come back to rows, in register blocks of 4 x 64 of which all of n but what is decided are
+    inside of those over m.
+    """
+    option = problem.nests[0].options[0]
+    space = Space(0, option, dict(problem.registers), {})
+    read = next(o for o in option.operands if o.name == operand)
+    names = {"nest0.unroll.n": 4, "nest0.unroll.m": 4, "nest0.stage.a": 0, "nest0.stage.b": 1}
+    names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
+    names |= {name: 1 for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
+    names |= {f"nest0.{name.replace('_', '.')}": value for name, value in decided.items()}
+    return float(evaluate(revisits(tile(space), read, problem), names))
+
+
+def test_each_block_of_columns_around_all_rows_begins_them_again() -> None:
+    wide = again_ns(LARGE, block_n=256, order_m_n=0)
+    assert wide == pytest.approx(AGAIN_NS * 4096 * 4)
+    assert again_ns(LARGE, block_n=128, order_m_n=0) == pytest.approx(2 * wide)
+
+
+def test_rows_that_stay_near_while_columns_pass_are_begun_once() -> None:
+    assert again_ns(LARGE, block_m=64, block_n=64, order_m_n=1) == 0.0
+
+
+def test_a_sum_in_blocks_begins_each_piece_of_a_row() -> None:
+    whole = again_ns(LARGE, block_n=256, order_m_n=0)
+    assert again_ns(LARGE, block_n=256, order_m_n=0, block_k=512) == pytest.approx(2 * whole)
+
+
+def test_copies_and_what_lies_across_the_sum_cost_nothing_here() -> None:
+    assert again_ns(LARGE, block_n=256, order_m_n=0, stage_a=1) == 0.0
+    assert again_ns(LARGE, operand="b", block_n=256, order_m_n=0, stage_b=0) == 0.0
+    assert again_ns(conv2d(1, 64, 64, 56, 56, 3, 3)) == 0.0
+
+
+def test_what_fits_the_near_cache_is_never_far() -> None:
+    assert (
+        again_ns(replace(LARGE, caches=(CACHES[0], Cache("l2", 1 << 30, 170.0))), block_n=256, order_m_n=0)
+        == 0.0
+    )
+
+
+def test_a_machine_with_one_cache_has_no_near_one_to_lose_rows_from() -> None:
+    assert again_ns(replace(LARGE, caches=CACHES[:1]), block_n=256, order_m_n=0) == 0.0
+
+
+def test_what_is_charged_is_what_the_loops_say() -> None:
+    problem = gemm(4096, 1024, 2048)
+    found = schedule(problem, heuristic="greedy")
+    (time,) = where_time_goes(found, problem, AnalyticModel())
+    assert time is not None
+    assert sum(share.ns for share in time.shares if share.name == "revisits") > 0.0
+    assert tree_ns(problem, problem.nests[0].options[0], found.nests[0]) == pytest.approx(found.cost_ns)
