@@ -26,8 +26,8 @@ from isamap.scheduler.levels import usable_bytes
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
-# What shows of beginning one row, or one piece of it, again: less than the least that was measured, as panels that
-# come out of the last cache instead are priced too low as well. Units: nanoseconds.
+# What shows of beginning one row, or one piece of it, again: less than the least that was measured, as panels
+# that come out of the last cache instead are priced too low as well. Units: nanoseconds.
 AGAIN_NS = 12.0
 # From which cache rows come back at once, counted from the nearest one.
 NEAR_CACHES = 2
