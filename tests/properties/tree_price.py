@@ -312,13 +312,12 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
 def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     """To come back to rows along a sum, read in place, that the second cache has lost."""
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
-    sums = [axis.name for axis in walk.option.axes if axis.is_reduction]
-    second = problem.caches[1] if len(problem.caches) > 1 else None
-    far = second is not None and known and _all_bytes(walk) > second.capacity_bytes
-    visits = _loads(walk, operand, second) if second is not None and far else 1
-    if operand.dense_axis not in sums or visits == 1:
+    summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
+    second = next(iter(problem.caches[1:]), None)
+    if second is None or not known or not summed or _all_bytes(walk) <= second.capacity_bytes:
         return 0.0
-    return AGAIN_NS * _rows(walk, operand) * visits * walk.entries(operand.dense_axis)
+    visits = _loads(walk, operand, second)
+    return AGAIN_NS * _rows(walk, operand) * visits * walk.entries(operand.dense_axis) if visits > 1 else 0.0
 
 
 def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
