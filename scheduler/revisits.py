@@ -26,7 +26,7 @@ from isamap.scheduler.levels import usable_bytes
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
-# What shows of beginning one row, or one piece of it, again: less than the least that was measured, as panels
+# What shows of beginning one row again, in pieces or not: less than the least that was measured, as panels
 # that come out of the last cache instead are priced too low as well. Units: nanoseconds.
 AGAIN_NS = 12.0
 # From which cache rows come back at once, counted from the nearest one.
@@ -49,8 +49,7 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     visits = times(*reloads(space, operand, loops(tiling), cache, usable_bytes(cache))[0])
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
-    pieces = [tiling.blocks[operand.dense_axis]] if operand.dense_axis in tiling.blocks else []
-    begun = times(AGAIN_NS * rows, visits, *pieces)
+    begun = times(AGAIN_NS * rows, visits)
     return by_stage(space, operand, Threshold(visits, 1, Const(0), begun), Const(0))
 
 

@@ -317,7 +317,7 @@ def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     if second is None or not known or not summed or _all_bytes(walk) <= second.capacity_bytes:
         return 0.0
     visits = _loads(walk, operand, second)
-    return AGAIN_NS * _rows(walk, operand) * visits * walk.entries(operand.dense_axis) if visits > 1 else 0.0
+    return AGAIN_NS * _rows(walk, operand) * visits if visits > 1 else 0.0
 
 
 def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
