@@ -37,8 +37,8 @@ STEP = 1e-6
 ANNEALED = 8
 
 CASES = [(kind, number) for kind in KINDS for number in range(ASKED)]
-# Where OR-Tools 9.15 proved too much: how many steps a cost may have follows from it.
-FOUND = [] if ASKED > 830 else [("scratchpads", 830)]
+# Where OR-Tools 9.15 proved too much, and where coarse steps prove too little: both bound the number of steps.
+FOUND = [("scratchpads", number) for number in (390, 830) if number >= ASKED]
 
 
 def least(problem: Problem, model: CostModel) -> float:
