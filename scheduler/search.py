@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 # How many integer steps the cost of the best known schedule has: finest first. At 2**40 and more, presolve of
-# OR-Tools 9.15 proves optimal what is 0.4 % above the optimum (problem 830 of the scratchpads, in
-# tests/properties/test_optimum_of_kinds.py); without presolve, and with 2**38 or fewer, it does not. With 2**34 the
-# bound of a random model (390) is 0.3 % too low for proof.
+# OR-Tools 9.15 proves optimal what is 0.4 % above the optimum; without presolve, and with 2**38 or fewer, it
+# does not. With 2**34 the bound of a random model is 0.3 % too low for a proof. (Problems 830 and 390 of the
+# scratchpads in tests/properties/test_optimum_of_kinds.py.)
 RESOLUTIONS = (1 << 36, 1 << 33, 1 << 30)
 
 Tell = Callable[[Found], None]

@@ -37,7 +37,7 @@ STEP = 1e-6
 ANNEALED = 8
 
 CASES = [(kind, number) for kind in KINDS for number in range(ASKED)]
-# Where OR-Tools 9.15 proved too much, and where coarse steps prove too little: both bound the number of steps.
+# Where OR-Tools 9.15 proved too much, and where coarse steps prove too little.
 FOUND = [("scratchpads", number) for number in (390, 830) if number >= ASKED]
 
 
