@@ -16,9 +16,10 @@ from math import inf
 
 import numpy as np
 
-from isamap.plan.batch import Box, cut_bounds
-from isamap.scheduler.boxes import Boxes, Domains, domains_of, ordered
+from isamap.plan.cutting import Parts, cut_bounds
+from isamap.scheduler.boxes import Boxes, Domains, Floats, domains_of, ordered
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.floors import costs_of
 from isamap.scheduler.greedy import SAME, descend, moves
 from isamap.scheduler.points import points
 
@@ -53,6 +54,7 @@ def raised_floors(
     known = np.asarray(floors_ns, np.float64)
     owner = np.flatnonzero(known < price_ns)
     boxes = Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner])
+    parts = Parts.of(option.cost)
     best: Candidate | None = None
     for _ in range(ROUNDS):
         if time.monotonic() > stop:
@@ -66,7 +68,7 @@ def raised_floors(
         cut = lowest[boxes.can_be_cut(lowest)][:AT_ONCE]
         if not len(cut):
             continue
-        halves = ordered(option.space, domains, _halves(option, domains, boxes.taken(cut)))
+        halves = ordered(option.space, domains, _halves(parts, domains, boxes.taken(cut)))
         boxes = boxes.without(cut).and_those_of(halves)
     for number in np.unique(owner):
         known[number] = boxes.floors[boxes.owner == number].min(initial=price_ns)
@@ -77,28 +79,25 @@ def _probed(
     option: OpenOption, domains: Domains, boxes: Boxes, price_ns: float, stop: float
 ) -> tuple[Boxes, Candidate | None]:
     """The boxes without those of one schedule, now known, and a schedule of the lowest below the price."""
-    best: Candidate | None = None
-    settled: list[int] = []
     lowest = boxes.below(price_ns * (1 - SAME))
-    for number in lowest[: PROBED if boxes.can_be_cut(lowest).any() else AT_ONCE].tolist():
-        inside = [decided(option, made) for made in points(option.space, domains.ends(boxes, number))]
-        if (boxes.low[number] == boxes.high[number]).all():
-            settled.append(number)
-        for found in inside:
-            if found.cost_ns < min(price_ns, best.cost_ns if best else inf) * (1 - SAME):
-                best = found
+    probed = lowest[: PROBED if boxes.can_be_cut(lowest).any() else AT_ONCE]
+    inside = [made for n in probed.tolist() for made in points(option.space, domains.ends(boxes, n))]
+    best: Candidate | None = None
+    for made, cost_ns in zip(inside, costs_of(option.cost, {}, inside) if inside else (), strict=True):
+        if cost_ns < min(price_ns, best.cost_ns if best else inf) * (1 - SAME):
+            best = decided(option, made)
     if best is not None:
         best = descend(best, moves, stop)
-    return boxes.without(np.asarray(settled, np.int64)) if settled else boxes, best
+    return boxes.without(probed[~boxes.can_be_cut(probed)]), best
 
 
-def _halves(option: OpenOption, domains: Domains, boxes: Boxes) -> Boxes:
+def _halves(parts: Parts, domains: Domains, boxes: Boxes) -> Boxes:
     """Each box cut along the decision whose lower half is highest: all first halves, then all second ones."""
     ends = {name: domains.box(n, boxes.owner, boxes.low, boxes.high) for n, name in enumerate(domains.names)}
     middle = (boxes.low + boxes.high) // 2
     lower = Boxes(boxes.owner, boxes.low, middle, boxes.floors)
     upper = Boxes(boxes.owner, np.minimum(middle + 1, boxes.high), boxes.high, boxes.floors)
-    cuts: dict[str, Box] = {}
+    cuts: dict[str, tuple[Floats, Floats]] = {}
     is_open = boxes.high > boxes.low
     for n, name in enumerate(domains.names):
         if is_open[:, n].any():
@@ -106,7 +105,7 @@ def _halves(option: OpenOption, domains: Domains, boxes: Boxes) -> Boxes:
             least, most = (np.stack(both) for both in pairs)
             cuts[name] = least, most
     floors = np.full((2, len(domains.names), len(boxes.owner)), -np.inf)
-    for name, found in cut_bounds(option.cost, ends, cuts).items():
+    for name, found in cut_bounds(parts, ends, cuts).items():
         floors[:, domains.names.index(name)] = found
     # Where no cut raises both halves, one that raises the other one most.
     worth = floors.min(axis=0) + PULL * floors.max(axis=0)

@@ -26,8 +26,6 @@ from isamap.plan.cost import (
     Mul,
     OverBlocks,
     Threshold,
-    decisions_in,
-    parts_of,
 )
 
 Numbers = NDArray[np.float64]
@@ -101,32 +99,6 @@ def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Box:
     with np.errstate(all="ignore"):
         low, high = _bounded(cost, boxes, {})
     return np.broadcast_to(low, (count,)), np.broadcast_to(high, (count,))
-
-
-def cut_bounds(cost: Cost, boxes: Boxes, cuts: Boxes) -> dict[str, Numbers]:
-    """Per cut, which is another box of one decision, what the cost is never below with it instead.
-
-    Parts of the cost that do not depend on the decision are looked at once for all cuts.
-    """
-    known: dict[int, Box] = {}
-    needs: dict[int, frozenset[str]] = {}
-    with np.errstate(all="ignore"):
-        _bounded(cost, boxes, known)
-        _decisions(cost, needs)
-        return {
-            name: _bounded(
-                cost, {**boxes, name: cut}, {key: box for key, box in known.items() if name not in needs[key]}
-            )[0]
-            for name, cut in cuts.items()
-        }
-
-
-def _decisions(cost: Cost, known: dict[int, frozenset[str]]) -> frozenset[str]:
-    """The decisions that an expression depends on; `known` is told those of its parts, by identity."""
-    if id(cost) not in known:
-        own = decisions_in(cost)
-        known[id(cost)] = frozenset(own).union(*(_decisions(part, known) for part in parts_of(cost)))
-    return known[id(cost)]
 
 
 def _bounded(cost: Cost, boxes: Boxes, known: dict[int, Box]) -> Box:

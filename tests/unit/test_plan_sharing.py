@@ -1,13 +1,11 @@
-"""Costs whose equal parts are one object, and bounds that look at parts only where a decision matters."""
+"""Costs whose equal parts are one object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
-from isamap.plan.batch import bounds_all, cut_bounds
 from isamap.plan.cost import (
     Add,
     Cases,
@@ -66,24 +64,3 @@ def test_parts_that_differ_stay_apart(one: Cost, other: Cost) -> None:
     first, second = parts_of(shared(Add((one, other))))
 
     assert first is not second
-
-
-def test_a_cut_bounds_as_a_box_with_that_cut_does() -> None:
-    x, y, z = Decision("x"), Decision("y"), Decision("z")
-    near = Threshold(times(x, y), 30, Const(1), times(3, CeilDiv(Const(64), x)))
-    cost = Add(
-        (times(near, y), Cases("z", ((0, x), (1, times(y, y)))), OverBlocks((("y", 7),), times(2, y, z)))
-    )
-    boxes = {name: (np.array([1.0, 2.0]), np.array([8.0, 9.0])) for name in "xy"}
-    boxes["z"] = np.array([0.0, 0.0]), np.array([1.0, 1.0])
-    cuts = {
-        "x": (np.array([[1.0, 2.0], [5.0, 6.0]]), np.array([[4.0, 5.0], [8.0, 9.0]])),
-        "z": (np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])),
-    }
-
-    found = cut_bounds(cost, boxes, cuts)
-
-    for name, (low, high) in cuts.items():
-        for half in (0, 1):
-            whole = bounds_all(cost, {**boxes, name: (low[half], high[half])}, 2)[0]
-            assert found[name][half].tolist() == whole.tolist()
