@@ -6,8 +6,11 @@ Decisions are columns of arrays, values are places in rising lists, so that hund
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import combinations
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,27 +39,53 @@ class Boxes:
     high: Places
     floors: Floats
 
-    def below(self, price_ns: float) -> Places:
-        """The numbers of those below a price, lowest first."""
-        under = np.flatnonzero(self.floors < price_ns)
-        return under[np.argsort(self.floors[under], kind="stable")]
-
-    def can_be_cut(self, numbers: Places) -> Mask:
-        """Which of some leave anything open."""
-        return np.any(self.high[numbers] > self.low[numbers], axis=1)
+    def can_be_cut(self) -> Mask:
+        """Which of them leave anything open."""
+        return np.any(self.high > self.low, axis=1)
 
     def taken(self, numbers: Places) -> Boxes:
         """Some of them."""
         return Boxes(self.owner[numbers], self.low[numbers], self.high[numbers], self.floors[numbers])
 
-    def without(self, numbers: Places) -> Boxes:
-        """All others."""
-        return self.taken(np.setdiff1d(np.arange(len(self.owner)), numbers))
 
-    def and_those_of(self, others: Boxes) -> Boxes:
-        """These and others."""
-        both = ((getattr(self, name), getattr(others, name)) for name in self.__slots__)
-        return Boxes(*map(np.concatenate, both))
+class Waiting(NamedTuple):
+    """A box by itself. `number` tells boxes of one floor apart: those come first that were there first."""
+
+    floor: float
+    number: int
+    owner: int
+    low: Places
+    high: Places
+
+
+@dataclass(slots=True)
+class Queue:
+    """Boxes that wait to be cut, by their floors. `waiting` is a heap, `count` how many there have been."""
+
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    count: int = 0
+
+    def least_ns(self) -> float:
+        """What no box here undercuts; infinite without any."""
+        return self.waiting[0].floor if self.waiting else inf
+
+    def add(self, boxes: Boxes, price_ns: float) -> None:
+        """Lets those wait whose floor is below the price."""
+        for position in np.flatnonzero(boxes.floors < price_ns).tolist():
+            floor, owner = float(boxes.floors[position]), int(boxes.owner[position])
+            heappush(
+                self.waiting, Waiting(floor, self.count, owner, boxes.low[position], boxes.high[position])
+            )
+            self.count += 1
+
+    def lowest(self, most: int, price_ns: float) -> Boxes:
+        """The lowest boxes, which wait no more: up to so many, and only those below the price."""
+        found: list[Waiting] = []
+        while len(found) < most and self.least_ns() < price_ns:
+            found.append(heappop(self.waiting))
+        _, _, owner, low, high = zip(*found, strict=True)
+        floors = np.array([box.floor for box in found], np.float64)
+        return Boxes(np.array(owner, np.int64), np.stack(low), np.stack(high), floors)
 
 
 @dataclass(frozen=True, slots=True)

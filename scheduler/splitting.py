@@ -17,7 +17,7 @@ from math import inf
 import numpy as np
 
 from isamap.plan.cutting import Parts, cut_bounds
-from isamap.scheduler.boxes import Boxes, Domains, Floats, domains_of, ordered
+from isamap.scheduler.boxes import Boxes, Domains, Floats, Queue, domains_of, ordered
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.floors import costs_of
 from isamap.scheduler.greedy import SAME, descend, moves
@@ -44,51 +44,51 @@ class Raised:
 
 
 def raised_floors(
-    option: OpenOption, floors_ns: Sequence[float], price_ns: float, stop: float = inf
+    option: OpenOption,
+    floors_ns: Sequence[float],
+    price_ns: float,
+    stop: float = inf,
+    rounds: int = ROUNDS,
 ) -> Raised:
     """Floors of the option's register blocks, at most a price that is known, and a schedule below that.
 
     No more is looked for from `stop` on the monotonic clock. Units: nanoseconds.
     """
-    domains = domains_of(option.space, option.register_blocks)
+    domains, parts = domains_of(option.space, option.register_blocks), Parts.of(option.cost)
     known = np.asarray(floors_ns, np.float64)
     owner = np.flatnonzero(known < price_ns)
-    boxes = Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner])
-    parts = Parts.of(option.cost)
     best: Candidate | None = None
-    for _ in range(ROUNDS):
-        if time.monotonic() > stop:
+    queue = Queue()
+    queue.add(Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner]), price_ns)
+    for _ in range(rounds):
+        if time.monotonic() > stop or queue.least_ns() >= price_ns * (1 - SAME):
             break
-        boxes, found = _probed(option, domains, boxes, price_ns, stop)
+        boxes = queue.lowest(AT_ONCE, price_ns * (1 - SAME))
+        found = _probed(option, domains, boxes, price_ns, stop)
         if found is not None:
             best, price_ns = found, found.cost_ns
-        lowest = boxes.below(price_ns * (1 - SAME))
-        if not len(lowest):
-            break
-        cut = lowest[boxes.can_be_cut(lowest)][:AT_ONCE]
-        if not len(cut):
-            continue
-        halves = ordered(option.space, domains, _halves(parts, domains, boxes.taken(cut)))
-        boxes = boxes.without(cut).and_those_of(halves)
-    for number in np.unique(owner):
-        known[number] = boxes.floors[boxes.owner == number].min(initial=price_ns)
+        left = boxes.taken(np.flatnonzero(boxes.can_be_cut() & (boxes.floors < price_ns)))
+        if len(left.owner):
+            queue.add(ordered(option.space, domains, _halves(parts, domains, left)), price_ns)
+    known[owner] = price_ns
+    for box in queue.waiting:
+        known[box.owner] = min(known[box.owner], box.floor)
     return Raised(tuple(np.minimum(known, price_ns).tolist()), best)
 
 
 def _probed(
     option: OpenOption, domains: Domains, boxes: Boxes, price_ns: float, stop: float
-) -> tuple[Boxes, Candidate | None]:
-    """The boxes without those of one schedule, now known, and a schedule of the lowest below the price."""
-    lowest = boxes.below(price_ns * (1 - SAME))
-    probed = lowest[: PROBED if boxes.can_be_cut(lowest).any() else AT_ONCE]
-    inside = [made for n in probed.tolist() for made in points(option.space, domains.ends(boxes, n))]
+) -> Candidate | None:
+    """A schedule below the price out of the first boxes, or of one that holds no other."""
+    looked_at = ~boxes.can_be_cut()
+    looked_at[:PROBED] = True
+    numbers = np.flatnonzero(looked_at).tolist()
+    inside = [made for number in numbers for made in points(option.space, domains.ends(boxes, number))]
     best: Candidate | None = None
     for made, cost_ns in zip(inside, costs_of(option.cost, {}, inside) if inside else (), strict=True):
         if cost_ns < min(price_ns, best.cost_ns if best else inf) * (1 - SAME):
             best = decided(option, made)
-    if best is not None:
-        best = descend(best, moves, stop)
-    return boxes.without(probed[~boxes.can_be_cut(probed)]), best
+    return None if best is None else descend(best, moves, stop)
 
 
 def _halves(parts: Parts, domains: Domains, boxes: Boxes) -> Boxes:
