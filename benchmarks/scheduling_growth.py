@@ -17,17 +17,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from isamap.machine.timings import LoopTimes, RowTimes, Tlb
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.scheduler import schedule
 
 LIMIT_S = 10.0
 ELEMENTS = 1 << 27  # of iterations, dealt to the axes
 LEVELS = (
-    Cache("l1", 48 << 10, 400.0, 12),
-    Cache("l2", 1 << 20, 170.0, 16),
-    Cache("l3", 32 << 20, 60.0, 16),
-    Cache("l4", 256 << 20, 30.0, 16),
+    Cache("l1", 48 << 10, 400.0, 12, line_bytes=64),
+    Cache("l2", 1 << 20, 170.0, 16, line_bytes=64, rows=RowTimes(0.7)),
+    Cache("l3", 32 << 20, 60.0, 16, line_bytes=64, rows=RowTimes(2.0, again_ns=12.0)),
+    Cache("l4", 256 << 20, 30.0, 16, line_bytes=64, rows=RowTimes(2.0)),
 )
+FAR = RowTimes(5.0, 20.0, 128, again_ns=12.0, followed_count=20, late_line_ns=1.5)
 ROLES = ("m", "n", "k")  # rows, columns, summed: further axes take turns
 
 
@@ -69,7 +71,9 @@ def contraction(axes: int, levels: int, mappings: int) -> Problem:
     options = tuple(_option(named, extent, 16 >> (number % 3), number) for number in range(mappings))
     sizes = tuple(sorted((name, extent) for name, _ in named))
     registers = (("zmm", 32),)
-    return Problem("k", "m", sizes, (NestProblem(0, options),), registers, LEVELS[:levels], 20.0)
+    nests = (NestProblem(0, options),)
+    made = Problem("k", "m", sizes, nests, registers, LEVELS[:levels], 20.0, memory_rows=FAR)
+    return replace(made, tlb=Tlb(64, 4096, 0.5), loops=LoopTimes(0.1, 0.07, 0.03, 0.006, 120.0))
 
 
 def _option(named: list[tuple[str, str]], extent: int, vector: int, number: int) -> NestOption:

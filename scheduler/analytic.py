@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from isamap.machine.timings import Tlb
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.least import least_ns
@@ -37,14 +38,10 @@ from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.streams import exposed
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, whole_bytes
 
-# Time that should hide behind the slowest unit shows by this fraction: no processor overlaps perfectly.
+# The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
+# processor overlaps perfectly; and the same of what processors fetch ahead by themselves.
 LEAK = 0.1
-# The same of what processors fetch ahead by themselves.
 STREAM_LEAK = 0.06
-# Address translation: pages that a first-level TLB holds, and what a visit to another page costs.
-PAGE_BYTES = 4096
-TLB_PAGES = 64
-PAGE_NS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +58,17 @@ class AnalyticModel:
         missed = misses(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
         beside_streams = _exposed(tiling, missed, supply, problem)
+        blocks = block_sums(space, problem.loops)
         return total(
             [
-                largest([block_sums(space), supply, one_after_another(missed), *moved, beside_streams]),
+                largest([blocks, supply, one_after_another(missed), *moved, beside_streams]),
                 times(LEAK, total([supply, *moved])),
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, missed),
-                loops_ns(space),
+                loops_ns(space, problem.loops),
                 *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
                 *(_packing(tiling, operand, problem) for operand in option.operands),
-                *(_pages(tiling, operand) for operand in _inputs(option)),
+                *(_pages(tiling, operand, problem.tlb) for operand in _inputs(option)),
                 *(revisits(tiling, operand, problem) for operand in _inputs(option)),
             ]
         )
@@ -108,13 +106,13 @@ class AnalyticModel:
             *traffic,
             *moved,
             Share("levels", "", True, one_after_another(missed), beyond=True),
-            Share("blocks", "", True, block_sums(tiling.space), beyond=True),
+            Share("blocks", "", True, block_sums(tiling.space, problem.loops), beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
-            Share("loops", "", False, loops_ns(tiling.space)),
+            Share("loops", "", False, loops_ns(tiling.space, problem.loops)),
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
-            *(Share("pages", o.name, False, _pages(tiling, o)) for o in _inputs(option)),
+            *(Share("pages", o.name, False, _pages(tiling, o, problem.tlb)) for o in _inputs(option)),
             *(Share("revisits", o.name, False, revisits(tiling, o, problem)) for o in _inputs(option)),
         )
 
@@ -186,7 +184,7 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     whole = Const((once + moved) / together)
     again = _again(tiling, operand)
     at_once = total([times(once, *again), out_and_back(tiling, operand, problem, again, usable_bytes)])
-    costs = {0: Const(0), 1: copied(tiling, operand, at_once, again), 2: whole}
+    costs = {0: Const(0), 1: copied(tiling, operand, at_once, again, problem.loops), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 
@@ -245,7 +243,7 @@ def _leaks(space: Space, missed: Sequence[Misses]) -> list[Cost]:
     ]
 
 
-def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
+def _pages(tiling: Tiling, operand: TileOperand, tlb: Tlb) -> Cost:
     """Visits to pages that the TLB has lost, by an operand whose rows are read in place.
 
     A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
@@ -254,9 +252,9 @@ def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
     space = tiling.space
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
-    if not known or 0 not in space.stage_values(operand):
+    if not known or not tlb.miss_ns or 0 not in space.stage_values(operand):
         return Const(0)
-    rows_per_page = max(1, PAGE_BYTES // operand.pitch_bytes)
+    rows_per_page = max(1, tlb.page_bytes // operand.pitch_bytes)
     inside = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
     together = times(*(extent_of(space, axis, inside) for axis in rows))
     all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)
@@ -265,6 +263,6 @@ def _pages(tiling: Tiling, operand: TileOperand) -> Cost:
         for axis in space.axes
         if axis.name not in rows
     ]
-    visits = times(PAGE_NS * all_rows / rows_per_page, *around)
-    paid = Threshold(together, TLB_PAGES * rows_per_page, Const(0), visits)
+    visits = times(tlb.miss_ns * all_rows / rows_per_page, *around)
+    paid = Threshold(together, tlb.count * rows_per_page, Const(0), visits)
     return by_stage(space, operand, paid, Const(0))

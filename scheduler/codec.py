@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, cast
 
 Json = Any  # what json.loads gives
-OWN_MODULES = ("isamap.plan.", "isamap.scheduler.", "isamap.source.")
+OWN_MODULES = ("isamap.machine.timings:", "isamap.plan.", "isamap.scheduler.", "isamap.source.")
 
 
 def write(value: object) -> str:
@@ -86,7 +86,7 @@ def _read(value: Json, objects: list[object]) -> Any:
 @cache
 def _class(name: str) -> type[Any]:
     module, _, qualified = name.partition(":")
-    found: Any = getattr(import_module(module), qualified, None) if module.startswith(OWN_MODULES) else None
+    found: Any = getattr(import_module(module), qualified, None) if name.startswith(OWN_MODULES) else None
     if not (isinstance(found, type) and is_dataclass(found)):
         raise ValueError(f"{name} is no dataclass of plans or schedulers")
     return found

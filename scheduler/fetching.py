@@ -24,10 +24,7 @@ from isamap.plan.problem import NestOption, TileOperand
 if TYPE_CHECKING:
     from isamap.plan.schedule import NestSchedule
 
-# How far ahead pieces are asked for: what comes at full bandwidth while one line is under way. From 4 KB on
-# it makes no difference for f32, from 6 KB on for bf16. Units: bytes.
-AHEAD_BYTES = 8192
-MOST_TURNS = 64
+MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes a turn reads
 
 
 def asked(option: NestOption, operand: TileOperand) -> int:
@@ -59,4 +56,4 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
     for loop in nest.loops[: inside[-1] + 1]:
         spans[loop.axis] = loop.step
     turn_bytes = prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
-    return inside[-1] + 1, max(1, min(MOST_TURNS, -(-AHEAD_BYTES // turn_bytes)))
+    return inside[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))

@@ -2,7 +2,7 @@
 
     a unit moves the data by itself     its time is one more of those of which the longest counts; on top
                                         come what the first turn waits for, and the turns that share the work
-    whoever computes copies as well     the same time as before, and SHARE_NS for each share
+    whoever computes copies as well     the same time as before, and `share_ns` for each share
 
 On a processor that copies with the same instruction stream, packing that was dealt to the turns of the loop
 inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower
@@ -17,19 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import crossing, name_of
 from isamap.scheduler.tiling import Tiling
 
-# What dealing shares out costs whoever computes, per register block: a copy begins anew each time, and what
-# it reads is far. The middle of what was measured. Units: nanoseconds.
-SHARE_NS = 120.0
-# Increment, compare and branch of a loop, as far as they do not hide. Units: nanoseconds.
-LOOP_NS = 0.1
 
-
-def copied(tiling: Tiling, operand: TileOperand, at_once: Cost, repeats: Sequence[Cost]) -> Cost:
+def copied(
+    tiling: Tiling, operand: TileOperand, at_once: Cost, repeats: Sequence[Cost], loops: LoopTimes
+) -> Cost:
     """What copying an operand per block adds on top: `at_once` where nothing crosses turns.
 
     `repeats` are factors of how often the whole of it is copied.
@@ -38,11 +35,11 @@ def copied(tiling: Tiling, operand: TileOperand, at_once: Cost, repeats: Sequenc
         return at_once
     shares = entries(tiling)
     if not operand.mover:
-        late = total([at_once, times(SHARE_NS, *shares)])
+        late = total([at_once, times(loops.share_ns, *shares)])
     else:
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
         waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
-        late = total([_before(tiling, operand), waits, times(LOOP_NS, *shares)])
+        late = total([_before(tiling, operand), waits, times(loops.turn_ns, *shares)])
     return Cases(name_of(tiling.space, operand), ((0, at_once), (1, late)))
 
 

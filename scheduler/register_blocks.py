@@ -9,30 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import CeilDiv, Const, Cost, Decision, OverBlocks, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.scheduler.overlapping import LOOP_NS
 from isamap.scheduler.space import Space, issues_along, summed_axis
 from isamap.scheduler.tiling import by_stage
 
-# What unrolling a sum costs for each step of it: once, and for each issue of the block. Part of the counting
-# that it saves hides behind chains of sums anyway; compilers move accumulators from register to register, and
-# copies of a long body are fetched and decoded one by one. Measured on Zen 5 with gcc 12: bodies of one to
-# four sums gain 1 to 4 % when unrolled four times, longer ones lose 1 to 4 %, and a few gain 2 %. Units:
-# nanoseconds.
-UNROLLED_NS = 0.03
-COPY_NS = 0.006
-# Where several rows are read in place, each has an address to be made: fewer than rows stay in registers.
-ADDRESS_NS = 0.07
 
-
-def block_sums(space: Space) -> Cost:
+def block_sums(space: Space, loops: LoopTimes) -> Cost:
     """Per register block the longest of its sums, its loads, and its chains; all blocks together."""
     option = space.option
-    return over_blocks(space, times(summing_issues(option), largest(_parts_of_sums(space))))
+    return over_blocks(space, times(summing_issues(option), largest(_parts_of_sums(space, loops))))
 
 
-def _parts_of_sums(space: Space) -> list[Cost]:
+def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
     """What one step of all summing axes takes in a register block."""
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
@@ -40,22 +30,23 @@ def _parts_of_sums(space: Space) -> list[Cost]:
     return [
         times(option.interval_ns, *_unrolled(space, [axis.name for axis in space.register_axes])),
         Const(chain),
-        total(_loads(space, operand) for operand in inputs),
+        total(_loads(space, operand, loops) for operand in inputs),
     ]
 
 
-def _loads(space: Space, operand: TileOperand) -> Cost:
+def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
     tiles = _unrolled(space, operand.axes)
-    direct = total([times(operand.direct_ns or 0.0, *tiles), _addresses(space, operand)])
+    direct = total([times(operand.direct_ns or 0.0, *tiles), _addresses(space, operand, loops)])
     return by_stage(space, operand, direct, times(operand.staged_ns or 0.0, *tiles))
 
 
-def _addresses(space: Space, operand: TileOperand) -> Cost:
-    """The addresses of the rows of an operand that is read in place."""
-    if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
+def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
+    """The addresses of the rows of an operand that is read in place: fewer than rows stay in registers."""
+    if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or not loops.address_ns:
         return Const(0)
     rows = times(*_unrolled(space, [name for name in operand.axes if name != operand.dense_axis]))
-    return Const(0) if isinstance(rows, Const) else Threshold(rows, 1, Const(0), times(ADDRESS_NS, rows))
+    made = times(loops.address_ns, rows)
+    return Const(0) if isinstance(rows, Const) else Threshold(rows, 1, Const(0), made)
 
 
 def _unrolled(space: Space, names: Sequence[str]) -> list[Cost]:
@@ -67,15 +58,21 @@ def summing_issues(option: NestOption) -> int:
     return prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
 
 
-def loops_ns(space: Space) -> Cost:
-    """The turns of all loops down to the innermost, and what copies of its body cost."""
+def loops_ns(space: Space, loops: LoopTimes) -> Cost:
+    """The turns of all loops down to the innermost, and what copies of its body cost.
+
+    Part of the counting that unrolling saves hides behind chains of sums anyway; compilers move accumulators
+    from register to register, and copies of a long body are fetched and decoded one by one. On Zen 5 with gcc
+    12, bodies of one to four sums gain 1 to 4 % when unrolled four times, longer ones lose 1 to 4 %, and a
+    few gain 2 %.
+    """
     axis, issues = summed_axis(space.option), summing_issues(space.option)
     if axis is None:
-        return over_blocks(space, Const(LOOP_NS * issues))
+        return over_blocks(space, Const(loops.turn_ns * issues))
     factor, own = Decision(space.unroll(axis)), issues_along(axis)
-    turns = times(LOOP_NS * (issues // own), CeilDiv(Const(own), factor))
-    body = times(COPY_NS * issues, *_unrolled(space, [a.name for a in space.register_axes]))
-    unrolled = total([Const(UNROLLED_NS * issues), body])
+    turns = times(loops.turn_ns * (issues // own), CeilDiv(Const(own), factor))
+    body = times(loops.unrolled_issue_ns * issues, *_unrolled(space, [a.name for a in space.register_axes]))
+    unrolled = total([Const(loops.unrolled_ns * issues), body])
     return over_blocks(space, total([turns, Threshold(factor, 1, Const(0), unrolled)]))
 
 

@@ -6,7 +6,7 @@ is read.
 
 Each time that reading turns to another row, whoever fetches ahead has to begin anew. Rows of 512 bytes out of
 the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
-bandwidth.
+bandwidth. How long that takes out of each memory is stated by the machine, as the `rows` of its links.
 """
 
 from __future__ import annotations
@@ -14,23 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, prod
 
+from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.space import Space
 from isamap.scheduler.streams import beginnings
-from isamap.scheduler.tiling import LINE_BYTES, Tiling, by_stage, whole_bytes
-
-# What it takes to begin a row: out of the second cache, out of each further one, and out of memory. Measured
-# on Zen 5 by reading columns of matrices: 1.5 ns for a line out of the last cache; out of memory 20 ns where
-# a row has one or two lines, 5 where it has more. Units: nanoseconds.
-START_NS = (0.7, 2.0)
-FAR_START_NS = 5.0
-SHORT_FAR_START_NS = 20.0
-SHORT_BYTES = 128
-# So many rows side by side are followed; of more, lines out of memory come late. Measured on Zen 5 with
-# sums along 12 to 29 rows of 200 KB and 1 MB: nothing up to 20, 1 to 2 ns a line at 24, 2 to 4 at 29.
-FOLLOWED_ROWS = 20
-LATE_LINE_NS = 1.5
+from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
 
 
 def holds_all(space: Space, cache: Cache) -> bool:
@@ -62,26 +51,32 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     ]
     if is_far:
         extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
-        begun = _side_by_side(tiling, operand, rows, extent, _far_ns(operand, rows, extent, pieces))
+        far_ns = _far_ns(problem.memory_rows, operand, rows, extent, pieces)
+        begun = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
         return beginnings(tiling, operand, problem, begun) if operand.streams else begun
-    start_ns = START_NS[min(level, len(START_NS) - 1)]
+    start_ns = problem.caches[home].rows.start_ns
     return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))
 
 
-def _far_ns(operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:
+def _far_ns(stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:
     """To begin all rows out of memory: pieces of a line or two are over before anyone fetches ahead."""
-    short = ceil(extent / max(1, SHORT_BYTES // operand.tensor_bytes)) if operand.tensor_bytes else 1
-    begun = times(rows * FAR_START_NS, *pieces)
-    return Threshold(times(*pieces), short - 1, begun, times(rows * SHORT_FAR_START_NS, *pieces))
+    begun = times(rows * stated.start_ns, *pieces)
+    if not stated.short_bytes:
+        return begun
+    short = ceil(extent / max(1, stated.short_bytes // operand.tensor_bytes)) if operand.tensor_bytes else 1
+    return Threshold(times(*pieces), short - 1, begun, times(rows * stated.short_start_ns, *pieces))
 
 
-def _side_by_side(tiling: Tiling, operand: TileOperand, rows: int, extent: int, begun: Cost) -> Cost:
+def _side_by_side(
+    tiling: Tiling, operand: TileOperand, problem: Problem, rows: int, extent: int, begun: Cost
+) -> Cost:
     """To begin rows out of memory, and what is late of those that a sum reads in place beside many others."""
+    stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)
     together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in operand.axes]
-    if not along or not together:
+    if not along or not together or not stated.followed_count or not line_bytes:
         return begun
-    lines = rows * ceil(extent * operand.tensor_bytes / LINE_BYTES)
-    late = total([begun, Const(LATE_LINE_NS * lines)])
-    direct = Threshold(times(*together), FOLLOWED_ROWS, begun, late)
+    lines = rows * ceil(extent * operand.tensor_bytes / line_bytes)
+    late = total([begun, Const(stated.late_line_ns * lines)])
+    direct = Threshold(times(*together), stated.followed_count, begun, late)
     return by_stage(tiling.space, operand, direct, begun)

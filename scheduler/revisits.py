@@ -13,7 +13,7 @@ to follow, and what executes out of order has no turns left to compute meanwhile
 
 Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them side by side, against the same loops with
 the next rows asked for early, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of
-bytes.
+bytes. The link into the cache from which rows come back at once states what a machine takes (`again_ns`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,6 @@ from isamap.scheduler.levels import usable_bytes
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
-# What shows of beginning one row again, in pieces or not: less than the least that was measured, as panels
-# that come out of the last cache instead are priced too low as well. Units: nanoseconds.
-AGAIN_NS = 12.0
-# From which cache rows come back at once, counted from the nearest one.
-NEAR_CACHES = 2
-
 
 def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """The time to begin rows of an input again, each time that loops it does not follow come back to them.
@@ -43,16 +37,21 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     sums = {axis.name for axis in space.option.axes if axis.is_reduction}
     if not known or operand.dense_axis not in sums or operand.is_accumulator:
         return Const(0)
-    cache = near_cache(problem)
+    cache, again_ns = near_cache(problem)
     if cache is None or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, cache):
         return Const(0)
     visits = times(*reloads(space, operand, loops(tiling), cache, usable_bytes(cache))[0])
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
-    begun = times(AGAIN_NS * rows, visits)
+    begun = times(again_ns * rows, visits)
     return by_stage(space, operand, Threshold(visits, 1, Const(0), begun), Const(0))
 
 
-def near_cache(problem: Problem) -> Cache | None:
-    """The cache from which rows come back at once; None where the machine has fewer."""
-    return problem.caches[NEAR_CACHES - 1] if len(problem.caches) >= NEAR_CACHES else None
+def near_cache(problem: Problem) -> tuple[Cache | None, float]:
+    """The first cache whose lost rows cost, and what each does; None where the machine states nothing of it.
+
+    Units: nanoseconds.
+    """
+    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
+    stated = ((c, rows.again_ns) for c, rows in zip(problem.caches, behind, strict=False) if rows.again_ns)
+    return next(stated, (None, 0.0))

@@ -3,6 +3,8 @@
     time = 0.6 traffic + 1.8 computing      1.1 computing where lines are asked for early (`fetching`)
            (at least the traffic)
 
+These are the figures of Zen 5; a machine states its own, as the `streams` of a link.
+
 Processors fetch ahead by themselves along lines that follow each other, and what executes out of order has no
 more under way than its window holds. A row of 10 KB is over before the first is at full speed; pieces of rows
 that lie pages apart are left to the window, which has the fewer lines under way the more there is to compute
@@ -17,23 +19,12 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
+from isamap.machine.timings import StreamTimes
+from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.fetching import asked, in_rows
 from isamap.scheduler.tiling import Tiling, by_stage
-
-# How much of traffic that streams hides computing, and how computing counts beside it: where nobody asks for
-# lines, and where they are asked for early.
-HIDING = 0.6
-LATE = 1.8
-EARLY = 1.1
-# What it takes to begin a row along a sum that is not asked for, and a row or a piece of one that is. Units:
-# nanoseconds.
-ROW_NS = 60.0
-ASKED_NS = 1.0
-# Pieces from so many bytes on are followed while they are read. Units: bytes.
-LONG_BYTES = 512
 
 
 def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Cost) -> Cost:
@@ -42,15 +33,18 @@ def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Co
     `begun` is that of what nobody asks for, which copies begin as well.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
+    stated = _stated(problem)
     rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
     along = in_rows(option, operand)
     cuts = tiling.blocks if along else tiling.steps
     pieces = [cuts[operand.dense_axis]] if operand.dense_axis in cuts else []
-    early = times(ASKED_NS * rows, *pieces)
-    long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / LONG_BYTES)
-    late = Threshold(times(*pieces), long, early, begun)
+    early = times(stated.hinted_start_ns * rows, *pieces)
+    long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
+    # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.
+    dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
+    late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
     if along:
-        late = times(ROW_NS * rows, *pieces)
+        late = times(stated.row_start_ns * rows, *pieces)
         early = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, early)
     return by_stage(tiling.space, operand, direct, begun)
@@ -68,13 +62,20 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
         return Const(0)
     operand = max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
     # What is computed of several inputs on its way is counted in full, and compilers join half of it.
-    late, early = times(LATE if operand.registers else EARLY, computing), times(EARLY, computing)
+    stated = _stated(problem)
+    early = times(stated.hinted_computing_factor, computing)
+    late = times(stated.computing_factor, computing) if operand.registers else early
     if in_rows(option, operand):
         in_time = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
     else:
         in_time = early
     direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)
-    return total([times(HIDING, traffic), by_stage(tiling.space, operand, direct, late)])
+    return total([times(stated.traffic_factor, traffic), by_stage(tiling.space, operand, direct, late)])
+
+
+def _stated(problem: Problem) -> StreamTimes:
+    assert problem.memory_streams is not None, "inputs stream only where a machine says what that takes"
+    return problem.memory_streams
 
 
 def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, early: Cost) -> Cost:

@@ -14,8 +14,6 @@ from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, e
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space
 
-LINE_BYTES = 64  # of any cache
-
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -191,5 +189,5 @@ def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
     if not held or not along or not rows or operand.is_accumulator or 0 not in space.stage_values(operand):
         return Const(1)
-    turns = LINE_BYTES // max(1, along[0].tile * operand.tensor_bytes)
+    turns = cache.line_bytes // max(1, along[0].tile * operand.tensor_bytes)
     return Threshold(times(*rows), held, Const(1), Const(max(1, turns)))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isamap.machine.timings import LoopTimes, RowTimes, Tlb
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
 
-CACHES = (Cache("l1", 48 << 10, 400.0), Cache("l2", 1 << 20, 170.0), Cache("l3", 32 << 20, 60.0))
+CACHES = (
+    Cache("l1", 48 << 10, 400.0, line_bytes=64),
+    Cache("l2", 1 << 20, 170.0, line_bytes=64, rows=RowTimes(start_ns=0.7)),
+    Cache("l3", 32 << 20, 60.0, line_bytes=64, rows=RowTimes(start_ns=2.0, again_ns=12.0)),
+)
 MEMORY_BANDWIDTH = 20.0
+MEMORY_ROWS = RowTimes(5.0, short_start_ns=20.0, short_bytes=128, followed_count=20, late_line_ns=1.5)
+TLB = Tlb(64, 4096, 0.5)
+LOOPS = LoopTimes(turn_ns=0.1, address_ns=0.07, unrolled_ns=0.03, unrolled_issue_ns=0.006, share_ns=120.0)
 
 
 def problem(option: NestOption, *others: NestOption, registers: dict[str, int] | None = None) -> Problem:
@@ -16,7 +24,14 @@ def problem(option: NestOption, *others: NestOption, registers: dict[str, int] |
     sizes = tuple(sorted((axis.name.upper(), axis.extent) for axis in option.axes))
     files = tuple(sorted((registers or {"zmm": 32}).items()))
     nest = NestProblem(0, (option, *others))
-    return Problem("kernel", "machine", sizes, (nest,), files, CACHES, MEMORY_BANDWIDTH)
+    made = Problem("kernel", "machine", sizes, (nest,), files, CACHES, MEMORY_BANDWIDTH)
+    return replace(made, memory_rows=MEMORY_ROWS, tlb=TLB, loops=LOOPS)
+
+
+def small_caches(first_bytes: int) -> tuple[Cache, Cache]:
+    """Caches of which small problems use much; rows are lost by the second of them."""
+    second = Cache("l2", 8192, 4.0, line_bytes=64, rows=RowTimes(start_ns=0.7))
+    return Cache("l1", first_bytes, 8.0, line_bytes=64), second
 
 
 def gemm_option(m: int, n: int, k: int, vector: int = 16, memory: str = "zmm") -> NestOption:

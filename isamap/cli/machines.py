@@ -11,6 +11,7 @@ import typer
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, MachineArgument
+from isamap.cli.timings import timing_json, timing_rows
 from isamap.report.columns import table
 
 if TYPE_CHECKING:
@@ -76,9 +77,13 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
                 "to": link.target_memory,
                 "bandwidth_bytes_per_ns": link.bandwidth_bytes_per_ns,
                 "source": link.source,
+                "rows": timing_json(link.rows),
+                "streams": timing_json(link.streams),
             }
             for link in machine.links
         ],
+        "tlb": timing_json(machine.tlb),
+        "loops": timing_json(machine.loops),
         "units": {u.name: u.count for u in machine.units.values()},
         "instructions": [_instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)],
     }
@@ -180,6 +185,8 @@ def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
     parts += ["", table(links)] if links else []
+    timings = timing_rows(machine)
+    parts += ["", table(timings)] if timings else []
     return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
 
 

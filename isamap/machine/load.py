@@ -56,6 +56,8 @@ def _machine(sources: tuple[Source, ...], digest: str) -> Machine:
         target=world.target,
         clock_ghz=world.clock_ghz,
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,
+        tlb=world.tlb,
+        loops=world.loops,
         sources=world.sources,
         digest=digest,
         hints=hints,

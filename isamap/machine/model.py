@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, LoopTimes, RowTimes, StreamTimes, Tlb
 from isamap.source import Span
 
 Run = Literal["native", "emulator", "model"]
@@ -99,13 +100,19 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way for data between a farther memory (`source_memory`) and a nearer one, in both directions."""
+    """A way for data between a farther memory (`source_memory`) and a nearer one, in both directions.
+
+    `rows` and `streams` are what reading takes beside the bandwidth; `streams` is None where nothing is
+    stated.
+    """
 
     source_memory: str
     target_memory: str
     bandwidth_bytes_per_ns: float
     shared: bool
     source: str
+    rows: RowTimes = NO_ROWS
+    streams: StreamTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +228,5 @@ class Machine:
     digest: str
     hints: Mapping[str, MachineInstruction] = field(default_factory=dict[str, MachineInstruction])
     thread_start_ns: float = THREAD_START_NS
+    tlb: Tlb = NO_TLB
+    loops: LoopTimes = NO_LOOPS

@@ -22,6 +22,14 @@ from isamap.machine.fields import (
     read_texts,
 )
 from isamap.machine.findings import Findings
+from isamap.machine.timing_fields import (
+    Stated,
+    read_loop_times,
+    read_row_times,
+    read_stream_times,
+    read_tlb,
+)
+from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Mapping, Node, Scalar
 from isamap.source import Span
 
@@ -51,13 +59,15 @@ class MemorySpec:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A link as written. Units: the bandwidth is in bytes per ns."""
+    """A link as written; None for what it leaves as it was. Units: the bandwidth is in bytes per ns."""
 
     source_memory: Scalar
     target_memory: Scalar
     bandwidth_bytes_per_ns: float
     shared: bool
     source: Scalar | None
+    rows: Stated[RowTimes] | None
+    streams: Stated[StreamTimes] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,8 @@ class Spec:
     memories: tuple[MemorySpec, ...]
     links: tuple[LinkSpec, ...]
     units: tuple[UnitSpec, ...]
+    tlb: Stated[Tlb] | None
+    loops: Stated[LoopTimes] | None
     states: tuple[StateSpec, ...]
     remove: tuple[Scalar, ...]
     instructions: tuple[InstructionSpec, ...]
@@ -130,7 +142,7 @@ class Spec:
 
 KEYS = (
     "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "thread_start_ns", "language",
-    "memories", "links", "units", "states", "remove", "instructions",
+    "memories", "links", "units", "tlb", "loops", "states", "remove", "instructions",
 )  # fmt: skip
 VERSION = "1"
 
@@ -162,6 +174,8 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         named("memories", _read_memory),
         listed("links", _read_link),
         named("units", _read_unit),
+        read_tlb(keys.get("tlb"), findings),
+        read_loop_times(keys.get("loops"), findings),
         named("states", _read_state),
         listed("remove", _read_removed),
         listed("instructions", _read_instruction),
@@ -263,7 +277,7 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
 
 
 def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    names = ("from", "to", "bandwidth_bytes_per_ns", "shared", "source")
+    names = ("from", "to", "bandwidth_bytes_per_ns", "shared", "rows", "streams", "source")
     keys = read_mapping(node, "a link", names, findings, ("from", "to", "bandwidth_bytes_per_ns", "source"))
     source_memory = read_name(keys.get("from"), "`from`", findings)
     target_memory = read_name(keys.get("to"), "`to`", findings)
@@ -271,11 +285,13 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
         keys.get("bandwidth_bytes_per_ns"), "`bandwidth_bytes_per_ns`", findings, lowest=1e-6
     )
     shared = read_flag(keys.get("shared"), "`shared`", findings)
+    rows = read_row_times(keys.get("rows"), findings)
+    streams = read_stream_times(keys.get("streams"), findings)
     source = read_text(keys.get("source"), "`source`", findings)
     if source_memory is None or target_memory is None:
         return None
     # A bandwidth that was refused is stood in for, so that the names are checked all the same.
-    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source)
+    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams)
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:

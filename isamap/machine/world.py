@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,6 +15,7 @@ from isamap.machine.findings import Findings
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec, TargetSpec
 from isamap.machine.texts import Declarations
+from isamap.machine.timings import NO_LOOPS, NO_TLB, LoopTimes, Tlb
 from isamap.machine.tree import Scalar
 from isamap.source import Span
 from isamap.syntax import resolve_template
@@ -46,6 +47,8 @@ class World:
     target: Target = field(default_factory=Target)
     clock_ghz: float | None = None
     thread_start_ns: float | None = None
+    tlb: Tlb = NO_TLB
+    loops: LoopTimes = NO_LOOPS
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -65,12 +68,16 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         target=_target(world.target, spec.target),
         clock_ghz=spec.clock_ghz or world.clock_ghz,
         thread_start_ns=spec.thread_start_ns if spec.thread_start_ns is not None else world.thread_start_ns,
+        tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
+        loops=spec.loops.figures if spec.loops is not None else world.loops,
         units={**world.units, **{u.name: Unit(u.name, u.count) for u in spec.units}},
     )
     for cited in (
         *(u.source for u in spec.units),
         *(m.source for m in spec.memories),
         *(k.source for k in spec.links),
+        *(stated.source for k in spec.links for stated in (k.rows, k.streams) if stated is not None),
+        *(stated.source for stated in (spec.tlb, spec.loops) if stated is not None),
     ):
         check_source(cited, world.sources, findings)
     world = replace(world, declarations=_declarations(world, language or (), findings))
@@ -205,7 +212,8 @@ def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dic
                 findings.unknown("unknown-memory", "memory", end.text, end.span, world.memories)
         ends = (spec.source_memory.text, spec.target_memory.text)
         cited = spec.source.text if spec.source is not None else ""
-        links[ends] = Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited)
+        _check_link(spec, world.memories, findings)
+        links[ends] = _link(spec, cited, links.get(ends))
         spans.setdefault(ends[0], spec.source_memory.span)
     graph: dict[str, list[str]] = {}
     for source, target in links:
@@ -218,6 +226,47 @@ def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dic
             advice="leave out the link that leads back",
         )  # fmt: skip
     return links
+
+
+def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
+    """The link as stated; what it does not say of rows and streams stays as it was."""
+    ends = (spec.source_memory.text, spec.target_memory.text)
+    new = old or Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited)
+    return replace(
+        new,
+        bandwidth_bytes_per_ns=spec.bandwidth_bytes_per_ns,
+        shared=spec.shared,
+        source=cited,
+        rows=spec.rows.figures if spec.rows is not None else new.rows,
+        streams=spec.streams.figures if spec.streams is not None else new.streams,
+    )
+
+
+# Of a link out of a cache: what else `rows` says is of what comes from beyond all caches.
+_OF_CACHES = ("start_ns", "again_ns")
+
+
+def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findings) -> None:
+    """What a link says of rows and streams is about what a cache misses."""
+    source, target = memories.get(spec.source_memory.text), memories.get(spec.target_memory.text)
+    stated = [s for s in (spec.rows, spec.streams) if s is not None]
+    if not stated or source is None or target is None:
+        return
+    if target.kind != "cache":
+        findings.report(
+            "figure-without-effect",
+            f"rows and streams are what a cache misses; `{target.name}` is of kind {target.kind}",
+            spec.target_memory.span,
+        )
+    elif source.kind == "cache":
+        others = [entry for s in stated for entry in s.spans.items() if entry[0] not in _OF_CACHES]
+        for name, span in others[:1]:
+            findings.report(
+                "figure-without-effect",
+                f"`{name}` is of what lies beyond all caches, and `{source.name}` is one of them",
+                span,
+                f"a link out of a cache states {' and '.join(_OF_CACHES)} of its rows, and no streams",
+            )  # fmt: skip
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:

@@ -1,45 +1,73 @@
-"""A machine's caches as a problem has them."""
+"""A machine's caches, and what lies beyond them, as a problem has them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from isamap.ir import Index
-from isamap.machine import Machine, Memory, caches_from_nearest, memory_graph
+from isamap.machine import Link, Machine, Memory, caches_from_nearest
+from isamap.machine.timings import NO_ROWS, RowTimes, StreamTimes
 from isamap.plan.problem import Cache
 
-UNSTATED_BANDWIDTH = 10.0  # bytes per ns of memory that a description links to nothing
+# The model's, not a machine's: bytes per ns of memory that a description links to nothing.
+UNSTATED_BANDWIDTH = 10.0
 
 
-def caches_of(machine: Machine) -> tuple[tuple[Cache, ...], float, bool]:
-    """Caches from the nearest, with the bandwidth towards the one before, and that of what lies beyond.
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Where arrays may come from: caches from the nearest, and what lies beyond them.
 
-    Cores share a cache, or what lies beyond, when the link from it is shared.
+    Cores share a cache, or what lies beyond, when the link from it is shared. Units: bytes per nanosecond.
     """
-    graph = memory_graph(machine)
-    names = caches_from_nearest(machine)
 
-    def fastest(edges: Iterable[tuple[str, str, float]]) -> float:
-        return max((bandwidth for _, _, bandwidth in edges), default=UNSTATED_BANDWIDTH)
+    caches: tuple[Cache, ...]
+    beyond_bytes_per_ns: float
+    beyond_is_shared: bool
+    beyond_rows: RowTimes
+    beyond_streams: StreamTimes | None
 
-    caches = tuple(
-        Cache(
-            name,
-            machine.memories[name].capacity_bytes or 0,
-            fastest(graph.out_edges(name, data="bandwidth_bytes_per_ns")),
-            _ways(machine.memories[name]),
-            any(link.shared for link in machine.links if link.source_memory == name),
+    @staticmethod
+    def of(machine: Machine) -> Memories:
+        """The memories of a machine, each with what its fastest link says."""
+        names = caches_from_nearest(machine)
+        inward = [link for link in machine.links if link.target_memory in names[-1:]]
+        fastest = max(inward, key=lambda link: link.bandwidth_bytes_per_ns, default=None)
+        return Memories(
+            tuple(_cache(machine, name) for name in names),
+            _bandwidth(inward),
+            any(link.shared for link in inward),
+            fastest.rows if fastest is not None else NO_ROWS,
+            fastest.streams if fastest is not None else None,
         )
-        for name in names
-    )
-    beyond_shared = any(link.shared for link in machine.links if link.target_memory in names[-1:])
-    beyond = (
-        fastest(graph.in_edges(names[-1], data="bandwidth_bytes_per_ns")) if names else UNSTATED_BANDWIDTH
-    )
-    return caches, beyond, beyond_shared
+
+    def moved_ns(self, size_bytes: int) -> float:
+        """The time to move an array from the nearest memory that holds it."""
+        for cache in self.caches:
+            if size_bytes <= cache.capacity_bytes:
+                return size_bytes / cache.bandwidth_bytes_per_ns
+        return size_bytes / self.beyond_bytes_per_ns
 
 
-def _ways(memory: Memory) -> int:
-    """Ways of a cache; 0 where they are not stated."""
-    stated = dict(memory.decl.attributes).get("ways")
+def _cache(machine: Machine, name: str) -> Cache:
+    memory = machine.memories[name]
+    outward = [link for link in machine.links if link.source_memory == name]
+    return Cache(
+        name,
+        memory.capacity_bytes or 0,
+        _bandwidth(outward),
+        _attribute(memory, "ways"),
+        any(link.shared for link in outward),
+        _attribute(memory, "line_bytes"),
+        max(outward, key=lambda link: link.bandwidth_bytes_per_ns).rows if outward else NO_ROWS,
+    )
+
+
+def _bandwidth(links: Iterable[Link]) -> float:
+    return max((link.bandwidth_bytes_per_ns for link in links), default=UNSTATED_BANDWIDTH)
+
+
+def _attribute(memory: Memory, name: str) -> int:
+    """A number of a memory's declaration; 0 where it is not stated."""
+    stated = dict(memory.decl.attributes).get(name)
     return (stated.value or 0) if isinstance(stated, Index) else 0

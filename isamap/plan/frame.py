@@ -9,8 +9,8 @@ from math import prod
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, layouts, scratchpads
-from isamap.plan.caches import caches_of
-from isamap.plan.fusing import Memories, offered_once
+from isamap.plan.caches import Memories
+from isamap.plan.fusing import offered_once
 from isamap.plan.problem import NestProblem, Problem
 from isamap.transform import statements
 
@@ -29,21 +29,19 @@ class Frame:
     profile: Mapping[str, int]
     suppliers: Suppliers
     memories: Memories
-    beyond_is_shared: bool
     turns: tuple[int, ...]
 
     @staticmethod
     def of(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int) -> Frame:
         """The frame of a kernel at these sizes, performed by so many threads."""
-        caches, beyond, is_shared = caches_of(machine)
         profile = {name: profile_of(value) for name, value in sizes.items()}
-        suppliers, memories = Suppliers(machine, layouts(kernel)), Memories(caches, beyond)
+        suppliers, memories = Suppliers(machine, layouts(kernel)), Memories.of(machine)
         turns = tuple(
             prod(axis.extent.substitute(profile).value or 1 for axis in statement.sequence)
             for statement in statements(kernel)
         )
         given = tuple(sorted(sizes.items()))
-        return Frame(kernel, given, threads, profile, suppliers, memories, is_shared, turns)
+        return Frame(kernel, given, threads, profile, suppliers, memories, turns)
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """The problem of these statements."""
@@ -56,11 +54,15 @@ class Frame:
             tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
             self.memories.caches,
             self.memories.beyond_bytes_per_ns,
-            memory_shared=self.beyond_is_shared,
+            memory_shared=self.memories.beyond_is_shared,
             threads=self.threads,
             thread_start_ns=machine.thread_start_ns if self.threads > 1 else 0.0,
             hinted=tuple(sorted(line_hints(machine))),
             scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
+            memory_rows=self.memories.beyond_rows,
+            memory_streams=self.memories.beyond_streams,
+            tlb=machine.tlb,
+            loops=machine.loops,
         )
 
 

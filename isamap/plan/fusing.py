@@ -8,7 +8,7 @@ the tile goes through a buffer near the processor, and is computed on from there
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from isamap.ir import Index, Kernel, Read
@@ -31,24 +31,10 @@ from isamap.match import (
     start_of_sum,
     written_by,
 )
-from isamap.plan.problem import Cache, Fusion, NestProblem
+from isamap.plan.caches import Memories
+from isamap.plan.problem import Fusion, NestProblem
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Memories:
-    """Where arrays may come from: caches from the nearest, and the bandwidth of what lies beyond them."""
-
-    caches: tuple[Cache, ...]
-    beyond_bytes_per_ns: float
-
-    def moved_ns(self, size_bytes: int) -> float:
-        """The time to move an array from the nearest memory that holds it."""
-        for cache in self.caches:
-            if size_bytes <= cache.capacity_bytes:
-                return size_bytes / cache.bandwidth_bytes_per_ns
-        return size_bytes / self.beyond_bytes_per_ns
 
 
 def fusions(

@@ -32,7 +32,8 @@ from isamap.match import (
     transfer_ns,
 )
 
-SLOW_MOVE_NS = 1.0  # of an element that no single instruction moves
+# The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
+SLOW_MOVE_NS = 1.0
 
 
 def pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:

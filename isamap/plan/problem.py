@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, LoopTimes, RowTimes, StreamTimes, Tlb
+
 
 @dataclass(frozen=True, slots=True)
 class TileAxis:
@@ -51,7 +53,7 @@ class TileOperand:
     accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
     ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
-    for that than all issues.
+    for that than all issues; its lines are hinted `ahead_bytes` before their use.
     """
 
     name: str
@@ -77,6 +79,7 @@ class TileOperand:
     moved_ns_per_element: float = 0.0
     hints: tuple[tuple[str, float], ...] = ()
     streams: bool = False
+    ahead_bytes: int = 0
 
     @property
     def buffer_tile_bytes(self) -> int:
@@ -135,7 +138,8 @@ class NestProblem:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache level, nearest first; `ways` is 0 where unknown; `shared` when all cores have it together.
+    """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
+    it together. `rows` is what reading rows out of it takes.
 
     Units: bytes, and bytes per nanosecond towards the level before it.
     """
@@ -145,6 +149,8 @@ class Cache:
     bandwidth_bytes_per_ns: float
     ways: int = 0
     shared: bool = False
+    line_bytes: int = 0
+    rows: RowTimes = NO_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,10 @@ class Problem:
     """Everything that a heuristic or a solver may look at.
 
     `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
-    beyond the last cache, and `memory_shared` whether cores share that. `threads` is how many there are to
-    perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other, once.
+    beyond the last cache, and `memory_shared` whether cores share that; `memory_rows` and `memory_streams`
+    are what reading it takes beside, `tlb` and `loops` what pages and loops take. `threads` is how many there
+    are to perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other,
+    once.
     `hinted` are the caches into which an instruction brings memory ahead of its use.
     `scratchpads` are those with their bytes.
     """
@@ -170,3 +178,7 @@ class Problem:
     threads: int = 1
     thread_start_ns: float = 0.0
     scratchpads: tuple[tuple[str, int], ...] = ()
+    memory_rows: RowTimes = NO_ROWS
+    memory_streams: StreamTimes | None = None
+    tlb: Tlb = NO_TLB
+    loops: LoopTimes = NO_LOOPS

@@ -1,16 +1,22 @@
-"""Which inputs stream through from beyond all caches, and take longer to come than all issues together."""
+"""Which inputs stream through from beyond all caches, and take longer to come than all issues together.
+
+Where a description says nothing of streams, they cost what other inputs do: none is told apart.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
 
-from isamap.plan.fusing import Memories
+from isamap.plan.caches import Memories
 from isamap.plan.problem import NestOption, TileOperand
 
 
 def with_streams(option: NestOption, memories: Memories) -> NestOption:
     """The option, each of whose inputs says whether it does."""
+    stated = memories.beyond_streams
+    if stated is None:
+        return option
     axes = {axis.name: axis for axis in option.axes}
     issues_ns = prod(-(-axis.extent // axis.tile) for axis in option.axes) * option.interval_ns
 
@@ -22,4 +28,7 @@ def with_streams(option: NestOption, memories: Memories) -> NestOption:
         beyond = size > memories.caches[-1].capacity_bytes
         return beyond and issues_ns < size / memories.beyond_bytes_per_ns
 
-    return replace(option, operands=tuple(replace(o, streams=streams(o)) for o in option.operands))
+    operands = tuple(
+        replace(o, streams=True, ahead_bytes=stated.ahead_bytes) if streams(o) else o for o in option.operands
+    )
+    return replace(option, operands=operands)

@@ -83,6 +83,11 @@ MACHINE_CODES: dict[str, Explanation] = {
     "fields-overlap": Explanation(
         "fields that overlap", "Each byte of a state's image belongs to one field at most."
     ),
+    "figure-without-effect": Explanation(
+        "a figure that nothing reads",
+        "`rows` and `streams` say what it takes to read what a cache misses, on links into caches. "
+        "Streams, short rows and lines that come late are of what lies beyond all caches.",
+    ),
     "file-unreadable": Explanation("a file that cannot be read", "The path is wrong, or its rights are."),
     "given-twice": Explanation(
         "one cost in two units", "Give an interval or a latency in ns or in cycles, not in both."

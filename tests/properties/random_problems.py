@@ -5,22 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from plan_problems import LOOPS, MEMORY_ROWS, TLB, small_caches
+
+from isamap.machine.timings import NO_ROWS
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
-from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 
 ISSUES = {2: 6, 3: 4}
 """How many issues the longest axis takes, after the number of axes: all schedules are to be tried."""
 
 
 def random_problem(random: Random, statements: int = 2, options: int = 3) -> Problem:
-    """Up to so many statements of up to so many mappings each."""
+    """Up to so many statements of up to so many mappings each; some machines state no row times."""
     nests = tuple(
         NestProblem(number, tuple(random_option(random, f"f{i}") for i in range(random.randint(1, options))))
         for number in range(random.randint(1, statements))
     )
-    caches = (Cache("l1", random.choice([64, 256, 4096]), 8.0), Cache("l2", 8192, 4.0))
+    caches = small_caches(random.choice([64, 256, 4096]))
     registers = (("reg", random.choice([3, 4, 6, 16])), ("wide", random.choice([2, 4])))
-    return Problem("kernel", "machine", (), nests, registers, caches, 1.0)
+    made = Problem("kernel", "machine", (), nests, registers, caches, 1.0)
+    if random.random() < 0.2:
+        plain = tuple(replace(cache, line_bytes=0, rows=NO_ROWS) for cache in caches)
+        return replace(made, caches=plain)
+    return replace(made, memory_rows=replace(MEMORY_ROWS, again_ns=12.0), tlb=TLB, loops=LOOPS)
 
 
 def random_option(random: Random, mapping: str) -> NestOption:

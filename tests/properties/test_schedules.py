@@ -11,12 +11,12 @@ import pytest
 from conftest import EXAMPLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plan_problems import problem
+from plan_problems import problem, small_caches
 
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import evaluate
 from isamap.plan.parse import parse_schedule
-from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
@@ -124,9 +124,10 @@ def problems(draw: st.DrawFn, largest: int) -> Problem:
             operand = replace(operand, dense_axis=own[-1], pitch_bytes=draw(st.sampled_from([64, 4096])))
         operands.append(operand)
     option = NestOption("f", (), tuple(axes), tuple(operands), draw(times_ns), draw(times_ns))
-    caches = (Cache("l1", draw(st.sampled_from([64, 256, 4096])), 8.0), Cache("l2", 8192, 4.0))
+    caches = small_caches(draw(st.sampled_from([64, 256, 4096])))
     question = problem(option, registers={"reg": draw(st.sampled_from([3, 6, 16]))})
-    return replace(question, caches=caches, memory_bandwidth_bytes_per_ns=1.0)
+    rows = replace(question.memory_rows, again_ns=12.0)
+    return replace(question, caches=caches, memory_bandwidth_bytes_per_ns=1.0, memory_rows=rows)
 
 
 @given(problems(largest=2000))

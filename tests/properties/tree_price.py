@@ -14,14 +14,11 @@ from math import ceil, gcd, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
 
+from isamap.machine.timings import LoopTimes, Tlb
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
-SHARE_NS = 120.0
-STREAM_LEAK, UNROLLED_NS, COPY_NS, ADDRESS_NS = 0.06, 0.03, 0.006, 0.07
-LEAK, LOOP_NS, USABLE, PAGE_BYTES, TLB_PAGES, PAGE_NS = 0.1, 0.1, 0.75, 4096, 64, 0.5
-FOLLOWED_ROWS, LATE_LINE_NS = 20, 1.5
-START_NS, FAR_START_NS, SHORT_FAR_START_NS, AGAIN_NS = (0.7, 2.0), 5.0, 20.0, 12.0
+LEAK, STREAM_LEAK, USABLE = 0.1, 0.06, 0.75
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -129,7 +126,7 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
     option = walk.option
     inputs = [o for o in option.operands if not o.is_accumulator]
     held = [o for o in option.operands if o.is_accumulator]
-    sums, loops = _summing(walk)
+    sums, loops = _summing(walk, problem.loops)
     loads = sum(
         _issues(option, o) * _tile_ns(walk, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
         for o in inputs
@@ -154,8 +151,12 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         + loops
         + sum(_held(walk, o) for o in held)
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
-        + sum(_pages(walk, o) + _again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
+        + sum(_in_place(walk, o, problem) for o in inputs if o.name not in walk.stages)
     )
+
+
+def _in_place(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+    return _pages(walk, operand, problem.tlb) + _again_begun(walk, operand, problem)
 
 
 def _one_after_another(walk: _Walk, problem: Problem) -> float:
@@ -171,7 +172,7 @@ def _one_after_another(walk: _Walk, problem: Problem) -> float:
     return found
 
 
-def _summing(walk: _Walk) -> tuple[float, float]:
+def _summing(walk: _Walk, stated: LoopTimes) -> tuple[float, float]:
     """Of each register block, cut ones too, the longest of sums, chains and loads; and its loops."""
     option = walk.option
     outputs = [a for a in option.axes if not a.is_reduction and a.name in walk.running]
@@ -185,15 +186,15 @@ def _summing(walk: _Walk) -> tuple[float, float]:
     sums = loops = 0.0
     for sizes in product(*spans):
         block = dict(zip((axis.name for axis in outputs), sizes, strict=True))
-        loads = sum(_block_loads(walk, o, block) for o in option.operands if not o.is_accumulator)
+        loads = sum(_block_loads(walk, o, block, stated) for o in option.operands if not o.is_accumulator)
         sums += issues * max(option.interval_ns * prod(sizes), chain, loads)
-        loops += LOOP_NS * issues
+        loops += stated.turn_ns * issues
         if walk.copies > 1:
             own = ceil(
                 next(a for a in summed if a.name == walk.copied).extent / _tile_of(option, walk.copied)
             )
-            loops += LOOP_NS * (issues // own * ceil(own / walk.copies) - issues)
-            loops += issues * (UNROLLED_NS + COPY_NS * prod(sizes))
+            loops += stated.turn_ns * (issues // own * ceil(own / walk.copies) - issues)
+            loops += issues * (stated.unrolled_ns + stated.unrolled_issue_ns * prod(sizes))
     return sums, loops
 
 
@@ -201,12 +202,14 @@ def _tile_of(option: NestOption, name: str) -> int:
     return next(axis.tile for axis in option.axes if axis.name == name)
 
 
-def _block_loads(walk: _Walk, operand: TileOperand, block: Mapping[str, int]) -> float:
+def _block_loads(walk: _Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
     """The tiles of an input, and the addresses of rows read in place."""
     found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     rows = prod(n for name, n in block.items() if name in operand.axes and name != operand.dense_axis)
-    return found + (ADDRESS_NS * rows if known and rows > 1 and operand.name not in walk.stages else 0.0)
+    return found + (
+        stated.address_ns * rows if known and rows > 1 and operand.name not in walk.stages else 0.0
+    )
 
 
 def _issues(option: NestOption, operand: TileOperand) -> int:
@@ -296,28 +299,33 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
         return 0.0
     pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
     extents = {axis.name: axis.extent for axis in walk.option.axes}
-    in_two_lines = ceil(extents[operand.dense_axis] / max(1, 128 // operand.tensor_bytes))
-    far_ns = FAR_START_NS if prod(pieces) < in_two_lines else SHORT_FAR_START_NS
-    start_ns = far_ns if home == len(problem.caches) else START_NS[min(level, 1)]
+    far = problem.memory_rows
+    is_short = bool(far.short_bytes) and prod(pieces) >= ceil(
+        extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes)
+    )
+    far_ns = far.short_start_ns if is_short else far.start_ns
+    start_ns = far_ns if home == len(problem.caches) else problem.caches[home].rows.start_ns
     begun = start_ns * _rows(walk, operand) * prod(pieces)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
-    if home == len(problem.caches) and in_place and beside > FOLLOWED_ROWS:
-        lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / 64)
-        begun += LATE_LINE_NS * _rows(walk, operand) * lines
+    line = problem.caches[-1].line_bytes
+    if home == len(problem.caches) and in_place and line and 0 < far.followed_count < beside:
+        lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
+        begun += far.late_line_ns * _rows(walk, operand) * lines
     return begun
 
 
 def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
-    """To come back to rows along a sum, read in place, that the second cache has lost."""
+    """To come back to rows along a sum, read in place, that a cache near the processor has lost."""
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
-    second = next(iter(problem.caches[1:]), None)
-    if second is None or not known or not summed or _all_bytes(walk) <= second.capacity_bytes:
+    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
+    stated = [(c, r.again_ns) for c, r in zip(problem.caches, behind, strict=True) if r.again_ns > 0]
+    if not stated or not known or not summed or _all_bytes(walk) <= stated[0][0].capacity_bytes:
         return 0.0
-    visits = _loads(walk, operand, second)
-    return AGAIN_NS * _rows(walk, operand) * visits if visits > 1 else 0.0
+    visits = _loads(walk, operand, stated[0][0])
+    return stated[0][1] * _rows(walk, operand) * visits if visits > 1 else 0.0
 
 
 def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
@@ -337,12 +345,12 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     if operand.name not in walk.crossed:
         return (once + out) * again
     if not operand.mover:
-        return (once + out) * again + SHARE_NS * _register_blocks(walk)
+        return (once + out) * again + problem.loops.share_ns * _register_blocks(walk)
     around = walk.turns[: walk.depths[operand.name]]
     covered = walk.held if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     before = max(0.0, once - elements * operand.moved_ns_per_element) if operand.is_accumulator else 0.0
-    return before + operand.moved_ns_per_element * waits + LOOP_NS * _register_blocks(walk)
+    return before + operand.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
 
 
 def _first_reading(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
@@ -388,13 +396,13 @@ def _beside(walk: _Walk, operand: TileOperand) -> float:
     return elements * operand.moved_ns_per_element * _again(walk, operand)
 
 
-def _pages(walk: _Walk, operand: TileOperand) -> float:
+def _pages(walk: _Walk, operand: TileOperand, tlb: Tlb) -> float:
     """Visits to pages, where a register block goes through more of them than are known at a time."""
     if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts:
         return 0.0
     rows = [name for name in operand.axes if name != operand.dense_axis]
-    on_a_page = max(1, PAGE_BYTES // operand.pitch_bytes)
-    if prod(walk.held[name] for name in rows) <= TLB_PAGES * on_a_page:
+    on_a_page = max(1, tlb.page_bytes // operand.pitch_bytes)
+    if prod(walk.held[name] for name in rows) <= tlb.count * on_a_page:
         return 0.0
     others = [walk.entries(name) for name in walk.running if name not in rows]
-    return PAGE_NS * _rows(walk, operand) / on_a_page * prod(others)
+    return tlb.miss_ns * _rows(walk, operand) / on_a_page * prod(others)

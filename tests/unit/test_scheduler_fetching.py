@@ -14,7 +14,6 @@ from isamap.plan.build import build_problem
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
 from isamap.scheduler import schedule
-from isamap.scheduler.fetching import AHEAD_BYTES
 from isamap.transform import make_guards_explicit
 
 SKINNY = {"M": 4, "N": 7680, "K": 2560}
@@ -65,7 +64,7 @@ def test_pieces_of_rows_are_asked_for_where_they_are_summed_as_far_ahead_as_memo
     assert prefetch.depth > nest.hold
     columns = next(loop.step for loop in reversed(nest.loops[: nest.hold]) if loop.axis == "n")
     turn_bytes = loop.step * columns * (2 if name == "gemm_bf16" else 4)
-    assert prefetch.ahead == -(-AHEAD_BYTES // turn_bytes)
+    assert prefetch.ahead == -(-8192 // turn_bytes)  # as the description says
 
 
 def test_a_machine_without_hints_asks_for_nothing(tmp_path: Path) -> None:

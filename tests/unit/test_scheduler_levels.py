@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import gemm
+from plan_problems import MEMORY_ROWS, gemm
 
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.levels import Misses, first_reading, one_after_another
-from isamap.scheduler.residence import FOLLOWED_ROWS, LATE_LINE_NS, starts
+from isamap.scheduler.residence import starts
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, tile
 
@@ -105,8 +105,8 @@ def side_by_side(problem: Problem, dense: str, rows: int, stage: int = 0) -> flo
 def test_lines_of_more_rows_side_by_side_than_are_followed_come_late() -> None:
     problem = gemm(4096, 4096, 4096)
     tile_n = next(a.tile for a in problem.nests[0].options[0].axes if a.name == "n")
-    followed = FOLLOWED_ROWS // tile_n
-    late_ns = LATE_LINE_NS * 4096 * (4 * 4096 // 64)
+    followed = MEMORY_ROWS.followed_count // tile_n
+    late_ns = MEMORY_ROWS.late_line_ns * 4096 * (4 * 4096 // 64)
     few, many = side_by_side(problem, "k", followed), side_by_side(problem, "k", followed + 1)
     assert many - few == pytest.approx(late_ns)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from plan_problems import gemm
+from plan_problems import CACHES, MEMORY_ROWS, gemm
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.residence import FAR_START_NS, SHORT_FAR_START_NS, START_NS, holds_all, starts
+from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import where_time_goes
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile
@@ -50,18 +50,18 @@ def begun_ns(problem: Problem, columns: int, stage: int = 0) -> float:
 
 def test_narrow_blocks_begin_more_rows_than_wide_ones() -> None:
     problem = gemm(4096, 4096, 4096)
-    assert begun_ns(problem, 4) == pytest.approx(FAR_START_NS * 4096 * 4096 / 64)
+    assert begun_ns(problem, 4) == pytest.approx(MEMORY_ROWS.start_ns * 4096 * 4096 / 64)
     assert begun_ns(problem, 8) == pytest.approx(begun_ns(problem, 4) / 2)
 
 
 def test_a_line_or_two_of_each_row_out_of_memory_costs_more_than_long_pieces() -> None:
     problem = gemm(4096, 4096, 4096)
-    assert begun_ns(problem, 2) == pytest.approx(SHORT_FAR_START_NS * 4096 * 4096 / 32)
+    assert begun_ns(problem, 2) == pytest.approx(MEMORY_ROWS.short_start_ns * 4096 * 4096 / 32)
     assert begun_ns(problem, 2) > 2 * begun_ns(problem, 3)
 
 
 def test_rows_begin_sooner_where_the_tensors_are_nearer() -> None:
-    assert START_NS[0] < START_NS[1] < FAR_START_NS
+    assert CACHES[1].rows.start_ns < CACHES[2].rows.start_ns < MEMORY_ROWS.start_ns
     near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
     assert begun_ns(near, 1) / 1024**2 < begun_ns(far, 1) / 4096**2
     assert begun_ns(gemm(32, 32, 32), 1) == 0.0

@@ -8,10 +8,11 @@ import pytest
 from plan_problems import CACHES, conv2d, gemm
 from properties.tree_price import tree_ns
 
+from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Cache, Problem
+from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.revisits import AGAIN_NS, revisits
+from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import where_time_goes
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile
@@ -35,7 +36,7 @@ def again_ns(problem: Problem, operand: str = "a", **decided: int) -> float:
 
 def test_each_block_of_columns_around_all_rows_begins_them_again() -> None:
     wide = again_ns(LARGE, block_n=256, order_m_n=0)
-    assert wide == pytest.approx(AGAIN_NS * 4096 * 4)
+    assert wide == pytest.approx(CACHES[2].rows.again_ns * 4096 * 4)
     assert again_ns(LARGE, block_n=128, order_m_n=0) == pytest.approx(2 * wide)
 
 
@@ -55,14 +56,14 @@ def test_copies_and_what_lies_across_the_sum_cost_nothing_here() -> None:
 
 
 def test_what_fits_the_near_cache_is_never_far() -> None:
-    assert (
-        again_ns(replace(LARGE, caches=(CACHES[0], Cache("l2", 1 << 30, 170.0))), block_n=256, order_m_n=0)
-        == 0.0
-    )
+    large = replace(LARGE, caches=(CACHES[0], replace(CACHES[1], capacity_bytes=1 << 30), CACHES[2]))
+    assert again_ns(large, block_n=256, order_m_n=0) == 0.0
 
 
-def test_a_machine_with_one_cache_has_no_near_one_to_lose_rows_from() -> None:
+def test_rows_come_back_at_once_where_no_link_says_otherwise() -> None:
     assert again_ns(replace(LARGE, caches=CACHES[:1]), block_n=256, order_m_n=0) == 0.0
+    two = replace(LARGE, caches=CACHES[:2], memory_rows=RowTimes(again_ns=5.0))
+    assert again_ns(two, block_n=256, order_m_n=0) == pytest.approx(5.0 * 4096 * 4)
 
 
 def test_what_is_charged_is_what_the_loops_say() -> None:

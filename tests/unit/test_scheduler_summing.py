@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import conv2d, gemm, gemv, tiled_gemm
+from plan_problems import LOOPS, conv2d, gemm, gemv, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.pricing import price
-from isamap.scheduler.register_blocks import ADDRESS_NS, block_sums, loops_ns
+from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.space import MAX_UNROLLED, Space, summed_axis
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.tiling import tile, torn
@@ -87,7 +87,7 @@ def test_best_schedules_differ_in_how_a_sum_is_unrolled() -> None:
 
 def blocks_ns(question: Problem, m: int, n: int) -> float:
     made = {"nest0.unroll.m": m, "nest0.unroll.n": n, "nest0.stage.a": 1, "nest0.stage.b": 1}
-    return float(evaluate(block_sums(space(question)), made))
+    return float(evaluate(block_sums(space(question), LOOPS), made))
 
 
 def test_loads_of_a_block_at_the_end_of_an_axis_do_not_hide_in_other_blocks() -> None:
@@ -104,12 +104,12 @@ def test_chains_of_a_block_at_the_end_of_an_axis_do_not_hide_in_other_blocks() -
 
 def test_rows_that_are_read_in_place_have_addresses() -> None:
     made = {"nest0.unroll.m": 9, "nest0.unroll.n": 1, "nest0.stage.a": 0, "nest0.stage.b": 1}
-    found = float(evaluate(block_sums(space(gemm(9, 16, 100))), made))
-    assert found == pytest.approx(100 * (10 * 0.14 + 9 * ADDRESS_NS))
+    found = float(evaluate(block_sums(space(gemm(9, 16, 100)), LOOPS), made))
+    assert found == pytest.approx(100 * (10 * 0.14 + 9 * LOOPS.address_ns))
 
 
 def test_unrolling_saves_turns_and_costs_copies() -> None:
-    cost = loops_ns(space(gemm(64, 64, 100)))
+    cost = loops_ns(space(gemm(64, 64, 100)), LOOPS)
 
     def ns(block: int, factor: int) -> float:
         made = {"nest0.unroll.m": block, "nest0.unroll.n": 1, "nest0.unroll.k": factor}
@@ -123,7 +123,7 @@ def test_unrolling_saves_turns_and_costs_copies() -> None:
 def test_a_line_is_loaded_again_where_a_block_has_more_rows_than_a_cache_holds(rows: int, often: int) -> None:
     question = gemm(64, 16, 1024)
     a = question.nests[0].options[0].operands[0]
-    near = Cache("l1", 48 << 10, 400.0, 12)
+    near = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
     made = {"nest0.unroll.m": rows, "nest0.unroll.n": 1}
     assert evaluate(torn(tile(space(question)), a, near), made) == often
     assert evaluate(torn(tile(space(question)), replace(a, pitch_bytes=4160), near), made) == 1

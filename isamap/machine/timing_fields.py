@@ -1,0 +1,100 @@
+"""What a description states of rows, streams, pages and loops: YAML to figures, with what is wrong with them.
+
+rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
+->  Stated(RowTimes(5.0, 20.0, 128, source="measured"), …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+from isamap.machine.fields import read_mapping, read_number, read_text
+from isamap.machine.findings import Findings
+from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
+from isamap.machine.tree import Node, Scalar
+from isamap.source import Span
+
+T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated(Generic[T]):
+    """Figures as written, with the citation of their source; `spans` are those of the values, by key."""
+
+    figures: T
+    source: Scalar | None
+    spans: Mapping[str, Span]
+
+
+def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
+    """What a link's `rows` says."""
+    found = _read(RowTimes, node, "`rows`", findings, required=())
+    if found is not None:
+        _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
+        _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
+        if "short_start_ns" in found.spans:
+            _check_order(found, "start_ns", "short_start_ns", findings)
+    return found
+
+
+def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
+    """What a link's `streams` says."""
+    names = [field.name for field in fields(StreamTimes) if field.name != "source"]
+    found = _read(StreamTimes, node, "`streams`", findings, required=names)
+    if found is not None:
+        _check_order(found, "hinted_computing_factor", "computing_factor", findings)
+        _check_order(found, "hinted_start_ns", "row_start_ns", findings)
+    return found
+
+
+def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
+    """What `tlb` says."""
+    return _read(Tlb, node, "`tlb`", findings, required=("count", "page_bytes", "miss_ns"))
+
+
+def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
+    """What `loops` says."""
+    return _read(LoopTimes, node, "`loops`", findings, required=())
+
+
+def _read(
+    kind: type[T], node: Node | None, what: str, findings: Findings, required: Iterable[str]
+) -> Stated[T] | None:
+    """The figures of a mapping whose keys are the fields of a class; None where one of them is no number."""
+    if node is None:
+        return None
+    names = [field.name for field in fields(kind) if field.name != "source"]
+    keys = read_mapping(node, what, (*names, "source"), findings, (*required, "source"))
+    source = read_text(keys.get("source"), "`source`", findings)
+    values: dict[str, Any] = {}
+    for name in names:
+        whole = name.endswith(("count", "_bytes"))
+        value = read_number(keys.get(name), f"`{name}`", findings, lowest=1 if whole else 0, whole=whole)
+        if value is not None:
+            values[name] = int(value) if whole else value
+    if any(name in keys and name not in values for name in names) or any(n not in values for n in required):
+        return None
+    figures = kind(**values, source=source.text if source is not None else "")
+    return Stated(figures, source, {name: keys[name].span for name in values})
+
+
+def _check_together(found: Stated[T], what: str, names: tuple[str, str], findings: Findings) -> None:
+    """Keep a finding where one of two figures stands alone."""
+    for name, other in (names, names[::-1]):
+        if name in found.spans and other not in found.spans:
+            findings.report(
+                "missing-key", f"{what} gives `{name}` without `{other}`", found.spans[name],
+                advice=f"add `{other}: …`",
+            )  # fmt: skip
+
+
+def _check_order(found: Stated[T], small: str, large: str, findings: Findings) -> None:
+    """Keep a finding where a figure is less than one that it cannot be less than."""
+    least, value = getattr(found.figures, small), getattr(found.figures, large)
+    if value < least:
+        findings.report(
+            "number-out-of-range", f"`{large}` is {value:g}; it should be at least `{small}`, {least:g}",
+            found.spans[large],
+        )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What a processor takes beside instructions and bandwidths: to begin rows, to stream, for pages and loops.
+
+    links:
+      - {from: l3, to: l2, …, rows: {start_ns: 2, again_ns: 12, source: measured}}
+
+A figure that a description does not state is 0, and what it would price costs nothing. `source` names the
+citation of all figures beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """What reading rows out of the farther memory of a link takes beside its bandwidth.
+
+    Units: nanoseconds and bytes. `start_ns` is to begin a row, `short_start_ns` one of at most `short_bytes`;
+    `again_ns` what shows of coming back to a row that the nearer memory has lost. Of more than
+    `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
+    """
+
+    start_ns: float = 0.0
+    short_start_ns: float = 0.0
+    short_bytes: int = 0
+    again_ns: float = 0.0
+    followed_count: int = 0
+    late_line_ns: float = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTimes:
+    """What tensors take that no cache holds, beside what is computed on them.
+
+        time = traffic_factor * traffic + computing_factor * computing
+
+    Units: nanoseconds and bytes. With hints, computing counts by `hinted_computing_factor`, and a row or a
+    piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
+    sum in `row_start_ns`. Pieces of at least `long_bytes` need no hints.
+    """
+
+    traffic_factor: float
+    computing_factor: float
+    hinted_computing_factor: float
+    row_start_ns: float
+    hinted_start_ns: float
+    long_bytes: int
+    ahead_bytes: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tlb:
+    """Address translation that costs nothing: `count` pages; each visit to another one takes `miss_ns`."""
+
+    count: int = 0
+    page_bytes: int = 0
+    miss_ns: float = 0.0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTimes:
+    """What loops take beside the instructions in them, as far as it does not hide. Units: nanoseconds.
+
+    `turn_ns` is a turn of a loop, `address_ns` the address of one of several rows read in place. A sum
+    unrolled in its loop costs `unrolled_ns` a step and `unrolled_issue_ns` an issue; `share_ns` is a share of
+    a copy, dealt to a turn that computes.
+    """
+
+    turn_ns: float = 0.0
+    address_ns: float = 0.0
+    unrolled_ns: float = 0.0
+    unrolled_issue_ns: float = 0.0
+    share_ns: float = 0.0
+    source: str = ""
+
+
+# What a description says that says nothing.
+NO_ROWS, NO_TLB, NO_LOOPS = RowTimes(), Tlb(), LoopTimes()

@@ -1,0 +1,205 @@
+"""What a description says of rows, streams, pages and loops: each figure changes the price it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from plan_problems import gemm
+from unit.rewriting import shipped
+
+from isamap.ir import bind
+from isamap.machine import load_machine
+from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, RowTimes, StreamTimes, Tlb
+from isamap.plan.build import build_problem
+from isamap.plan.caches import Memories
+from isamap.plan.cost import evaluate
+from isamap.plan.problem import Problem
+from isamap.scheduler import schedule
+from isamap.scheduler.analytic import AnalyticModel
+from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.space import Space
+
+STREAMS = StreamTimes(0.6, 1.8, 1.1, 60.0, 1.0, 512, 8192)
+NEAR, MIDDLE, FAR = gemm(128, 128, 128), gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
+TALL = gemm(4096, 1024, 1024)
+
+
+def streaming(dense: str = "n") -> Problem:
+    """A product of four rows, whose weights come from memory and may be asked for early."""
+    problem = replace(gemm(4, 7680, 2560), memory_streams=STREAMS)
+    (option,) = problem.nests[0].options
+    a, b, c = option.operands
+    hints = (("l1", 0.01), ("l2", 0.01))
+    b = replace(b, streams=True, hints=hints, ahead_bytes=STREAMS.ahead_bytes, dense_axis=dense)
+    return replace(
+        problem, nests=(replace(problem.nests[0], options=(replace(option, operands=(a, b, c)),)),)
+    )
+
+
+def price_ns(problem: Problem, **decisions: int) -> float:
+    """The price of blocks of 4 x 16 with other decisions as they are first tried, but for these."""
+    (option,) = problem.nests[0].options
+    made = first_assignment(Space(0, option, dict(problem.registers), {}), {"m": 4, "n": 1})
+    assert made is not None
+    wanted = {f"nest0.{name.replace('_', '.')}": value for name, value in decisions.items()}
+    assert wanted.keys() <= made.keys()
+    return float(evaluate(AnalyticModel().expression(problem, problem.nests[0], option), {**made, **wanted}))
+
+
+def cache_rows(problem: Problem, number: int, **figures: float) -> Problem:
+    caches = list(problem.caches)
+    caches[number] = replace(caches[number], rows=replace(caches[number].rows, **figures))
+    return replace(problem, caches=tuple(caches))
+
+
+def memory_rows(problem: Problem, **figures: float) -> Problem:
+    return replace(problem, memory_rows=replace(problem.memory_rows, **figures))
+
+
+def loops(problem: Problem, **figures: float) -> Problem:
+    return replace(problem, loops=replace(problem.loops, **figures))
+
+
+def streams(problem: Problem, **figures: float) -> Problem:
+    return replace(problem, memory_streams=replace(STREAMS, **figures))
+
+
+Change = Callable[[Problem], Problem]
+IN_PLACE = {"stage_a": 0, "stage_b": 0}
+SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
+    "row out of l2": (NEAR, IN_PLACE, lambda p: cache_rows(p, 1, start_ns=1.4)),
+    "row out of l3": (MIDDLE, IN_PLACE, lambda p: cache_rows(p, 2, start_ns=4.0)),
+    "row out of memory": (FAR, IN_PLACE | {"unroll_n": 8}, lambda p: memory_rows(p, start_ns=10.0)),
+    "short row": (FAR, IN_PLACE | {"unroll_n": 1}, lambda p: memory_rows(p, short_start_ns=40.0)),
+    "longer short rows": (FAR, IN_PLACE | {"unroll_n": 3}, lambda p: memory_rows(p, short_bytes=256)),
+    "fewer rows followed": (FAR, IN_PLACE, lambda p: memory_rows(p, followed_count=3)),
+    "later lines": (FAR, IN_PLACE | {"unroll_m": 21}, lambda p: memory_rows(p, late_line_ns=3.0)),
+    "row begun again": (
+        TALL,
+        {"stage_a": 0, "stage_b": 1, "block_n": 256, "order_m_n": 0},
+        lambda p: cache_rows(p, 2, again_ns=24.0),
+    ),
+    "fewer pages": (gemm(64, 1024, 48), IN_PLACE, lambda p: replace(p, tlb=replace(p.tlb, count=32))),
+    "smaller pages": (
+        gemm(64, 128, 512),
+        IN_PLACE,
+        lambda p: replace(p, tlb=replace(p.tlb, page_bytes=512)),
+    ),
+    "page": (FAR, IN_PLACE, lambda p: replace(p, tlb=replace(p.tlb, miss_ns=1.0))),
+    "turn": (NEAR, {}, lambda p: loops(p, turn_ns=0.2)),
+    "address": (gemm(32, 32, 64), IN_PLACE, lambda p: loops(p, address_ns=0.14)),
+    "unrolled step": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_ns=0.06)),
+    "unrolled issue": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_issue_ns=0.012)),
+    "share of a copy": (NEAR, {"stage_b": 1, "ahead_b": 1}, lambda p: loops(p, share_ns=240.0)),
+    "traffic that streams": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 0, "unroll_n": 8},
+        lambda p: streams(p, traffic_factor=1.2),
+    ),
+    "computing beside it": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 0, "unroll_n": 8},
+        lambda p: streams(p, computing_factor=4.0),
+    ),
+    "computing with hints": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 2},
+        lambda p: streams(p, hinted_computing_factor=1.7),
+    ),
+    "row along a sum": (
+        streaming("k"),
+        {"stage_b": 0, "prefetch_b": 0},
+        lambda p: streams(p, row_start_ns=120.0),
+    ),
+    "hinted piece": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 2},
+        lambda p: streams(p, hinted_start_ns=2.0),
+    ),
+    "longer pieces": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 0, "unroll_n": 8},
+        lambda p: streams(p, long_bytes=1024),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOME_MORE_NS)
+def test_a_machine_that_states_more_has_a_higher_price(name: str) -> None:
+    problem, decisions, dearer = SOME_MORE_NS[name]
+    assert price_ns(dearer(problem), **decisions) > price_ns(problem, **decisions)
+
+
+def test_a_machine_that_states_nothing_has_no_such_costs() -> None:
+    plain = tuple(replace(cache, rows=NO_ROWS, line_bytes=0) for cache in FAR.caches)
+    silent = replace(FAR, caches=plain, memory_rows=NO_ROWS, tlb=NO_TLB, loops=NO_LOOPS)
+    (option,) = silent.nests[0].options
+    shares = {s.name: s.cost for s in AnalyticModel().shares(silent, silent.nests[0], option)}
+    made = first_assignment(Space(0, option, dict(FAR.registers), {}), {"m": 4, "n": 1})
+    assert made is not None
+    assert [evaluate(shares[name], made) for name in ("loops", "pages", "revisits")] == [0, 0, 0]
+    assert price_ns(silent, **IN_PLACE) < price_ns(FAR, **IN_PLACE)
+    assert schedule(silent, heuristic="greedy").cost_ns is not None
+
+
+# --- from descriptions ------------------------------------------------------------------------------------
+
+SILENT = """isamap: 1
+name: silent
+summary: memory, a cache and nothing else
+sources: {guess: a guess}
+target: {toolchains: [gcc], flags: [-O2], run: model}
+clock_ghz: 1
+language: |
+  memory mem: addressable();
+  memory l1: cache(bytes = 32768);
+  memory reg: registers(count = 16, bytes = 4, named = compiler);
+memories: {mem: {source: guess}, l1: {source: guess}, reg: {c_types: {f32: float}, source: guess}}
+links: [{from: mem, to: l1, bandwidth_bytes_per_ns: 10, source: guess}]
+"""
+AGAIN = """isamap: 1
+name: again
+summary: the same parent with links and pages of its own
+extends: x86-avx2
+sources: {here: measured here}
+links:
+  - {from: mem, to: l3, bandwidth_bytes_per_ns: 40, source: here}
+  - {from: l3, to: l2, bandwidth_bytes_per_ns: 90, source: here, rows: {start_ns: 3, source: here}}
+tlb: {count: 96, page_bytes: 16384, miss_ns: 0.25, source: here}
+"""
+
+
+def test_what_nothing_is_stated_of_takes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "silent.yaml").write_text(SILENT)
+    machine = load_machine(str(tmp_path / "silent.yaml"))
+    memories = Memories.of(machine)
+    assert (machine.tlb, machine.loops, memories.beyond_rows) == (NO_TLB, NO_LOOPS, NO_ROWS)
+    assert memories.beyond_streams is None
+    assert [(cache.rows, cache.line_bytes) for cache in memories.caches] == [(NO_ROWS, 0)]
+
+
+def test_a_link_that_is_stated_again_keeps_what_it_does_not_state(tmp_path: Path) -> None:
+    (tmp_path / "again.yaml").write_text(AGAIN)
+    machine = load_machine(str(tmp_path / "again.yaml"))
+    parent, memories = Memories.of(load_machine("x86-avx2")), Memories.of(machine)
+    assert memories.beyond_bytes_per_ns == 40
+    assert (memories.beyond_rows, memories.beyond_streams) == (parent.beyond_rows, parent.beyond_streams)
+    assert memories.caches[2].rows == RowTimes(start_ns=3.0, source="here")
+    assert memories.caches[1].rows == parent.caches[1].rows != NO_ROWS
+    assert machine.tlb == Tlb(96, 16384, 0.25, "here")
+    assert machine.loops == load_machine("generic-c").loops != NO_LOOPS
+
+
+def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "again.yaml").write_text(AGAIN.replace("links:\n", "").replace("  - ", "# "))
+    sizes = {"M": 4, "N": 7680, "K": 2560}
+    first, second = (
+        build_problem(bind(shipped("gemm_f32"), sizes), load_machine(name), sizes)
+        for name in ("x86-avx2", str(tmp_path / "again.yaml"))
+    )
+    assert 8192 in {o.ahead_bytes for option in first.nests[0].options for o in option.operands if o.streams}
+    assert replace(second, machine=first.machine, tlb=first.tlb) == first
+    assert second.tlb.count == 96
