@@ -151,12 +151,9 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         + loops
         + sum(_held(walk, o) for o in held)
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
-        + sum(_in_place(walk, o, problem) for o in inputs if o.name not in walk.stages)
+        + sum(_pages(walk, o, problem.tlb) for o in inputs if o.name not in walk.stages)
+        + sum(_again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
     )
-
-
-def _in_place(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
-    return _pages(walk, operand, problem.tlb) + _again_begun(walk, operand, problem)
 
 
 def _one_after_another(walk: _Walk, problem: Problem) -> float:
@@ -190,16 +187,11 @@ def _summing(walk: _Walk, stated: LoopTimes) -> tuple[float, float]:
         sums += issues * max(option.interval_ns * prod(sizes), chain, loads)
         loops += stated.turn_ns * issues
         if walk.copies > 1:
-            own = ceil(
-                next(a for a in summed if a.name == walk.copied).extent / _tile_of(option, walk.copied)
-            )
+            along = next(a for a in summed if a.name == walk.copied)
+            own = ceil(along.extent / along.tile)
             loops += stated.turn_ns * (issues // own * ceil(own / walk.copies) - issues)
             loops += issues * (stated.unrolled_ns + stated.unrolled_issue_ns * prod(sizes))
     return sums, loops
-
-
-def _tile_of(option: NestOption, name: str) -> int:
-    return next(axis.tile for axis in option.axes if axis.name == name)
 
 
 def _block_loads(walk: _Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
@@ -300,9 +292,8 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     far = problem.memory_rows
-    is_short = bool(far.short_bytes) and prod(pieces) >= ceil(
-        extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes)
-    )
+    in_short_ones = ceil(extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes))
+    is_short = far.short_bytes > 0 and prod(pieces) >= in_short_ones
     far_ns = far.short_start_ns if is_short else far.start_ns
     start_ns = far_ns if home == len(problem.caches) else problem.caches[home].rows.start_ns
     begun = start_ns * _rows(walk, operand) * prod(pieces)
