@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.batch import Box
+from isamap.plan.batch import Ends
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import RegisterBlock, Space, summed_axis
@@ -99,7 +99,7 @@ class Domains:
     values: tuple[Floats, ...]
     last: Places
 
-    def box(self, number: int, owner: Places, low: Places, high: Places) -> Box:
+    def box(self, number: int, owner: Places, low: Places, high: Places) -> Ends:
         """Between which values a decision lies, given by places."""
         values = self.values[number]
         return values[owner, low[:, number]], values[owner, high[:, number]]

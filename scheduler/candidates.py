@@ -23,13 +23,17 @@ from isamap.scheduler.summing import may_unroll
 
 @dataclass(frozen=True, slots=True)
 class OpenOption:
-    """An option to be decided. Units: `floor_ns` in nanoseconds, proven: no schedule of it costs less."""
+    """An option to be decided. Units: `floor_ns` in nanoseconds, proven: no schedule of it costs less.
+
+    `start` is what greedy decides, where that is known.
+    """
 
     number: int
     space: Space
     cost: Cost
     register_blocks: tuple[RegisterBlock, ...]
     floor_ns: float
+    start: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ def open_options(
     `stop` on the monotonic clock: from then on the first that agrees will do.
     """
     registers = dict(problem.registers)
+    # They are of free decisions: with others fixed they are not what greedy finds.
+    starts = {} if fixed else {(s.option, s.parts): dict(s.values) for s in nest.starts}
     wanted = fixed.get(mapping_of(nest.statement))
     found: list[OpenOption] = []
     ways = (
@@ -80,7 +86,8 @@ def open_options(
         }:
             cost = part_cost(problem, nest, option, model)
             floor = min(floors_of(cost, space, blocks))
-            found.append(OpenOption(number, space, cost, blocks, floor))
+            start = starts.get((number, option.parts))
+            found.append(OpenOption(number, space, cost, blocks, floor, start))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
 
 

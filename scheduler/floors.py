@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from isamap.plan.batch import Box, Numbers, bounds_all, evaluate_all
+from isamap.plan.batch import Box, Ends, Numbers, Some, bounds_all, evaluate_all
 from isamap.plan.cost import Cost
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import open_values
@@ -58,16 +58,16 @@ def _boxes(
             unrolled = np.tile(_numbers(factors), len(stagings))
             boxes[space.unroll(axis)] = unrolled, unrolled
     for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
-        boxes[name] = _numbers(space.fixed.get(name, 0)), _numbers(space.fixed.get(name, 1))
+        boxes[name] = float(space.fixed.get(name, 0)), float(space.fixed.get(name, 1))
     for name, values in open_values(space).items():
-        boxes[name] = _numbers(min(values)), _numbers(max(values))
+        boxes[name] = float(min(values)), float(max(values))
     for position, operand in enumerate(space.option.operands):
         least, most = (np.repeat([s[position][end] for s in stagings], len(blocks)) for end in (0, 1))
         boxes[space.stage(operand)] = least.astype(np.float64), most.astype(np.float64)
     return boxes
 
 
-def _reach(space: Space, axis: TileAxis, factors: Sequence[int]) -> Box:
+def _reach(space: Space, axis: TileAxis, factors: Sequence[int]) -> Ends:
     """The smallest and the largest cache block of an axis that is unrolled so often."""
     sizes = {factor: space.blocks(axis, factor) or (axis.extent,) for factor in set(factors)}
     return _numbers([min(sizes[f]) for f in factors]), _numbers([max(sizes[f]) for f in factors])
@@ -75,11 +75,11 @@ def _reach(space: Space, axis: TileAxis, factors: Sequence[int]) -> Box:
 
 def costs_of(cost: Cost, current: Assignment, moves: Sequence[Assignment]) -> list[float]:
     """What an assignment costs after each of these changes. Units: nanoseconds."""
-    values: dict[str, Numbers] = {name: _numbers(value) for name, value in current.items()}
+    values: dict[str, Some] = {name: float(value) for name, value in current.items()}
     for name in {name for move in moves for name in move}:
         values[name] = _numbers([move.get(name, current.get(name, 0)) for move in moves])
     return evaluate_all(cost, values, len(moves)).tolist()
 
 
-def _numbers(values: int | Sequence[int]) -> Numbers:
+def _numbers(values: Sequence[int]) -> Numbers:
     return np.asarray(values, np.float64)

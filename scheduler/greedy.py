@@ -33,6 +33,11 @@ TRIED_AT_ONCE = 64
 # Costs closer than this are the same: sums of floats must not decide anything.
 SAME = 1e-9
 
+Changes = frozenset[tuple[str, int]]
+"""What is decided otherwise."""
+Tried = set[Changes]
+"""Changes of an assignment that do not pay: asked of it again, they are not priced again."""
+
 
 class Greedy:
     """The built-in heuristic."""
@@ -81,12 +86,16 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
     """The best that descent finds by `stop`; None where the fixed decisions leave nothing."""
-    best: Candidate | None = None
+    given = (decided(option, option.start) for option in options if option.start is not None)
+    known = min(given, key=lambda c: c.cost_ns, default=None)
+    best, tried = known, Tried()
     for option in options:
         if best is not None and option.floor_ns >= best.cost_ns:
             break  # the options come by their floors
         if best is not None and time.monotonic() > stop:
             break
+        if option.start is not None:
+            continue
         floors = floors_of(option.cost, option.space, option.register_blocks)
         blocks = sorted((floor, i) for i, floor in enumerate(floors))
         starts = ((floor, first_assignment(option.space, option.register_blocks[i])) for floor, i in blocks)
@@ -94,42 +103,65 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
         for floor, start in islice(possible, TRIED_BLOCKS):
             if best is not None and floor >= best.cost_ns:
                 break
-            found = descend(decided(option, start), moves, stop)
+            own = Tried()
+            found = descend(decided(option, start), moves, stop, own)
             if best is None or found.cost_ns < best.cost_ns * (1 - SAME):
-                best = found
+                best, tried = found, own
     best = best or next(any_candidate(options), None)
-    return descend(best, _double_moves, stop) if best is not None else None
+    # What is known already has been improved as far as that goes.
+    return best if best is known or best is None else descend(best, _double_moves, stop, tried)
 
 
 def descend(
     best: Candidate,
     moves: Callable[[OpenOption, Assignment], Iterator[Assignment]],
     stop: float = inf,
+    tried: Tried | None = None,
 ) -> Candidate:
-    """The result of improving one decision after the other, as far as that goes by `stop`."""
+    """The result of improving one decision after the other, as far as that goes by `stop`.
+
+    `tried` are changes of `best` that are known not to pay; in the end it holds those of what is returned.
+    """
+    tried = Tried() if tried is None else tried
     for _ in range(ROUNDS):
         before = best.cost_ns
         left = list(moves(best.option, best.assignment))
         while left:
             if time.monotonic() > stop:
                 return best
-            best, left = _improved(best, left)
+            best, left = _improved(best, left, tried)
         if best.cost_ns >= before:
             break
     return best
 
 
-def _improved(best: Candidate, left: Sequence[Assignment]) -> tuple[Candidate, Sequence[Assignment]]:
+def _improved(
+    best: Candidate, left: Sequence[Assignment], tried: Tried
+) -> tuple[Candidate, Sequence[Assignment]]:
     """The first change that pays, and those behind it; the same where none of the first few does."""
-    option, tried = best.option, left[:TRIED_AT_ONCE]
+    option, batch = best.option, dict[Changes, int]()
+    position = 0
+    while position < len(left) and len(batch) < TRIED_AT_ONCE:
+        changes = _changes(best.assignment, left[position])
+        if changes and changes not in tried:
+            batch.setdefault(changes, position)
+        position += 1
     enough = best.cost_ns * (1 - SAME)
-    for i, cost_ns in enumerate(costs_of(option.cost, best.assignment, tried)):
-        assignment = {**best.assignment, **tried[i]}
+    costs = costs_of(option.cost, best.assignment, [left[i] for i in batch.values()]) if batch else []
+    for i, cost_ns in zip(batch.values(), costs, strict=True):
+        assignment = {**best.assignment, **left[i]}
         if cost_ns < enough and option.space.is_feasible(assignment):
             found = decided(option, assignment)
             if found.cost_ns < enough:
+                tried.clear()
                 return found, left[i + 1 :]
-    return best, left[len(tried) :]
+    tried.update(batch)
+    return best, left[position:]
+
+
+def _changes(current: Assignment, move: Assignment) -> Changes:
+    """What a move changes: two that come to the same are one."""
+    return frozenset([pair for pair in move.items() if current.get(pair[0]) != pair[1]])
 
 
 def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:

@@ -18,10 +18,10 @@ from isamap.machine import Machine
 from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.outline import Outline, outlines
-from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.plan.unmatched import no_mapping
-from isamap.scheduler.candidates import open_options
+from isamap.scheduler.candidates import Candidate, open_options
 from isamap.scheduler.greedy import greedy_candidate
 from isamap.transform import statements
 from isamap.transform.companions import companions
@@ -74,6 +74,16 @@ class _Priced:
     price_ns: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A mapping of which all is known: what it costs at least, and the best schedule known, if any is."""
+
+    number: int
+    option: NestOption
+    floor_ns: float
+    best: Candidate | None
+
+
 _Waiting = tuple[float, int, Outline]
 """A mapping to be looked at more closely: what it costs at least (nanoseconds), its number, what is known."""
 
@@ -97,28 +107,27 @@ class _Judge:
         once = self.model.least_ns(self.bare, option) / self.frame.threads
         return self.frame.turns[self.number] * once
 
-    def floor_and_price(self, option: NestOption, limit_ns: float) -> tuple[float, float]:
+    def floor_and_best(self, option: NestOption, limit_ns: float) -> tuple[float, Candidate | None]:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
-        Infinite where that is not below the limit, which is then not worth looking for.
+        None where that is not below the limit, which is then not worth looking for.
         """
         nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
-        found = greedy_candidate(opened) if floor <= limit_ns else None
-        return floor, inf if found is None else found.cost_ns
+        return floor, greedy_candidate(opened) if floor <= limit_ns else None
 
 
 def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
     """The mappings that may cost less than the best schedule known, or as much."""
-    wholes: list[tuple[float, Outline]] = []
+    wholes: list[_Settled] = []
     price = others = inf
 
     def settle(whole: Outline) -> None:
         nonlocal price
-        floor, own = judge.floor_and_price(whole.option, price)
-        price = min(price, own)
-        wholes.append((floor, whole))
+        floor, best = judge.floor_and_best(whole.option, price)
+        price = min(price, inf if best is None else best.cost_ns)
+        wholes.append(_Settled(whole.number, whole.option, floor, best))
 
     plain, queue = _plain(given, judge)
     for waiting in plain:
@@ -140,12 +149,21 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
         elif (more := outline.further()) is not None:
             heappush(queue, (max(least, judge.least_ns(more.option)), more.number, more))
     limit = price + judge.saved_ns
-    kept = sorted(((o.number, o.option) for floor, o in wholes if floor <= limit), key=lambda k: k[0])
-    others = min([others, *(floor for floor, _ in wholes if floor > limit)])
+    kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
+    others = min([others, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
     nest = NestProblem(
-        judge.number, tuple(option for _, option in kept), others, judge.frame.turns[judge.number]
+        judge.number,
+        tuple(own.option for own in kept),
+        others,
+        judge.frame.turns[judge.number],
+        tuple(_start(place, own.best) for place, own in enumerate(kept) if own.best is not None),
     )
     return _Priced(nest, price)
+
+
+def _start(place: int, best: Candidate) -> Start:
+    """What greedy made of an option, for who asks for its schedule."""
+    return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
 
 
 def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:

@@ -121,11 +121,25 @@ class NestOption:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """A schedule that is known of an option, by its place among those of its statement: what is decided.
+
+    `parts` are those of the option that it is one of.
+    """
+
+    option: int
+    parts: tuple[tuple[str, int], ...]
+    values: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NestProblem:
     """A statement and its options; the first option is never better known than the others.
 
     Mappings may be left out that cannot win: under none of them does a schedule of the statement cost less
     than `others_ns` by the model that left them out. Units: nanoseconds, infinite where all are there.
+
+    Who priced the others by that model knows schedules of these: `starts` are as good as greedy ones.
 
     `turns` is how often the ordered loops around the statement have it performed: cost models price one.
     """
@@ -134,6 +148,7 @@ class NestProblem:
     options: tuple[NestOption, ...]
     others_ns: float = inf
     turns: int = 1
+    starts: tuple[Start, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

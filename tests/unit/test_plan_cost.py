@@ -91,6 +91,27 @@ def test_blocks_are_the_same_one_by_one_and_many_at_a_time() -> None:
     assert low.tolist() == high.tolist() == expected
 
 
+@pytest.mark.parametrize("shared", ["", "x", "y", "z", "xy", "xz", "yz", "xyz"])
+def test_what_is_the_same_for_all_is_given_as_one_number(shared: str) -> None:
+    near = Threshold(times(X, Y), 30, Const(1), times(3, CeilDiv(Const(64), X)))
+    cost = Add((Max((near, Y)), Cases("z", ((0, X), (1, times(Y, 0.1, Y)))), BLOCKS))
+    own = {"x": [1, 7, 12, 3], "y": [2, 9, 3, 4], "z": [1, 0, 1, 1]}
+    sizes = {name: values[:1] * 4 if name in shared else values for name, values in own.items()}
+    values = {n: float(v[0]) if n in shared else np.array(v, np.float64) for n, v in sizes.items()}
+    expected = [float(evaluate(cost, {n: v[i] for n, v in sizes.items()})) for i in range(4)]
+    assert evaluate_all(cost, values, 4).tolist() == expected
+    low, high = bounds_all(cost, {name: (own, own) for name, own in values.items()}, 4)
+    assert low.tolist() == high.tolist() == expected
+
+
+def test_a_value_without_a_branch_is_no_number() -> None:
+    cost = Cases("z", ((0, X), (1, times(2, X))))
+    found = evaluate_all(cost, {"x": 3.0, "z": np.array([0.0, 1.0, 2.0])}, 3)
+    assert found[:2].tolist() == [3, 6]
+    assert np.isnan(found[2])
+    assert np.isnan(evaluate_all(cost, {"x": 3.0, "z": 2.0}, 1)).all()
+
+
 def test_many_bounds_over_blocks_enclose_every_size() -> None:
     ones = np.ones(2)
     low, high = bounds_all(BLOCKS, {"x": (ones, np.array([4.0, 9.0])), "y": (ones, ones * 3)}, 2)

@@ -19,7 +19,7 @@ from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.candidates import open_options
-from isamap.scheduler.greedy import greedy_candidate
+from isamap.scheduler.greedy import SAME, descend, greedy_candidate, moves
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
@@ -61,6 +61,48 @@ def test_greedy_finds_the_same_schedule_among_the_mappings_that_are_left(
     assert found.nests == wanted.nests
     assert found.cost_ns == wanted.cost_ns
     assert found.lower_bound_ns == wanted.lower_bound_ns
+
+
+@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
+def test_schedules_found_while_pricing_are_as_good_as_those_found_again(
+    kernel: str, hw: str, sizes: dict[str, int], threads: int
+) -> None:
+    known = narrowed(kernel, hw, sizes, threads)
+    unknown = replace(known, nests=tuple(replace(nest, starts=()) for nest in known.nests))
+
+    assert all(nest.starts for nest in known.nests)
+    found, again = (schedule(problem, heuristic="greedy") for problem in (known, unknown))
+    assert found.cost_ns is not None
+    assert again.cost_ns is not None
+    assert found.cost_ns <= again.cost_ns * (1 + SAME)
+    assert found.lower_bound_ns == again.lower_bound_ns
+
+
+def test_what_was_found_while_pricing_is_left_aside_where_decisions_are_fixed() -> None:
+    kernel, hw, sizes, threads = ASKED[0]
+    known = narrowed(kernel, hw, sizes, threads)
+    (nest,) = known.nests
+
+    assert any(option.start for option in open_options(known, nest, MODEL, {}))
+    assert not any(option.start for option in open_options(known, nest, MODEL, {"nest0.block.k": 100}))
+
+
+def test_changes_that_do_not_pay_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, hw, sizes, threads = ASKED[0]
+    problem = whole(kernel, hw, sizes, threads)
+    option = open_options(problem, problem.nests[0], MODEL, {})[0]
+    best = greedy_candidate([option])
+    assert best is not None
+    tried: set[frozenset[tuple[str, int]]] = set()
+    found = descend(best, moves, tried=tried)
+
+    def again(*_: object) -> list[float]:
+        raise AssertionError("priced again")
+
+    monkeypatch.setattr("isamap.scheduler.greedy.costs_of", again)
+
+    assert tried
+    assert descend(found, moves, tried=tried) is found
 
 
 @pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED[:2])
