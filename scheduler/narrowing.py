@@ -8,7 +8,7 @@ what is left out is bounded, and the bound stays with the problem (docs/decision
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -58,7 +58,7 @@ def narrow_problem(
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
         saved = sum(priced[n].price_ns if n in priced else inf for n in along[number])
-        judge = _Judge(frame, bare, number, model, saved)
+        judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrowed(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options:
             raise no_mapping(kernel, number, machine)
@@ -92,19 +92,19 @@ _Waiting = tuple[float, int, Outline]
 class _Judge:
     """What prices the mappings of a statement. `saved_ns` is what taking others along may save.
 
-    `bare` is the problem without statements.
+    `bare` is the problem without statements; `floor` is what the model says that one turn costs at least.
     """
 
     frame: Frame
     bare: Problem
     number: int
     model: CostModel
+    floor: Callable[[Problem, NestOption], float]
     saved_ns: float
 
     def least_ns(self, option: NestOption) -> float:
         """What a mapping costs at least, in parts or undivided."""
-        assert isinstance(self.model, FlooredModel)
-        once = self.model.least_ns(self.bare, option) / self.frame.threads
+        once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.turns[self.number] * once
 
     def floor_and_best(self, option: NestOption, limit_ns: float) -> tuple[float, Candidate | None]:

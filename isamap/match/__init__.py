@@ -36,18 +36,17 @@ from isamap.match.several import GroupMapping, find_groups
 from isamap.match.standing import is_lane, standing
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
-    LoopAxis,
     OperandTile,
     Tile,
     accumulator_delivery,
     apply_mapping,
     bring,
     is_read_of,
-    walk_of,
 )
 from isamap.match.unify import places, read_twice
 from isamap.match.validity import Violation, first_violation
 from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
+from isamap.match.walks import LoopAxis, Loops, walk_of
 from isamap.match.want import Leaf, Suppliers, Supply, Want
 from isamap.match.written import Written, in_register, own_sum, start_of_sum, written_by
 
@@ -66,6 +65,7 @@ __all__ = [
     "Leaf",
     "Location",
     "LoopAxis",
+    "Loops",
     "Mapping",
     "MoveKind",
     "Movement",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
+from functools import lru_cache
 from math import prod
 
 from isamap.ir import Index
@@ -20,8 +21,30 @@ def choose_params(
 
     Lengths that an issue says at run time are as large as they may be: where less is left, lanes are padded.
     """
+    asked = _asked(pattern)
+    filled = [
+        (
+            group.instruction_axes,
+            prod([_extent(statement.axis(a).extent, profile) for a in group.kernel_axes]),
+        )
+        for group in mapping.groups
+        if not asked.isdisjoint(group.instruction_axes)
+    ]
+    return dict(_chosen(pattern, tuple(filled)))
+
+
+@lru_cache(maxsize=4096)
+def _asked(pattern: Pattern) -> frozenset[str]:
+    """The axes whose lengths are chosen."""
+    chosen = {p.name for p in pattern.instruction.params if p.kind == "choose"}
+    return frozenset(axis.name for axis in pattern.axes if axis.extent.symbols & chosen)
+
+
+@lru_cache(maxsize=1 << 14)
+def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
+    """The parameters where the kernel has so many iterations for these axes together."""
     chosen = full_lengths(pattern)
-    group_of = {i: g for g in mapping.groups for i in g.instruction_axes}
+    group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
         extent = axis.extent.substitute(chosen)
         if extent.value is not None or len(extent.symbols) != 1:
@@ -36,8 +59,8 @@ def choose_params(
         if group is None:
             chosen[symbol] = low
             continue
-        needed = prod(_extent(statement.axis(a).extent, profile) for a in group.kernel_axes)
-        others = [a for a in pattern.axes if a.name in group.instruction_axes and a.name != axis.name]
+        together, needed = group
+        others = [a for a in pattern.axes if a.name in together and a.name != axis.name]
         needed = -(-needed // prod(a.extent.substitute(chosen).value or 1 for a in others))
         coefficient = extent.coefficient(symbol)
         step = coefficient.value if coefficient is not None and coefficient.value else 1
@@ -52,8 +75,8 @@ def choose_params(
     if not holds(pattern, chosen):  # as with `where L == 8` and 4 to be done: the other lanes are padded
         most = largest(pattern.instruction)
         longer = {name: most.get(name, value) for name, value in chosen.items()}
-        return longer if holds(pattern, longer) else chosen
-    return chosen
+        chosen = longer if holds(pattern, longer) else chosen
+    return tuple(chosen.items())
 
 
 def full_lengths(pattern: Pattern) -> Params:

@@ -17,7 +17,8 @@ from isamap.match.bounds import laid_over
 from isamap.match.delivery import find_delivery, widths
 from isamap.match.reach import dims
 from isamap.match.standing import is_lane, lying, standing
-from isamap.match.tiles import LoopAxis, OperandTile, Tile
+from isamap.match.tiles import OperandTile, Tile
+from isamap.match.walks import LoopAxis
 from isamap.match.want import Suppliers, Supply, Want
 from isamap.match.wrapping import wraps
 from isamap.match.written import Written, with_held

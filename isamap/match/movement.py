@@ -32,6 +32,7 @@ from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
 from isamap.machine import Machine
 from isamap.match.address import Location
 from isamap.match.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
+from isamap.match.chosen import choose_params
 from isamap.match.copying import (
     Transfer,
     copy_by_axes,
@@ -55,7 +56,6 @@ from isamap.match.tiles import (
     accumulator_delivery,
     apply_mapping,
     bring,
-    choose_params,
     is_read_of,
 )
 from isamap.match.unify import read_twice

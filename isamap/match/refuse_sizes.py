@@ -12,6 +12,7 @@ from math import prod
 from isamap.ir import Axis, Constraint, Index
 from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import known_facts
+from isamap.match.chosen import choose_params
 from isamap.match.instructions import Pattern
 from isamap.match.kernel_text import add_where, remove_strict
 from isamap.match.layouts import profile_sizes
@@ -21,7 +22,6 @@ from isamap.match.params import Params
 from isamap.match.preconditions import can_be_met
 from isamap.match.refuse_heads import verb
 from isamap.match.rejection import OTHER, Case, Cause
-from isamap.match.tiles import choose_params
 from isamap.transform import reads
 
 _INEXACT = frozenset(("reordered", "unrounded", "truncated", "round_to_odd"))

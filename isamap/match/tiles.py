@@ -8,36 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, replace
-from math import prod
 
 from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.address import Location
 from isamap.match.bounds import simplify_expr
-from isamap.match.chosen import choose_params
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
-from isamap.match.params import Params, extents_of, holds
+from isamap.match.params import Params, extents_of
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
-from isamap.match.unify import read_twice
+from isamap.match.walks import LoopAxis, Loops, walk_of
 from isamap.match.want import Leaf, Places, Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, symbols
-
-
-@dataclass(frozen=True, slots=True)
-class LoopAxis:
-    """Kernel axes looped over together. Units: `tile` is how many elements one issue covers.
-
-    `digits` are the instruction axes that run inside the tile, outermost first, with their lengths.
-    """
-
-    name: str
-    extent: Index
-    tile: int
-    is_reduction: bool
-    digits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,34 +100,13 @@ def bring(
     return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
 
 
-Walk = tuple[Params, dict[str, int], tuple[LoopAxis, ...]]
-"""Values of `choose` parameters, lengths of instruction axes, and the loops of a mapping."""
-
-
-def walk_of(
-    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
-) -> Walk | None:
-    """The loops of a mapping, before anything is known of its operands; None where it has none."""
-    if read_twice(mapping.bindings):
-        return None
-    encoded = encoded_values(pattern.instruction, mapping.bindings)
-    assert encoded is not None, "mappings have no parameters that cannot be encoded"
-    params = choose_params(statement, mapping, pattern, profile) | encoded
-    if not holds(pattern, params):
-        return None
-    lengths, masked = extents_of(pattern, params)
-    if masked or len(lengths) != len(pattern.axes):
-        return None
-    return params, lengths, _loop_axes(statement, mapping, pattern, lengths)
-
-
 def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
     """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
     when it is read at two subscripts, so that its elements are filled from two expressions.
     """
-    walk = walk_of(statement, mapping, pattern, profile)
+    walk = walk_of(Loops.of(statement), mapping, pattern, profile)
     if walk is None:
         return None
     params, lengths, axes = walk
@@ -186,37 +149,6 @@ def _held(statement: Statement) -> Expr:
     """What the accumulator starts from: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
-
-
-def _loop_axes(
-    statement: Statement, mapping: Mapping, pattern: Pattern, lengths: dict[str, int]
-) -> tuple[LoopAxis, ...]:
-    reductions = {a.name for a in statement.reduction_axes}
-    grouped: dict[str, LoopAxis] = {}
-    for group in mapping.groups:
-        digits = tuple((i, lengths[i]) for i in group.instruction_axes)
-        extent = Index.of(1)
-        for a in group.kernel_axes:
-            extent = extent * statement.axis(a).extent
-        tile = prod(n for _, n in digits)
-        grouped[group.kernel_axes[0]] = LoopAxis(
-            group.name, extent, tile, group.kernel_axes[0] in reductions, digits
-        )
-    inside = {a for g in mapping.groups for a in g.kernel_axes}
-    found: list[LoopAxis] = []
-    for axis in statement.axes:
-        if axis.name in grouped:
-            found.append(grouped[axis.name])
-        elif axis.name not in inside:
-            found.append(LoopAxis(axis.name, axis.extent, 1, axis.name in reductions))
-    # On an empty axis one lane counts: where the instruction sums over it, the others have to add nothing.
-    indexed = {s for i in pattern.target.index for s in i.symbols}
-    found += [
-        LoopAxis(f"_{empty}", Index.of(1), lengths[empty], empty not in indexed, ((empty, lengths[empty]),))
-        for empty in mapping.empty
-        if lengths[empty] > 1
-    ]
-    return tuple(found)
 
 
 def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:

@@ -24,7 +24,8 @@ from isamap.match.layouts import layouts
 from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.movement import choices, tile_of
 from isamap.match.padding import neutral_fills
-from isamap.match.tiles import LoopAxis, OperandTile, Tile, accumulator_delivery, bring
+from isamap.match.tiles import OperandTile, Tile, accumulator_delivery, bring
+from isamap.match.walks import LoopAxis
 from isamap.match.want import Suppliers
 from isamap.transform import Statement
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from isamap.match import Mapping as Mapped
 from isamap.match import (
+    Loops,
     Pattern,
     Tile,
     apply_mapping,
@@ -24,6 +24,7 @@ from isamap.match import (
     tiles_apart,
     walk_of,
 )
+from isamap.match import Mapping as Mapped
 from isamap.plan.build import bare_option, option_of, reorders, sums_can_be_padded, whole_option
 from isamap.plan.frame import Frame
 from isamap.plan.problem import NestOption
@@ -49,12 +50,13 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
     """An outline of each mapping of a statement that may be carried out, in the order of `find_tiles`."""
     suppliers, profile = frame.suppliers, profile_sizes(statement)
     found: list[Outline] = []
+    loops = Loops.of(statement)
     for mapping in statement_mappings(statement, number, suppliers.machine):
         pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
         if statement.assign.op is None and not suppliers.is_addressable(pattern.output.memory):
             continue  # what only assigns is performed by what writes to memory
-        walk = walk_of(statement, mapping, pattern, profile)
+        walk = walk_of(loops, mapping, pattern, profile)
         if walk is None:
             continue
         option = bare_option(mapping, sorted(walk[0].items()), walk[2], suppliers.machine, frame.profile)
