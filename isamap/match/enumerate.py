@@ -16,11 +16,12 @@ from isamap.ir import Assign, Index, Kernel
 from isamap.match.amos import find_unions
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern
+from isamap.match.judged import Judged
 from isamap.match.mapping import AxisGroup, CountMode, Kind, Mapping
 from isamap.match.preconditions import can_be_met, unit_axes
 from isamap.match.symmetry import Seen
 from isamap.match.unify import Binding, Bindings, places, unify, unify_once
-from isamap.match.validity import Judged, conditions, space_of
+from isamap.match.validity import conditions, space_of
 from isamap.transform import Statement, symbols
 
 Signature = tuple[frozenset[str], bool]
@@ -132,15 +133,15 @@ def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
 class _Search:
     """What is searched under one pairing: places that each kernel axis may have when it is alone.
 
-    `filled` are the classes some axis may run on alone; all their axes must be. `left[n]` says for each class
-    how many of the kernel axes from the n-th on may run there.
+    `reachable` are the axes of each class that some axis may run on alone; all of them must be filled.
+    `left[n]` says for each class how many of the kernel axes from the n-th on may run there.
     """
 
     classes: tuple[tuple[str, ...], ...]
     units: tuple[str, ...]
     axes: tuple[str, ...]
     options: tuple[tuple[Place, ...], ...]
-    reachable: frozenset[str]
+    reachable: tuple[frozenset[str], ...]
     left: tuple[tuple[int, ...], ...]
     test: Test
 
@@ -160,7 +161,8 @@ def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Te
     left = tuple(
         tuple(sum(c in a for a in alone[n:]) for c in range(len(classes))) for n in range(len(axes) + 1)
     )
-    reachable = frozenset(p[1] for places in options for p in places if p is not None and p[1] is not None)
+    alone_on = frozenset(p[1] for places in options for p in places if p is not None and p[1] is not None)
+    reachable = tuple(alone_on.intersection(members) for members in classes)
     return _Search(classes, unit_axes(pattern), axes, tuple(options), reachable, left, test)
 
 
@@ -198,13 +200,13 @@ def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place,
 def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
     """Whether enough axes are left for all instruction axes to have one, and none has two places."""
     left = search.left[len(chosen)]
-    for position, members in enumerate(search.classes):
+    for position, reachable in enumerate(search.reachable):
         taken = {p[1] for p in chosen if p is not None and p[0] == position}
         if None in taken:
             if len(taken) > 1:
                 return False
             continue
-        lacking = sum(m in search.reachable and m not in taken for m in members)
+        lacking = len(reachable - taken)
         needed = lacking if taken else min(lacking, 1)
         if left[position] < needed:
             return False

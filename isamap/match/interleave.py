@@ -25,7 +25,7 @@ from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.match.wrapping import LEAST_RUN, wraps
 from isamap.transform import reads, symbols
 
-MAX_LANES = 4096
+ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
 
 Find = Callable[[Suppliers, Want, int], Supply | Leaf | None]
 Source = Supply | Location | Leaf
@@ -157,7 +157,7 @@ def try_pieces(
 
 def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
     """All lanes that a piece writes, where those that matter are among them."""
-    whole = box_of(piece.target.index[0], piece.axes, lengths, frozenset(range(MAX_LANES)))
+    whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
 

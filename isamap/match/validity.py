@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Literal
@@ -150,7 +150,7 @@ def _known(kernel: Kernel) -> Known:
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
     """Whether a condition holds of the groups of a mapping, or of some of them."""
-    return _judge(condition.sides, _concerned(condition, map(_apart, groups)), space)
+    return verdict(condition.sides, _concerned(condition, map(with_lanes, groups)), space)
 
 
 def _concerned(
@@ -161,38 +161,15 @@ def _concerned(
 
 
 @lru_cache(maxsize=4096)
-def _apart(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
+def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
     """A group with lanes as `%i`, and all names in it."""
     lanes = tuple(f"%{a}" for a in group.instruction_axes)
     return AxisGroup(lanes, group.kernel_axes), frozenset((*lanes, *group.kernel_axes))
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What is known of the conditions of a pairing: of the same few axes they are asked over and over."""
-
-    conditions: tuple[Condition, ...]
-    space: Space
-    _known: dict[tuple[int, tuple[AxisGroup, ...]], bool] = field(
-        default_factory=dict[tuple[int, tuple[AxisGroup, ...]], bool]
-    )
-
-    def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
-        """Whether all conditions hold of the groups of a mapping, or of some of them."""
-        apart = [*map(_apart, groups)]
-        for number, condition in enumerate(self.conditions):
-            concerned = _concerned(condition, apart)
-            known = self._known.get((number, concerned))
-            if known is None:
-                known = _judge(condition.sides, concerned, self.space) == "holds"
-                self._known[number, concerned] = known
-            if not known:
-                return False
-        return True
-
-
 @lru_cache(maxsize=65536)
-def _judge(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether wanted subscripts are equal wherever the given ones are, of these groups with lanes as `%i`."""
     if sides.other is not None:
         return _judge_reads(sides, sides.other, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
@@ -218,9 +195,9 @@ def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], spac
 def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict | None:
     """The first verdict other than that it holds of the groups with one axis less."""
     for smaller in _one_less(groups):
-        verdict = _judge(sides, smaller, space)
-        if verdict != "holds":
-            return verdict
+        found = verdict(sides, smaller, space)
+        if found != "holds":
+            return found
     return None
 
 
