@@ -1,8 +1,9 @@
 """Mappings of a statement before all is known of them: what is found out step by step, for who asks.
 
-    loops and intervals  ->  how operands come to registers  ->  what copies of them cost, what is taken along
+    loops and intervals  ->  how operands come to registers  ->  what a copy of each input costs, one by one
+    ->  what copies of sums cost, what is taken along
 
-Each step costs more time than the one before: some 0.1, 1 and 5 ms. An outline holds an option whose figures
+The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline holds an option whose figures
 are no larger than those of the whole one, so that whoever knows a schedule that is cheaper than anything the
 outline can become need not look further. docs/decisions/0014-floors.md says why that leaves nothing out.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from isamap.match import (
     Loops,
+    OperandTile,
     Pattern,
     Tile,
     apply_mapping,
@@ -25,7 +28,7 @@ from isamap.match import (
     walk_of,
 )
 from isamap.match import Mapping as Mapped
-from isamap.plan.build import bare_option, option_of, reorders, sums_can_be_padded, whole_option
+from isamap.plan.build import bare_option, input_of, option_of, reorders, sums_can_be_padded, whole_option
 from isamap.plan.frame import Frame
 from isamap.plan.problem import NestOption
 from isamap.transform import Statement
@@ -88,7 +91,45 @@ def _supplied(tile: Tile, number: int, frame: Frame, place: int) -> Outline | No
     option = option_of(tile, frame.suppliers, frame.kernel, frame.profile, prices_copies=False)
     if option is None:
         return None
-    return Outline(place, option, _joined(tile.mapping), partial(_whole, tile, number, frame, place))
+    extents = {axis.name: axis.extent for axis in option.axes}
+    staged = {o.name for o in option.operands if o.staged_ns is not None}
+
+    def elements(operand: OperandTile) -> int:
+        return prod(extents.get(name, 1) for name in operand.axes)
+
+    # A copy of the most elements says most about the mapping, and what it costs takes long to find out.
+    inputs = sorted((o for o in tile.inputs if o.name in staged), key=elements, reverse=True)
+    return _next_copy(tile, number, frame, place, option, tuple(inputs))
+
+
+def _next_copy(
+    tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
+) -> Outline:
+    """What is known before it is found out what copies of these inputs cost."""
+    further = partial(_whole, tile, number, frame, place)
+    if inputs:
+        further = partial(_copied, tile, number, frame, place, option, inputs)
+    return Outline(place, option, _joined(tile.mapping), further)
+
+
+def _copied(
+    tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
+) -> Outline:
+    operand, *others = inputs
+    found = input_of(operand, tile, frame.suppliers, frame.kernel)
+    assert found is not None, "it was found without the price of its copy"
+    operands = tuple(
+        replace(
+            known,
+            pack_ns_per_element=found.pack_ns_per_element,
+            mover=found.mover,
+            moved_ns_per_element=found.moved_ns_per_element,
+        )
+        if known.name == operand.name
+        else known
+        for known in option.operands
+    )
+    return _next_copy(tile, number, frame, place, replace(option, operands=operands), tuple(others))
 
 
 def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
