@@ -21,8 +21,10 @@ from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.plan.unmatched import no_mapping
-from isamap.scheduler.candidates import Candidate, open_options
+from isamap.scheduler.candidates import Candidate, OpenOption, open_options
+from isamap.scheduler.floors import floors_of
 from isamap.scheduler.greedy import greedy_candidate
+from isamap.scheduler.splitting import raised_floors
 from isamap.transform import statements
 from isamap.transform.companions import companions
 
@@ -32,6 +34,8 @@ GLANCED = 24
 PLAIN = 4
 # How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
 FIRST_LOOKS = 4
+# How often the boxes of a mapping are cut that may win: most that cannot are out after ten rounds.
+SPLIT_ROUNDS = 16
 # How much a mapping is put back for each axis that it joins to another: it mostly has to be copied.
 PER_JOINED = 1.5
 
@@ -107,25 +111,40 @@ class _Judge:
         once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.turns[self.number] * once
 
-    def floor_and_best(self, option: NestOption, limit_ns: float) -> tuple[float, Candidate | None]:
+    def floor_and_best(
+        self, option: NestOption, limit_ns: float, *, splits: bool
+    ) -> tuple[float, Candidate | None]:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
-        None where that is not below the limit, which is then not worth looking for.
+        None where that is not below the limit, which is then not worth looking for. With `splits`, the floor is
+        raised towards the limit for some rounds.
         """
         nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
+        if splits and floor < limit_ns < inf:
+            floor = min(self._raised_ns(own, limit_ns) for own in opened)
+            if floor >= limit_ns:
+                return floor, None
         return floor, greedy_candidate(opened) if floor <= limit_ns else None
+
+    def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
+        """What no schedule of an option undercuts, at most the limit: less where one is met on the way."""
+        floors = floors_of(option.cost, option.space, option.register_blocks)
+        return min(raised_floors(option, floors, limit_ns, rounds=SPLIT_ROUNDS).floors_ns)
 
 
 def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
     """The mappings that may cost less than the best schedule known, or as much."""
     wholes: list[_Settled] = []
-    price = others = inf
+    price = others = ruled_out = inf
 
-    def settle(whole: Outline) -> None:
-        nonlocal price
-        floor, best = judge.floor_and_best(whole.option, price)
+    def settle(whole: Outline, *, splits: bool = False) -> None:
+        nonlocal price, ruled_out
+        floor, best = judge.floor_and_best(whole.option, price, splits=splits)
+        if splits and floor >= price:
+            ruled_out = min(ruled_out, floor)
+            return
         price = min(price, inf if best is None else best.cost_ns)
         wholes.append(_Settled(whole.number, whole.option, floor, best))
 
@@ -145,12 +164,13 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
             break
         looked += 1
         if outline.further is None:
-            settle(outline)
+            # To split takes as long as greedy does, and proves of most mappings that they cannot win.
+            settle(outline, splits=looks is None and not judge.saved_ns)
         elif (more := outline.further()) is not None:
             heappush(queue, (max(least, judge.least_ns(more.option)), more.number, more))
     limit = price + judge.saved_ns
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
-    others = min([others, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
+    others = min([others, ruled_out, *(own.floor_ns for own in wholes if own.floor_ns > limit)])
     nest = NestProblem(
         judge.number,
         tuple(own.option for own in kept),
