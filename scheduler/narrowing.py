@@ -166,7 +166,7 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
         if outline.further is None:
             # To split takes as long as greedy does, and proves of most mappings that they cannot win.
             settle(outline, splits=looks is None and not judge.saved_ns)
-        elif (more := outline.further()) is not None:
+        elif (more := looked_at(outline, at_once=looks is not None)) is not None:
             heappush(queue, (max(least, judge.least_ns(more.option)), more.number, more))
     limit = price + judge.saved_ns
     kept = sorted((own for own in wholes if own.floor_ns <= limit), key=lambda own: own.number)
@@ -184,6 +184,14 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
 def _start(place: int, best: Candidate) -> Start:
     """What greedy made of an option, for who asks for its schedule."""
     return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
+
+
+def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
+    """What a closer look tells: of copies what one costs, or what all do, so that looks come to more."""
+    more = outline.further() if outline.further is not None else outline
+    while at_once and more is not None and more.is_priced_in_part and more.further is not None:
+        more = more.further()
+    return more
 
 
 def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:

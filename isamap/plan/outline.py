@@ -40,13 +40,15 @@ class Outline:
 
     `number` is its place among those of its statement, `option` costs no more than the whole option, `joined`
     are the kernel axes that share an axis of the instruction with another one. `further` finds out more: None
-    where nothing performs the mapping. Without it, `option` is the whole option.
+    where nothing performs the mapping. Without it, `option` is the whole option. `is_priced_in_part` says
+    that it is known what some copies cost, but not all of them.
     """
 
     number: int
     option: NestOption
     joined: int
     further: Callable[[], Outline | None] | None
+    is_priced_in_part: bool = False
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
@@ -116,20 +118,21 @@ def _copied(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
     operand, *others = inputs
-    found = input_of(operand, tile, frame.suppliers, frame.kernel)
-    assert found is not None, "it was found without the price of its copy"
+    priced = input_of(operand, tile, frame.suppliers, frame.kernel)
+    assert priced is not None, "it was found without the price of its copy"
     operands = tuple(
         replace(
             known,
-            pack_ns_per_element=found.pack_ns_per_element,
-            mover=found.mover,
-            moved_ns_per_element=found.moved_ns_per_element,
+            pack_ns_per_element=priced.pack_ns_per_element,
+            mover=priced.mover,
+            moved_ns_per_element=priced.moved_ns_per_element,
         )
         if known.name == operand.name
         else known
         for known in option.operands
     )
-    return _next_copy(tile, number, frame, place, replace(option, operands=operands), tuple(others))
+    found = _next_copy(tile, number, frame, place, replace(option, operands=operands), tuple(others))
+    return replace(found, is_priced_in_part=True)
 
 
 def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:

@@ -20,6 +20,8 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.candidates import open_options
 from isamap.scheduler.greedy import SAME, descend, greedy_candidate, moves
+from isamap.scheduler.narrowing import looked_at
+from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
@@ -34,6 +36,14 @@ ASKED = [
     ("conv2d_nchw", "generic-c", CONV, 1),
     ("gemm_s8s8", "systolic-16", {"M": 64, "N": 48, "K": 80}, 1),
 ]
+
+WINDOW = """kernel window(N, H, W, C, K) {
+  in X: bf16[N, H + 2, W + 2, C]; in F: bf16[3, 3, C, K]; inout Y: f32[N, H, W, K];
+  for n in N, h in H, w in W, k in K, r in 3, s in 3, c in C {
+    Y[n, h, w, k] += f32(X[n, h + r, w + s, c]) * f32(F[r, s, c, k]);
+  }
+}
+"""
 
 
 def canonical(kernel: str, sizes: dict[str, int]) -> Kernel:
@@ -115,6 +125,40 @@ def test_the_proven_optimum_is_that_of_all_mappings(
 
     assert (found.status, wanted.status) == ("OPTIMAL", "OPTIMAL")
     assert found.cost_ns == pytest.approx(wanted.cost_ns, rel=1e-3)
+
+
+def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"N": 2, "H": 3, "W": 3, "C": 1024, "K": 64}
+    kernel, machine = bind(parse_kernel(Source("window.ir", WINDOW)), sizes), load_machine("x86-amx")
+
+    fewer = narrow_problem(kernel, machine, sizes, 1, MODEL)
+    monkeypatch.setattr("isamap.scheduler.narrowing.SPLIT_ROUNDS", 0)
+    more = narrow_problem(kernel, machine, sizes, 1, MODEL)
+
+    (few,), (many,) = fewer.nests, more.nests
+    assert set(few.options) < set(many.options)
+    found, wanted = (schedule(problem, limit_s=60) for problem in (fewer, more))
+    assert (found.status, wanted.status) == ("OPTIMAL", "OPTIMAL")
+    assert found.cost_ns == wanted.cost_ns
+    assert found.cost_ns is not None
+    assert few.others_ns >= found.cost_ns
+
+
+def test_a_first_schedule_is_made_of_mappings_of_which_all_copies_are_priced() -> None:
+    sizes = {"N": 1, "H": 7, "W": 7, "C": 128, "K": 64}
+    kernel, machine = bind(parse_kernel(Source("window.ir", WINDOW)), sizes), load_machine("x86-amx")
+    (statement,), frame = statements(kernel), Frame.of(kernel, machine, sizes, 1)
+    split = next(o for o in outlines(statement, 0, frame) if o.joined)
+    assert split.further is not None
+
+    supplied = looked_at(split, at_once=True)
+    assert supplied is not None
+    one, all_ = (looked_at(supplied, at_once=at_once) for at_once in (False, True))
+
+    assert one is not None
+    assert one.is_priced_in_part
+    assert all_ is not None
+    assert all_.further is None
 
 
 @pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
