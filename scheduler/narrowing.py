@@ -116,8 +116,8 @@ class _Judge:
     ) -> tuple[float, Candidate | None]:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
-        None where that is not below the limit, which is then not worth looking for. With `splits`, the floor is
-        raised towards the limit for some rounds.
+        None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
+        is raised towards the limit for some rounds.
         """
         nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
