@@ -48,11 +48,12 @@ def raised_floors(
     floors_ns: Sequence[float],
     price_ns: float,
     stop: float = inf,
-    rounds: int = ROUNDS,
+    rounds: int | None = None,
 ) -> Raised:
     """Floors of the option's register blocks, at most a price that is known, and a schedule below that.
 
-    No more is looked for from `stop` on the monotonic clock. Units: nanoseconds.
+    No more is looked for from `stop` on the monotonic clock, and after `ROUNDS` rounds unless others are
+    asked for. Units: nanoseconds.
     """
     domains, parts = domains_of(option.space, option.register_blocks), Parts.of(option.cost)
     known = np.asarray(floors_ns, np.float64)
@@ -60,7 +61,7 @@ def raised_floors(
     best: Candidate | None = None
     queue = Queue()
     queue.add(Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner]), price_ns)
-    for _ in range(rounds):
+    for _ in range(ROUNDS if rounds is None else rounds):
         if time.monotonic() > stop or queue.least_ns() >= price_ns * (1 - SAME):
             break
         boxes = queue.lowest(AT_ONCE, price_ns * (1 - SAME))
