@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from isamap.machine.cpu import cpu_facts, this_cpu
+from isamap.machine.system_caches import system_caches
 from isamap.version import __version__
 
 LIBRARIES = ("torch", "mkl", "numpy", "ortools")
@@ -20,7 +21,7 @@ def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str,
         "machine": machine,
         "cpu": this_cpu().name,
         "cores": sorted(cores),
-        "caches_bytes": dict(_cache_sizes()),
+        "caches_bytes": {f"l{n}": c.size_bytes for n, c in enumerate(system_caches(), 1)},
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "virtual_machine": "hypervisor" in cpu_facts().get("flags", "").split(),
         "load_average": os.getloadavg()[0],
@@ -33,7 +34,7 @@ def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str,
 
 def caches_bytes() -> int:
     """All data caches of one core's way to memory, together."""
-    return sum(size for _, size in _cache_sizes())
+    return sum(cache.size_bytes for cache in system_caches())
 
 
 def free_bytes() -> int:
@@ -42,17 +43,6 @@ def free_bytes() -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
-def _cache_sizes() -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
-    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        kind, level, size = (
-            (folder / name).read_text(encoding="ascii").strip() for name in ("type", "level", "size")
-        )
-        if kind != "Instruction":
-            found.append((f"l{level}", int(size.rstrip("KM")) * (1 << (20 if size.endswith("M") else 10))))
-    return found
 
 
 def _version(name: str) -> str | None:

@@ -14,6 +14,7 @@ from isamap.cli.options import AsJson
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_number
 from isamap.report.columns import table
+from isamap.report.sizes import bytes_text
 from isamap.source import Diagnostic
 
 if TYPE_CHECKING:
@@ -114,6 +115,13 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             )
         )
     yield from ("", table(rows))
+    if profile.caches:
+        yield from (
+            "",
+            table(
+                [("memory", "capacity", "stated", "ways", "line in bytes", ""), *_caches(machine, profile)]
+            ),
+        )
     if profile.bandwidths:
         lines = [("memory", "access", "bytes/ns", "buffer in bytes", "with")]
         lines += [
@@ -129,6 +137,17 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         stated = stated_of["threads", "start"]
         numbers = f"{start.least:.0f} ns ({stated:.0f} stated), median {start.middle:.0f} ns"
         yield from ("", f"a second thread starts in {numbers}")
+
+
+def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:
+    for c in profile.caches:
+        stated = machine.memories[c.memory].capacity_bytes
+        numbers = (_size(c.size_bytes), _size(stated), str(c.ways or "–"), str(c.line_bytes or "–"))
+        yield (c.memory, *numbers, c.said)
+
+
+def _size(value: int | None) -> str:
+    return "–" if value is None else bytes_text(value)
 
 
 def _least(spread: Spread | None) -> str:

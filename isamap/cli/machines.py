@@ -53,7 +53,7 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
 
     machine = load_machine(machine_of(name))
     profile = newest_profile(machine.digest)
-    measured = _measured(profile)
+    measured, sizes = _measured(profile), _measured_bytes(profile)
     payload = {
         "name": machine.name,
         "summary": machine.summary,
@@ -68,6 +68,7 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
                 "count": m.count,
                 "capacity_bytes": m.capacity_bytes,
                 "view_of": m.base,
+                **({"measured_capacity_bytes": sizes[m.name]} if m.name in sizes else {}),
             }
             for m in machine.memories.values()
         ],
@@ -87,7 +88,13 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
         "units": {u.name: u.count for u in machine.units.values()},
         "instructions": [_instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)],
     }
-    return Answer(payload, _machine_text(machine, measured))
+    return Answer(payload, _machine_text(machine, measured, sizes))
+
+
+def _measured_bytes(profile: Profile | None) -> dict[str, int]:
+    """The capacities of caches on this processor, as far as they are known."""
+    caches = profile.caches if profile is not None else ()
+    return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
 
 def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
@@ -160,15 +167,26 @@ def _described(machine: Machine) -> list[MachineInstruction]:
     return [*machine.instructions.values(), *machine.hints.values()]
 
 
-def _machine_text(machine: Machine, measured: Mapping[str, Mapping[str, object]]) -> str:
+def _machine_text(
+    machine: Machine, measured: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
+) -> str:
 
     def shown(name: str) -> tuple[str, ...]:
         values = measured.get(name, {}).values()
         said = ", ".join("–" if v is None else f"{v:.3g}" for v in values)
         return (said,) if measured else ()
 
+    def here(name: str) -> tuple[str, ...]:
+        return (f"{sizes[name]} bytes measured" if name in sizes else "",) if sizes else ()
+
     memories = [
-        (m.name, m.kind, _size(m.count, m.capacity_bytes), f"view of {m.base}" if m.base else "")
+        (
+            m.name,
+            m.kind,
+            _size(m.count, m.capacity_bytes),
+            *here(m.name),
+            f"view of {m.base}" if m.base else "",
+        )
         for m in machine.memories.values()
     ]
     links = [

@@ -1,7 +1,8 @@
 """Bandwidth of each level of memory: buffers read, written, and updated in sequence.
 
 A buffer takes half of its level, and several times what the levels before it hold; that of the memory behind
-all caches takes four times what they hold. The widest load and store of the description do it.
+all caches takes four times what they hold, or as much as there is for it. The widest load and store of the
+description do it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from isamap.codegen.names import Names
 from isamap.codegen.silicon_source import BARRIER, is_copy
 from isamap.codegen.spread import Spread
 from isamap.codegen.timing import ARENA, Timed
-from isamap.codegen.timing_source import hidden, source_of
+from isamap.codegen.timing_source import OWN, hidden, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
 from isamap.tune.profile import ACCESSES, BandwidthFigure
 
 UNROLLED = 8
-MOST_BYTES = 256 << 20
+MOST_BYTES = 192 << 20
 _SAMPLE_NS = 60_000
 
 
@@ -49,13 +50,18 @@ class Stream:
         return Timed(library, f"stream_{number}", (ARENA,), (blocks,), per_trip, _SAMPLE_NS)
 
 
-def streams(machine: Machine) -> tuple[Stream, ...]:
-    """The streams through every level of a machine; none where no register can be loaded and stored."""
-    pair = _widest(machine)
+def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
+    """The streams through every level of a machine; none where no register can be loaded and stored.
+
+    `reported_bytes` is what the largest cache may hold in quiet moments, more than what the machine has.
+    """
+    pair = widest_moves(machine)
     if pair is None:
         return ()
     return tuple(
-        Stream(memory, access, size, *pair) for memory, size in _sizes(machine) for access in ACCESSES
+        Stream(memory, access, size, *pair)
+        for memory, size in _sizes(machine, reported_bytes)
+        for access in ACCESSES
     )
 
 
@@ -67,19 +73,16 @@ def bandwidth_figure(stream: Stream, result: Spread | str) -> BandwidthFigure | 
     return BandwidthFigure(stream.memory, stream.access, by.name, stream.size_bytes, result)
 
 
-def _sizes(machine: Machine) -> Iterator[tuple[str, int]]:
+def _sizes(machine: Machine, reported_bytes: int) -> Iterator[tuple[str, int]]:
     """Memories from the nearest cache outwards, and how large a buffer each is measured with."""
     before = 0
     for name in caches_from_nearest(machine):
         capacity = machine.memories[name].capacity_bytes or 0
-        size = max(capacity // 2, min(2 * before, capacity))
-        if size > MOST_BYTES:
-            return
-        yield name, size
+        yield name, min(max(capacity // 2, min(2 * before, capacity)), MOST_BYTES)
         before = capacity
     last = [m for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
-    if last and before:
-        yield last[0].name, min(4 * before, MOST_BYTES)
+    if last and 0 < before <= MOST_BYTES // 2:  # else what would be read is partly in the cache
+        yield last[0].name, min(4 * max(before, reported_bytes), MOST_BYTES)
 
 
 def move_bytes(entry: MachineInstruction) -> int:
@@ -99,7 +102,7 @@ def move_bytes(entry: MachineInstruction) -> int:
     return count * first.dtype.size_bytes
 
 
-def _widest(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
+def widest_moves(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
     """The load and the store of one type that copy most bytes between memory and named registers."""
     best: tuple[MachineInstruction, MachineInstruction] | None = None
     moves = [e for e in machine.instructions.values() if move_bytes(e)]
@@ -138,7 +141,8 @@ def stream_source(machine: Machine, ways: tuple[Stream, ...]) -> str:
     for word in ("sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)
     issuer = Issuer(machine, False, names)
-    return source_of(machine, issuer, [_function(issuer, n, stream) for n, stream in enumerate(ways)])
+    functions = [_function(issuer, n, stream) for n, stream in enumerate(ways)]
+    return source_of(machine, issuer, functions, OWN)  # one way through the largest buffer takes many ms
 
 
 def _function(issuer: Issuer, number: int, stream: Stream) -> list[str]:

@@ -23,13 +23,24 @@ from isamap.codegen.toolchain import Compiler, build, find_compiler
 from isamap.machine import Machine, MachineInstruction, missing_features
 from isamap.machine.allowed import PERMISSIONS
 from isamap.machine.cpu import this_cpu
+from isamap.machine.system_caches import system_caches
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
+from isamap.tune.caches import probes, reported_caches, usable_bytes, with_usable
 from isamap.tune.instructions import Asked, ask, figure, timed
+from isamap.tune.overlay import with_caches
 from isamap.tune.packing import copies, time_copy
-from isamap.tune.profile import InstructionFigure, PackingFigure, Profile, parse_profile, print_profile
+from isamap.tune.profile import (
+    CacheFigure,
+    InstructionFigure,
+    PackingFigure,
+    Profile,
+    parse_profile,
+    print_profile,
+)
 from isamap.tune.threads import has_two_processors, thread_files, timed_threads
 
+PROBING = 0.2  # of the time for sampling: how much of the last cache can be used
 GROUP = 150  # functions of one file: more of them take a compiler longer than they are worth
 
 Watch = Callable[[str], None]
@@ -55,7 +66,9 @@ def calibrate(
     asked = ask(machine, entries)
     timings = [t for a in asked for t in a.timings]
     libraries, calls = _instructions(machine, timings, found, rng, watch)
-    ways = streams(machine) if names is None else ()
+    caches = caches_here(machine, found, budget_s * PROBING, rng, watch) if names is None else ()
+    reported = max((c.reported_bytes or 0 for c in caches), default=0)
+    ways = streams(with_caches(machine, caches), reported) if names is None else ()
     if ways:
         watch("compile bandwidths")
         libraries.append(_build(machine, found, stream_source(machine, ways)))
@@ -64,22 +77,56 @@ def calibrate(
     if threads:
         libraries.append(build(found, machine.target.flags, thread_files("timing.c"), "timing.c"))
         calls.append(timed_threads(len(libraries) - 1))
-    watch(f"measure for {budget_s:g} s")
-    plan = Plan(
+    sampling_s = budget_s * (1 - PROBING) if names is None else budget_s
+    watch(f"measure for {sampling_s:g} s")
+    plan = _plan(machine, libraries, found, calls, ways, sampling_s)
+    results = list(time_all(plan, rng.bytes(PAGE), watch)) if calls else []
+    start = results.pop() if threads else None
+    profile = _profile(machine, found.version, when, asked, ways, results)
+    packing = _packing(machine, rng, watch) if names is None else ()
+    start = start if isinstance(start, Spread) else None
+    profile = replace(profile, thread_start=start, packing=packing, caches=caches)
+    return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
+
+
+def caches_here(
+    machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
+) -> tuple[CacheFigure, ...]:
+    """What each cache of a machine has here: what the system reports, and of the last one what is usable."""
+    system = system_caches()
+    figures = list(reported_caches(machine, system))
+    tried = probes(machine, system)
+    if tried:
+        watch(f"read the last cache for {budget_s:g} s")
+        library = _build(machine, compiler, stream_source(machine, tried))
+        calls = [stream.timed(0, number) for number, stream in enumerate(tried)]
+        results = time_all(
+            _plan(machine, [library], compiler, calls, tried, budget_s), rng.bytes(PAGE), watch
+        )
+        took_ns = [r.least for r in results if isinstance(r, Spread)]
+        if len(took_ns) == len(tried):
+            last = len(system) - 1
+            figures[last] = with_usable(figures[last], usable_bytes(system, took_ns))
+    return tuple(figures)
+
+
+def _plan(
+    machine: Machine,
+    libraries: Sequence[Path],
+    compiler: Compiler,
+    calls: Sequence[Timed],
+    ways: Sequence[Stream],
+    budget_s: float,
+) -> Plan:
+    return Plan(
         machine.name,
         tuple(libraries),
-        found,
+        compiler,
         tuple(calls),
         tuple(PERMISSIONS[p] for p in machine.target.permissions),
         max((s.size_bytes for s in ways), default=0),
         budget_s,
     )
-    results = list(time_all(plan, rng.bytes(PAGE), watch)) if calls else []
-    start = results.pop() if threads else None
-    profile = _profile(machine, found.version, when, asked, ways, results)
-    packing = _packing(machine, rng, watch) if names is None else ()
-    profile = replace(profile, thread_start=start if isinstance(start, Spread) else None, packing=packing)
-    return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
 
 
 def _packing(machine: Machine, rng: np.random.Generator, watch: Watch) -> tuple[PackingFigure, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from isamap.codegen.spread import Spread
 from isamap.machine import Machine, cost_value
+from isamap.report.sizes import bytes_text
 from isamap.source import Diagnostic
 from isamap.tune.overlay import measured_link
 from isamap.tune.profile import Profile
@@ -43,12 +44,15 @@ class Apart:
 
     def __str__(self) -> str:
         times = f"{self.factor:.1f} times apart" if self.stated > 0 else "stated as free"
-        numbers = f"{self.stated:.3g} {self.unit} stated, {self.measured:.3g} {self.unit} measured"
+        numbers = f"{self._shown(self.stated)} stated, {self._shown(self.measured)} measured"
         return f"{self.subject} {self.what}: {numbers}, {times}"
+
+    def _shown(self, value: float) -> str:
+        return bytes_text(value) if self.unit == "bytes" else f"{value:.3g} {self.unit}"
 
 
 def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
-    """Every measured figure of instructions and links beside the stated one."""
+    """Every measured figure of instructions, caches and links beside the stated one."""
     found: list[Apart] = []
     for figure in profile.instructions:
         entry = machine.instructions.get(figure.instruction)
@@ -61,6 +65,10 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
             ("latency", cost_value(entry.cost.latency_ns, params), figure.latency),
         )
         found += [Apart(name, what, stated, m.least) for what, stated, m in pairs if m is not None]
+    for cache in profile.caches:
+        stated_bytes = machine.memories[cache.memory].capacity_bytes
+        if cache.size_bytes is not None and stated_bytes is not None:
+            found.append(Apart(cache.memory, "capacity", stated_bytes, cache.size_bytes, "bytes"))
     for link in machine.links:
         if profile.bandwidth(link.source_memory) is not None:
             measured = measured_link(machine, link, profile).bandwidth_bytes_per_ns
@@ -72,7 +80,7 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
-    """A warning for each entry of the description, and one for the links, of which a figure is far off."""
+    """A warning for each entry of which a figure is far off, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
     groups: dict[object, list[Apart]] = {}
     for apart in far:

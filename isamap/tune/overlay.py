@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from isamap.ir import F64, Call, Const, Expr
-from isamap.machine import Cost, Link, Machine, MachineInstruction, cost_value
-from isamap.tune.profile import InstructionFigure, Params, Profile
+from isamap.ir import F64, Call, Const, Expr, Index
+from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_value
+from isamap.tune.profile import CacheFigure, InstructionFigure, Params, Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """The machine with measured intervals, latencies, bandwidths and thread start; the rest stays."""
+    """The machine with measured intervals, latencies, caches, bandwidths and thread start; the rest stays."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
@@ -24,7 +24,23 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
     }
     links = tuple(measured_link(machine, link, profile) for link in machine.links)
     start_ns = machine.thread_start_ns if profile.thread_start is None else profile.thread_start.least
+    machine = with_caches(machine, profile.caches)
     return replace(machine, instructions=instructions, links=links, thread_start_ns=start_ns)
+
+
+def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
+    """The machine with caches as large as they are here; what is not known of them stays."""
+    memories = dict(machine.memories)
+    for figure in figures:
+        memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
+    return replace(machine, memories=memories)
+
+
+def _measured_cache(memory: Memory, figure: CacheFigure) -> Memory:
+    known = {"bytes": figure.size_bytes, "ways": figure.ways, "line_bytes": figure.line_bytes}
+    measured = {name: Index.of(value) for name, value in known.items() if value is not None}
+    attributes = tuple({**dict(memory.decl.attributes), **measured}.items())
+    return replace(memory, decl=replace(memory.decl, attributes=attributes))
 
 
 def _measured(

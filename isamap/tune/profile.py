@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from isamap.codegen.spread import Spread
@@ -48,6 +48,21 @@ class BandwidthFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheFigure:
+    """What a cache of the description has here; `reported_bytes` is what the system says of it.
+
+    None is not known: the description's holds. `said` is where the figures come from. Units: bytes.
+    """
+
+    memory: str
+    size_bytes: int | None
+    ways: int | None
+    line_bytes: int | None
+    reported_bytes: int | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class PackingFigure:
     """A copy that a planner would make, element by element. Units: ns per element."""
 
@@ -69,6 +84,7 @@ class Profile:
     bandwidths: tuple[BandwidthFigure, ...] = ()
     packing: tuple[PackingFigure, ...] = ()
     thread_start: Spread | None = None
+    caches: tuple[CacheFigure, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -151,6 +167,8 @@ def _content(profile: Profile) -> dict[str, Any]:
         "compiler": profile.compiler,
         "when": profile.when,
         "thread_start_ns": _spread_json(profile.thread_start),
+        # Left out where nothing is known: a profile from before there were any keeps its digest.
+        **({"caches": [asdict(c) for c in profile.caches]} if profile.caches else {}),
         "bandwidths": [
             {
                 "memory": b.memory,
@@ -224,6 +242,7 @@ def _profile(content: dict[str, Any]) -> Profile:
             for p in content["packing"]
         ),
         _spread(content["thread_start_ns"]),
+        tuple(CacheFigure(**c) for c in content.get("caches", ())),
     )
 
 

@@ -12,10 +12,14 @@ import pytest
 
 from isamap.cli import main
 from isamap.codegen.silicon_source import Form
+from isamap.codegen.timing import Plan
 from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
-from isamap.machine import EmitCall, Machine, load_machine, missing_features
+from isamap.codegen.toolchain import find_compiler
+from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
+from isamap.machine.system_caches import SystemCache, system_caches
 from isamap.source import MissingTool, UsageProblem
-from isamap.tune.calibrate import calibrate
+from isamap.tune.caches import reported_caches
+from isamap.tune.calibrate import caches_here, calibrate
 from isamap.tune.instructions import NO_CHAIN
 from isamap.tune.packing import copies, time_copy
 
@@ -169,3 +173,33 @@ def test_the_command_writes_a_profile_that_compile_then_names(
     assert f"\nprofile {answer['digest'][:12]}\n" in capsys.readouterr().out
     assert main([*words, "--profile", "none"]) == 0
     assert "\nprofile" not in capsys.readouterr().out
+
+
+@pytest.mark.silicon
+def test_caches_are_those_that_the_system_reports_and_the_last_one_no_larger() -> None:
+    machine = load_machine(HERE[-1])
+    system = system_caches()
+    compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
+    found = caches_here(machine, compiler, BUDGET_S, np.random.default_rng(1), lambda _: None)
+    assert [c.memory for c in found] == list(caches_from_nearest(machine))
+    for figure, cache in zip(found, system, strict=False):
+        assert figure.reported_bytes == cache.size_bytes
+        assert figure.size_bytes is not None
+        assert figure.size_bytes == cache.size_bytes or cache is system[-1]
+        assert 0 < figure.size_bytes <= cache.size_bytes
+    for figure in found[len(system) :]:
+        assert (figure.size_bytes, figure.ways) == (None, None)
+
+
+def all_end(plan: Plan, *_: object) -> list[str]:
+    return ["ended"] * len(plan.timed)
+
+
+def test_a_cache_whose_reads_fail_stays_as_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("generic-c")
+    system = (SystemCache(32 << 10, 8, 64), SystemCache(1 << 20, 16, 64))
+    compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
+    monkeypatch.setattr("isamap.tune.calibrate.system_caches", lambda: system)
+    monkeypatch.setattr("isamap.tune.calibrate.time_all", all_end)
+    found = caches_here(machine, compiler, BUDGET_S, np.random.default_rng(1), lambda _: None)
+    assert found == reported_caches(machine, system)

@@ -100,7 +100,7 @@ def test_what_is_no_profile_is_refused_with_the_reason(text: str, code: str, sai
 
 
 def test_the_newest_profile_of_this_machine_and_processor_is_taken() -> None:
-    other = replace(this_cpu(), microcode="0x1")
+    other = replace(this_cpu(), microcode="another")
     keep_profile(profile(when="2026-11-21T12:00:00+00:00"))
     keep_profile(profile(when="2026-11-22T12:00:00+00:00"))
     keep_profile(profile(when="2026-11-23T12:00:00+00:00", cpu=other))

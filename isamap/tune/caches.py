@@ -1,0 +1,102 @@
+"""What the caches of a description really have on this processor.
+
+The operating system says how large each cache is; the caches of a description are the system's in order, the
+nearest first. That is not all: a guest is told the size of the whole last cache, of which others have their
+part. So the last one counts as far as it can be read like a cache. Where 48 MiB in 12 ways are reported,
+
+    2.5   3     4.5   6     9     13.5  18    27    36    MiB are read in sequence at
+    31    31    30    29    25    14    12    11.5  11.5  bytes per ns,
+
+so 9 MiB are read like a cache: three quarters of 12 MiB, or of three ways, which are the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from isamap.machine import Machine, caches_from_nearest
+from isamap.machine.system_caches import SystemCache
+from isamap.report.sizes import bytes_text
+from isamap.tune.bandwidth import Stream, widest_moves
+from isamap.tune.profile import CacheFigure
+
+# How much of a cache is read in sequence without misses, though the system puts pages of 4 KiB anywhere: of a
+# full one, every other set has more lines than ways. Working sets may take as much of it in the cost model.
+FILLED = 0.75
+# What takes so much longer than just behind the cache before comes out of memory, for a good part. One core
+# reads memory at a half to a third of the speed of a last cache; where they are nearer, errors cost little.
+SLOWER = 1.5
+PARTS = 16  # where the system does not say how many ways a cache has
+
+
+def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[CacheFigure, ...]:
+    """What the system says of each cache of a description, the nearest one first."""
+    names = caches_from_nearest(machine)
+    known = [
+        CacheFigure(name, cache.size_bytes, cache.ways, cache.line_bytes, cache.size_bytes, "as reported")
+        for name, cache in zip(names, system, strict=False)
+    ]
+    unknown = [
+        CacheFigure(name, None, None, None, None, "the system reports no such cache; as stated")
+        for name in names[len(known) :]
+    ]
+    return (*known, *unknown)
+
+
+def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, ...]:
+    """Reads that show how much of the system's last cache can be used, as `usable_bytes` wants them.
+
+    None where the description does not have that cache, or nothing to read it with.
+    """
+    names, moves = caches_from_nearest(machine), widest_moves(machine)
+    if moves is None or not parts(system) or len(system) > len(names):
+        return ()
+    sizes = (_near_bytes(system), *(int(FILLED * part) for part in parts(system)))
+    return tuple(Stream(names[len(system) - 1], "read", size, *moves) for size in sizes)
+
+
+def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
+    """Sizes that the last cache may have, from the smallest: fewer and fewer of its ways. Units: bytes.
+
+    None where there is no cache before it, which would show at what speed it is read.
+    """
+    if len(system) < 2:
+        return ()
+    ways = system[-1].ways or PARTS
+    counts = [ways]
+    while counts[-1] > 1:
+        counts.append(counts[-1] * 3 // 4)
+    found = (system[-1].size_bytes * count // ways for count in reversed(counts))
+    return tuple(size for size in found if FILLED * size > _near_bytes(system))
+
+
+def _near_bytes(system: tuple[SystemCache, ...]) -> int:
+    """A buffer that the last cache holds, and the one before it does not."""
+    return 2 * system[-2].size_bytes
+
+
+def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> int:
+    """How much of the last cache can be used, of the ns per byte that each probe took.
+
+    Parts are looked at from the smallest, and what is behind a slow one does not count: the least of many
+    times may be too long where something disturbed all of them, but never too short.
+    """
+    near_ns, *larger = took_ns
+    usable = _near_bytes(system)
+    for size, took in zip(parts(system), larger, strict=True):
+        if took > SLOWER * near_ns:
+            break
+        usable = size
+    return usable
+
+
+def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
+    """The figure of the last cache with what can be used of it: fewer ways, as its sets are all there."""
+    whole = figure.reported_bytes
+    assert whole is not None, "only a cache that the system reports is read"
+    if usable >= whole:
+        return replace(figure, said="as reported, and read like a cache")
+    ways = None if figure.ways is None else max(1, figure.ways * usable // whole)
+    said = f"{bytes_text(whole)} reported, of which {bytes_text(usable)} are read like a cache"
+    return replace(figure, size_bytes=usable, ways=ways, said=said)

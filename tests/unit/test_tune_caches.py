@@ -1,0 +1,164 @@
+"""Caches as the system reports them, as far as they are usable, in profiles and over machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isamap.cli import main
+from isamap.ir import bind
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine
+from isamap.machine.cpu import this_cpu
+from isamap.machine.system_caches import SystemCache
+from isamap.plan.build import build_problem
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+from isamap.tune.bandwidth import MOST_BYTES, streams
+from isamap.tune.caches import FILLED, SLOWER, parts, probes, reported_caches, usable_bytes, with_usable
+from isamap.tune.compare import warnings
+from isamap.tune.overlay import lay_over, with_caches
+from isamap.tune.profile import CacheFigure, Profile, parse_profile, print_profile
+from isamap.tune.store import keep_profile
+
+MACHINE = load_machine("x86-avx512")
+MIB = 1 << 20
+SYSTEM = (SystemCache(48 << 10, 12, 64), SystemCache(5 * MIB // 4, 20, 64), SystemCache(48 * MIB, 12, 128))
+L1, L2, L3 = reported_caches(MACHINE, SYSTEM)
+
+
+def profile(*caches: CacheFigure) -> Profile:
+    when = "2026-11-21T12:00:00+00:00"
+    return Profile(MACHINE.name, MACHINE.digest, this_cpu(), "gcc 12", when, (), caches=caches)
+
+
+def test_caches_of_a_description_are_the_systems_in_order() -> None:
+    assert CacheFigure("l1", 48 << 10, 12, 64, 48 << 10, "as reported") == L1
+    assert [(c.memory, c.size_bytes, c.line_bytes) for c in (L2, L3)] == [
+        ("l2", 5 * MIB // 4, 64),
+        ("l3", 48 * MIB, 128),
+    ]
+
+
+def test_of_caches_that_the_system_does_not_report_the_profile_says_so() -> None:
+    figures = reported_caches(MACHINE, SYSTEM[:1])
+    said = "the system reports no such cache; as stated"
+    assert figures[0] == L1
+    assert figures[1:] == tuple(CacheFigure(name, None, None, None, None, said) for name in ("l2", "l3"))
+    assert with_caches(MACHINE, figures).memories["l3"] == MACHINE.memories["l3"]
+    assert with_caches(MACHINE, reported_caches(MACHINE, ())).memories == MACHINE.memories
+
+
+def test_a_system_with_more_caches_than_the_description_is_no_trouble() -> None:
+    more = (*SYSTEM, SystemCache(256 * MIB, 16, 64))
+    assert reported_caches(MACHINE, more) == (L1, L2, L3)
+    assert probes(MACHINE, more) == ()
+
+
+def test_parts_are_whole_ways_that_the_cache_before_does_not_hold() -> None:
+    assert [size // MIB for size in parts(SYSTEM)] == [4, 8, 12, 16, 24, 36, 48]
+    unknown = (*SYSTEM[:2], SystemCache(48 * MIB, None, 64))
+    assert [size // MIB for size in parts(unknown)] == [6, 9, 12, 18, 27, 36, 48]
+    assert parts(SYSTEM[:1]) == ()
+    assert parts((SYSTEM[1], SYSTEM[1])) == (), "no larger than twice the one before"
+
+
+def test_the_first_probe_lies_just_behind_the_cache_before() -> None:
+    found = probes(MACHINE, SYSTEM)
+    assert {(stream.memory, stream.access) for stream in found} == {("l3", "read")}
+    assert [stream.size_bytes for stream in found] == [5 * MIB // 2, *(FILLED * s for s in parts(SYSTEM))]
+
+
+@pytest.mark.parametrize(
+    ("slow_from", "usable"), [(99, 48 * MIB), (6, 36 * MIB), (2, 8 * MIB), (1, 4 * MIB), (0, 5 * MIB // 2)]
+)
+def test_a_cache_is_usable_up_to_the_first_part_that_is_read_slowly(slow_from: int, usable: int) -> None:
+    took = [0.03 * (1.05 * SLOWER if n >= slow_from else 0.95 * SLOWER) for n in range(7)]
+    assert usable_bytes(SYSTEM, [0.03, *took]) == usable
+
+
+def test_what_is_behind_a_slow_part_does_not_count() -> None:
+    took = [0.03, 0.03, 0.09, 0.03, 0.03, 0.03, 0.03]
+    assert usable_bytes(SYSTEM, [0.03, *took]) == 8 * MIB
+
+
+def test_what_can_be_used_of_a_cache_has_fewer_ways() -> None:
+    share = with_usable(L3, 12 * MIB)
+    assert share == CacheFigure("l3", 12 * MIB, 3, 128, 48 * MIB, share.said)
+    assert share.said == "48 MiB reported, of which 12 MiB are read like a cache"
+    whole = with_usable(L3, 48 * MIB)
+    assert replace(whole, said=L3.said) == L3
+    assert whole.said == "as reported, and read like a cache"
+    assert with_usable(L3, 5 * MIB // 2).ways == 1
+
+
+def test_measured_caches_reach_the_problem() -> None:
+    path, sizes = kernel_path("gemm_f32"), {"M": 64, "N": 64, "K": 64}
+    kernel = bind(parse_kernel(Source(path.name, path.read_text())), sizes)
+    laid = lay_over(MACHINE, profile(L1, L2, with_usable(L3, 12 * MIB)))
+    problem = build_problem(kernel, laid, dict(sizes))
+    assert [(c.capacity_bytes, c.ways, c.line_bytes) for c in problem.caches] == [
+        (48 << 10, 12, 64),
+        (5 * MIB // 4, 20, 64),
+        (12 * MIB, 3, 128),
+    ]
+
+
+def test_ways_that_are_not_reported_stay_as_stated() -> None:
+    laid = with_caches(MACHINE, (replace(L1, ways=None, line_bytes=None),))
+    stated, found = (dict(m.memories["l1"].decl.attributes) for m in (MACHINE, laid))
+    assert found["ways"] == stated["ways"]
+    assert found["line_bytes"] == stated["line_bytes"]
+    assert laid.memories["l1"].capacity_bytes == 48 << 10
+
+
+def test_buffers_take_half_of_each_cache_and_more_than_the_last_one_may_hold() -> None:
+    laid = with_caches(MACHINE, (L1, L2, with_usable(L3, 12 * MIB)))
+    sizes = {s.memory: s.size_bytes for s in streams(laid, 24 * MIB)}
+    assert sizes == {"l1": 24 << 10, "l2": 5 * MIB // 8, "l3": 6 * MIB, "mem": 96 * MIB}
+    assert {s.memory: s.size_bytes for s in streams(laid, 48 * MIB)}["mem"] == MOST_BYTES
+    huge = with_caches(MACHINE, (L1, L2, replace(L3, size_bytes=400 * MIB)))
+    sizes = {s.memory: s.size_bytes for s in streams(huge)}
+    assert sizes["l3"] == MOST_BYTES
+    assert "mem" not in sizes, "a buffer of that size is partly in the cache"
+
+
+def test_a_profile_keeps_its_caches() -> None:
+    made = profile(L1, with_usable(L3, 12 * MIB), reported_caches(MACHINE, ())[1])
+    assert parse_profile(Source("p", print_profile(made))) == made
+
+
+def test_a_profile_from_before_there_were_caches_is_read_with_its_digest() -> None:
+    text = print_profile(profile())
+    assert "caches" not in text
+    again = parse_profile(Source("p", text))
+    assert again.caches == ()
+    assert f'"sha256": "{again.digest}"' in text
+    assert lay_over(MACHINE, again).memories == MACHINE.memories
+
+
+def test_a_capacity_far_from_the_stated_one_is_warned_about() -> None:
+    (found,) = warnings(MACHINE, profile(L1, L2, with_usable(L3, 12 * MIB)))
+    assert found.code == "cost-differs"
+    assert found.message == "l3 capacity: 32 MiB stated, 12 MiB measured, 2.7 times apart on this processor"
+    assert warnings(MACHINE, profile(L1, L2, with_usable(L3, 24 * MIB))) == ()
+
+
+def test_what_is_shown_has_the_measured_capacities_beside_the_stated_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ISAMAP_DATA_DIR", str(tmp_path / "data"))
+    assert main(["hw", "show", MACHINE.name]) == 0
+    assert "bytes measured" not in capsys.readouterr().out
+    keep_profile(profile(L1, L2, L3))
+    assert main(["hw", "show", MACHINE.name]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["l2", "cache", "1048576", "bytes", "1310720", "bytes", "measured"] in lines
+    assert main(["hw", "show", MACHINE.name, "--json"]) == 0
+    memories = {m["name"]: m for m in json.loads(capsys.readouterr().out)["memories"]}
+    assert memories["l2"]["measured_capacity_bytes"] == 1310720
+    assert memories["l2"]["capacity_bytes"] == 1048576
+    assert "measured_capacity_bytes" not in memories["mem"]
