@@ -4,8 +4,8 @@ The operating system says how large each cache is; the caches of a description a
 nearest first. That is not all: a guest is told the size of the whole last cache, of which others have their
 part. So the last one counts as far as it can be read like a cache. Where 48 MiB in 12 ways are reported,
 
-    2.5   3     4.5   6     9     13.5  18    27    36    MiB are read in sequence at
-    31    31    30    29    25    14    12    11.5  11.5  bytes per ns,
+    2.5   3     4     6     9     12    18    24    MiB are read in sequence at
+    32.5  31.9  31.7  31.3  24.0  14.1  11.4  11.5  bytes per ns,
 
 so 9 MiB are read like a cache: three quarters of 12 MiB, or of three ways, which are the figure.
 """
