@@ -79,8 +79,8 @@ def _near_bytes(system: tuple[SystemCache, ...]) -> int:
 def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> int:
     """How much of the last cache can be used, of the ns per byte that each probe took.
 
-    Parts are looked at from the smallest, and what is behind a slow one does not count: the least of many
-    times may be too long where something disturbed all of them, but never too short.
+    Parts are looked at from the smallest, and what is behind a slow one does not count: too large a capacity
+    misleads schedules more than one too small.
     """
     near_ns, *larger = took_ns
     usable = _near_bytes(system)

@@ -12,6 +12,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.codegen.silicon_source import Form
+from isamap.codegen.spread import Spread
 from isamap.codegen.timing import Plan
 from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
 from isamap.codegen.toolchain import find_compiler
@@ -193,6 +194,22 @@ def test_caches_are_those_that_the_system_reports_and_the_last_one_no_larger() -
 
 def all_end(plan: Plan, *_: object) -> list[str]:
     return ["ended"] * len(plan.timed)
+
+
+def test_the_best_moment_of_the_last_cache_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("generic-c")
+    system = (SystemCache(32 << 10, 8, 64), SystemCache(1 << 20, 16, 64))
+    compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
+    monkeypatch.setattr("isamap.tune.calibrate.system_caches", lambda: system)
+    for low, usable in ((0.04, 1 << 20), (0.06, 3 << 18)):
+
+        def quick(plan: Plan, *_: object, low: float = low) -> list[Spread]:
+            near = Spread(0.03, 0.03, 0.05, 0.09, 9)
+            return [near] * (len(plan.timed) - 1) + [Spread(0.03, low, 0.09, 0.09, 9)]
+
+        monkeypatch.setattr("isamap.tune.calibrate.time_all", quick)
+        found = caches_here(machine, compiler, BUDGET_S, np.random.default_rng(1), lambda _: None)
+        assert found[1].size_bytes == usable
 
 
 def test_a_cache_whose_reads_fail_stays_as_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
