@@ -6,7 +6,8 @@ python benchmarks/scheduling.py --store /tmp/some.jsonl --suite resnet50-conv --
 Each case that is finished is one line of the store; started again, only what it lacks is done. `first` is
 from the kernel's text to greedy's schedule, `final` from the text to CP-SAT's, in seconds of wall clock and
 of processor time, that of the solver's process not counted. One process does all cases, as a service or a
-tuning run would; the machine is loaded before. No hardware is needed, and the cache is not used.
+tuning run would; the machine is loaded before, and full searches for cycles come between cases. No hardware
+is needed, and the cache is not used.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 from scheduling_cases import Case, all_cases
 
+from isamap.driver.collecting import full_collection_put_off
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, ortools_version
 from isamap.machine import load_machine
@@ -74,6 +76,7 @@ def _stored(path: Path) -> dict[str, Row]:
     return {row["name"]: row for row in rows}
 
 
+@full_collection_put_off()  # between cases, and in none's seconds
 def _measure(case: Case, limit_s: float) -> Row:
     load_machine(case.machine)
     request = Request(case.kernel, case.machine, case.sizes, limit_s=limit_s, cache=False)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from isamap.plan.collecting import collector_paused
 from isamap.plan.cost import Cost, evaluate
 from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestProblem, Problem
@@ -53,7 +52,6 @@ class Candidate:
         return replace(build_nest(self.option.space, self.assignment), fused=self.fused)
 
 
-@collector_paused()
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:

@@ -15,7 +15,6 @@ from math import inf
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
@@ -40,7 +39,6 @@ SPLIT_ROUNDS = 16
 PER_JOINED = 1.5
 
 
-@collector_paused()
 def narrow_problem(
     kernel: Kernel,
     machine: Machine,

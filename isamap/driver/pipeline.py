@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
+from isamap.driver.collecting import full_collection_put_off
 from isamap.driver.narrowing import Extent, extent_of, is_own, problem_in
 from isamap.driver.profiles import with_profile
 from isamap.driver.recalled import (
@@ -88,6 +89,7 @@ class Compilation:
     versions: tuple[Compilation, ...] = ()
 
 
+@full_collection_put_off()
 def compile_kernel(
     request: Request,
     stop_after: str = "emit",
@@ -168,6 +170,7 @@ def _chosen(
     return schedule, {"from": "model" if request.schedule is None else "file"}
 
 
+@full_collection_put_off()
 def find_schedule(request: Request, problem: Problem) -> Schedule:
     """The schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
 

@@ -38,7 +38,6 @@ from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
 from isamap.plan.apart import lanes_ns
-from isamap.plan.collecting import collector_paused
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
 from isamap.plan.hinting import with_hints
@@ -86,7 +85,6 @@ def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
     return known[nest.mapping]
 
 
-@collector_paused()
 def build_problem(
     kernel: Kernel,
     machine: Machine,
