@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.batch import Ends
+from isamap.plan.bounding import Ends
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import RegisterBlock, Space, summed_axis

@@ -10,7 +10,8 @@ from itertools import product
 
 import numpy as np
 
-from isamap.plan.batch import Box, Ends, Numbers, Some, bounds_all, evaluate_all
+from isamap.plan.batch import Numbers, Some, evaluate_all
+from isamap.plan.bounding import Box, Ends, bounds_all
 from isamap.plan.cost import Cost
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import open_values

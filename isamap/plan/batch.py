@@ -1,4 +1,4 @@
-"""Costs of many assignments at once, and bounds of many boxes of them: one array operation per node.
+"""Costs of many assignments at once: one array operation per node.
 
     evaluate_all(cost, {"nest0.block.k": array([64, 128, 256])}, 3)  ->  array([…, …, …])
 
@@ -8,10 +8,10 @@ the same for all is given as one number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from math import ceil, inf, isfinite, nan
+from math import ceil, isfinite, nan
 from operator import add, mul
 from typing import assert_never, cast
 
@@ -35,10 +35,7 @@ Numbers = NDArray[np.float64]
 Some = float | Numbers
 """Numbers of many assignments, or one that is the same for all: of most parts of a cost there is just one."""
 Truths = bool | NDArray[np.bool_]
-Box = tuple[Some, Some]
-Ends = tuple[Numbers, Numbers]
 Values = Mapping[str, Some]
-Boxes = Mapping[str, Box]
 Fold = Callable[[Some, Some], Some]
 PLUS, TIMES = cast("Fold", add), cast("Fold", mul)  # whose own types cannot say so
 
@@ -88,7 +85,7 @@ def _evaluated(cost: Cost, batch: _Batch) -> Some:
         case CeilDiv(dividend, divisor):
             found = _ceildiv(_evaluated(dividend, batch), _evaluated(divisor, batch))
         case OverBlocks(axes, body):
-            kinds = _block_classes(axes, batch.values)
+            kinds = block_classes_all(axes, batch.values)
             found = reduce(
                 PLUS, [n * _evaluated(body, _Batch({**batch.values, **made})) for n, made in kinds]
             )
@@ -137,13 +134,6 @@ def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
     return np.where(exceeds, _evaluated(above, batch), _evaluated(below, batch))
 
 
-def _where(truths: Truths, then: Some, other: Some) -> Some:
-    """One where it is true, else the other."""
-    if isinstance(truths, bool):
-        return then if truths else other
-    return np.where(truths, then, other)
-
-
 def _larger(one: Some, other: Some) -> Some:
     if isinstance(one, float) and isinstance(other, float):
         return one if one > other or one != one else other  # what is no number stays so, as in arrays
@@ -162,52 +152,14 @@ def _ceildiv(dividend: Some, divisor: Some) -> Some:
     return np.ceil(np.divide(dividend, divisor))
 
 
-def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
-    """Between what the cost lies in each of `count` boxes, given per decision. Shapes: (count,) each."""
-    with np.errstate(all="ignore"):
-        low, high = _bounded(cost, boxes, {})
-    return np.broadcast_to(low, (count,)), np.broadcast_to(high, (count,))
-
-
-def _bounded(cost: Cost, boxes: Boxes, known: dict[int, Box]) -> Box:
-    if (before := known.get(id(cost))) is not None:
-        return before
-    found: Box
-    match cost:
-        case Const(value):
-            number = float(value)
-            return number, number
-        case Decision(name):
-            return boxes[name]
-        case Add(parts):
-            found = _both(PLUS, [_bounded(part, boxes, known) for part in parts])
-        case Mul(parts):
-            found = _both(TIMES, [_bounded(part, boxes, known) for part in parts])
-        case Max(parts):
-            found = _both(_larger, [_bounded(part, boxes, known) for part in parts])
-        case CeilDiv(dividend, divisor):
-            (least, most), (small, large) = (_bounded(part, boxes, known) for part in (dividend, divisor))
-            found = _ceildiv(least, large), _ceildiv(most, small)
-        case Cases(decision, branches):
-            found = _any_of(boxes[decision], branches, boxes, known)
-        case Threshold(load, limit, below, above):
-            least, most = _bounded(load, boxes, known)
-            under, over = _bounded(below, boxes, known), _bounded(above, boxes, known)
-            found = _where(least > limit, over[0], under[0]), _where(most <= limit, under[1], over[1])
-        case OverBlocks(axes, body):
-            found = _bounded_over_blocks(axes, body, boxes)
-        case _:
-            assert_never(cost)
-    known[id(cost)] = found
-    return found
-
-
-def _block_classes(axes: tuple[tuple[str, int], ...], values: Values) -> list[tuple[Some, dict[str, Some]]]:
+def block_classes_all(
+    axes: Sequence[tuple[str, int]], values: Values, one: Some = 1.0
+) -> list[tuple[Some, dict[str, Some]]]:
     """The sizes of register blocks: how many are alike, and their own sizes; without sizes that none has.
 
-    Where an assignment has no block of a class, its count is 0 and its sizes are 1.
+    Where an assignment has no block of a class, its count is 0 and its sizes are 1. `one` is how 1 is given.
     """
-    found: list[tuple[Some, dict[str, Some]]] = [(1.0, {})]
+    found: list[tuple[Some, dict[str, Some]]] = [(one, {})]
     for name, issues in axes:
         size = values[name]
         whole = issues // size
@@ -220,42 +172,3 @@ def _block_classes(axes: tuple[tuple[str, int], ...], values: Values) -> list[tu
             if np.any(both := n * count)
         ]
     return found
-
-
-def _bounded_over_blocks(axes: tuple[tuple[str, int], ...], body: Cost, boxes: Boxes) -> Box:
-    """Where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
-    spans = [boxes[name] for name, _ in axes]
-    if all(np.array_equal(low, high) for low, high in spans):
-        given = {name: low for (name, _), (low, _) in zip(axes, spans, strict=True)}
-        found = [
-            (n, _bounded(body, {**boxes, **{name: (own, own) for name, own in made.items()}}, {}))
-            for n, made in _block_classes(axes, given)
-        ]
-        # A class that a box has no block of may have no bounds there, nor does it count.
-        lows = [_where(n > 0, n * low, 0.0) for n, (low, _) in found]
-        highs = [_where(n > 0, n * high, 0.0) for n, (_, high) in found]
-        return reduce(PLUS, lows), reduce(PLUS, highs)
-    inside = {name: (1.0, most) for (name, _), (_, most) in zip(axes, spans, strict=True)}
-    least, most = _bounded(body, {**boxes, **inside}, {})
-    few, many = (
-        reduce(TIMES, [_ceildiv(float(n), s[end]) for (_, n), s in zip(axes, spans, strict=True)], 1.0)
-        for end in (1, 0)
-    )
-    return few * least, many * most
-
-
-def _any_of(box: Box, branches: tuple[tuple[int, Cost], ...], boxes: Boxes, known: dict[int, Box]) -> Box:
-    """Between the least and the most of the branches that a decision's box leaves."""
-    low: Some = inf
-    high: Some = -inf
-    for key, part in branches:
-        inside = (box[0] <= key) & (key <= box[1])
-        if inside if isinstance(inside, bool) else np.count_nonzero(inside):
-            least, most = _bounded(part, boxes, known)
-            low = _where(inside, _smaller(low, least), low)
-            high = _where(inside, _larger(high, most), high)
-    return low, high
-
-
-def _both(fold: Fold, parts: list[Box]) -> Box:
-    return reduce(fold, [low for low, _ in parts]), reduce(fold, [high for _, high in parts])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.plan.batch import bounds_all, evaluate_all
+from isamap.plan.batch import evaluate_all
+from isamap.plan.bounding import bounds_all
 from isamap.plan.cost import (
     Add,
     Cases,
@@ -16,7 +17,6 @@ from isamap.plan.cost import (
     Max,
     OverBlocks,
     Threshold,
-    bounds,
     evaluate,
     largest,
     times,
@@ -57,29 +57,6 @@ def test_a_missing_branch_is_an_error() -> None:
 
 def test_whole_numbers_stay_whole() -> None:
     assert isinstance(evaluate(times(CeilDiv(X, Const(3)), 4), {"x": 10**18}), int)
-
-
-@pytest.mark.parametrize(
-    ("cost", "interval"),
-    [
-        (times(X, Y), (2, 12)),
-        (CeilDiv(Const(10), X), (4, 10)),
-        (Cases("x", ((1, Const(5)), (2, Const(3)), (9, Const(0)))), (3, 5)),
-        (Threshold(Y, 3, Const(1), X), (1, 3)),
-        (Threshold(Y, 1, Const(0), X), (1, 3)),
-        (Threshold(Y, 4, Const(0), X), (0, 0)),
-        (Max((X, Y)), (2, 4)),
-        (OverBlocks((("x", 6),), X), (2, 18)),
-        (OverBlocks((("x", 6),), Y), (4, 24)),
-    ],
-)
-def test_bounds_enclose(cost: Cost, interval: tuple[int, int]) -> None:
-    assert bounds(cost, {"x": (1, 3), "y": (2, 4)}) == interval
-
-
-def test_bounds_over_blocks_of_given_sizes_leave_only_what_is_open() -> None:
-    cost = OverBlocks((("x", 7),), times(X, Y))
-    assert bounds(cost, {"x": (3, 3), "y": (2, 4)}) == (14, 28)
 
 
 def test_blocks_are_the_same_one_by_one_and_many_at_a_time() -> None:

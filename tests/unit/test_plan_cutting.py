@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.plan.batch import bounds_all
+from isamap.plan.bounding import bounds_all
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, OverBlocks, Threshold, times
 from isamap.plan.cutting import Boxes, Parts, cut_bounds
 
