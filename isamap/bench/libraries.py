@@ -244,6 +244,7 @@ def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 
 def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     """The library that isamap has emitted, and a C compiler has built."""
+    from isamap.codegen.large_pages import large_room
     from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
     program = mapped.task.program
@@ -262,7 +263,7 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     ]
     args = pointers([ctypes.addressof(a) for a in arguments])
     needed = workspace_bytes(ctypes.addressof(arguments[0]))
-    workspace = ctypes.create_string_buffer(max(needed, 1))
+    workspace = large_room(needed)
     loop = load_loops(mapped.task.loops).time_program
     address = ctypes.cast(function, ctypes.c_void_p)
     pool = ThreadPool(program["pool"], threads) if program["pool"] else None

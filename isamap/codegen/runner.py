@@ -88,7 +88,7 @@ class InProcess:
         self._threads = threads
         self._pool: Any = None
         self._functions: tuple[Any, Any] | None = None
-        self._workspace = bytearray()
+        self._workspace: Any = b""
 
     def __call__(
         self,
@@ -99,6 +99,7 @@ class InProcess:
         """The status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
         import ctypes
 
+        from isamap.codegen.large_pages import large_room
         from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
         if self._functions is None:
@@ -114,8 +115,8 @@ class InProcess:
         pointer = ctypes.addressof(arguments)
         needed = workspace_bytes(pointer)
         if needed > len(self._workspace):
-            self._workspace = bytearray(needed)
-        workspace = (ctypes.c_char * needed).from_buffer(self._workspace) if needed else None
+            self._workspace = large_room(needed)
+        workspace = self._workspace if needed else None
         pool = self._pool.address if self._pool is not None else None
         return int(function(pointer, workspace, pool))
 

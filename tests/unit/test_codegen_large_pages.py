@@ -1,0 +1,34 @@
+"""Memory for workspaces: zeros of the size that is asked for, which begin on a large page where that pays."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from isamap.codegen.large_pages import LEAST_BYTES, PAGE_BYTES, large_room
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 4096, LEAST_BYTES, PAGE_BYTES, 3 * PAGE_BYTES + 5])
+def test_a_room_is_as_large_as_asked_for_and_zero(size_bytes: int) -> None:
+    room = large_room(size_bytes)
+    assert len(room) == max(size_bytes, 1)
+    assert bytes(room) == bytes(max(size_bytes, 1))
+    room[-1] = b"x"
+    assert room[-1] == b"x"
+
+
+def test_a_large_room_begins_on_a_large_page() -> None:
+    assert ctypes.addressof(large_room(PAGE_BYTES)) % PAGE_BYTES == 0
+
+
+def test_a_room_outlives_what_it_was_made_of() -> None:
+    rooms = [large_room(LEAST_BYTES) for _ in range(20)]
+    for number, room in enumerate(rooms):
+        ctypes.memset(room, number, LEAST_BYTES)
+    assert [room[0][0] for room in rooms] == list(range(20))
+
+
+def test_a_system_without_large_pages_gives_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
+    assert len(large_room(PAGE_BYTES)) == PAGE_BYTES
