@@ -7,7 +7,8 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
                 k * latency,                   the chain of sums, when few accumulators hide it
                 loads of a and b),             each tile once
         misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
-        + beginning of rows)                   where reading jumps, out of where the tensors are
+        + beginning of rows)                   where reading jumps, out of where the tensors are,
+                                               and the share of computing that shows beside
     + accumulators in and out + packing and what it reads + pages + loop overhead
     + rows begun again (`revisits`) + a tenth of what should hide, of inputs 6 %
 
@@ -26,6 +27,7 @@ from math import prod
 from isamap.machine.timings import Tlb
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another, usable_bytes
 from isamap.scheduler.outgoing import out_and_back
@@ -59,9 +61,10 @@ class AnalyticModel:
         moved = [total(costs) for costs in _moved(tiling).values()]
         beside_streams = _exposed(tiling, missed, supply, problem)
         blocks = block_sums(space, problem.loops)
+        beside_rows = _beside_rows(space, missed, blocks)
         return total(
             [
-                largest([blocks, supply, one_after_another(missed), *moved, beside_streams]),
+                largest([blocks, supply, one_after_another(missed), *moved, beside_streams, beside_rows]),
                 times(LEAK, total([supply, *moved])),
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, missed),
@@ -96,6 +99,8 @@ class AnalyticModel:
         ]
         leaks = _leaks(tiling.space, missed)
         beside_streams = _exposed(tiling, missed, total(brought), problem)
+        blocks = block_sums(tiling.space, problem.loops)
+        beside_rows = _beside_rows(tiling.space, missed, blocks)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         hidden += [_hints(tiling, o) for o in inputs if o.streams]
         held = [o for o in option.operands if o.is_accumulator]
@@ -106,8 +111,9 @@ class AnalyticModel:
             *traffic,
             *moved,
             Share("levels", "", True, one_after_another(missed), beyond=True),
-            Share("blocks", "", True, block_sums(tiling.space, problem.loops), beyond=True),
+            Share("blocks", "", True, blocks, beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
+            Share("beside rows", "", True, beside_rows, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
             Share("loops", "", False, loops_ns(tiling.space, problem.loops)),
             *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
@@ -130,6 +136,23 @@ def _exposed(tiling: Tiling, missed: Sequence[Misses], supply: Cost, problem: Pr
     from_memory = total(cost for level in missed[-1:] for cost in level.costs)
     computing = total([Const(_issues(tiling.space.option) * tiling.space.option.interval_ns), supply])
     return exposed(tiling, from_memory, computing, problem)
+
+
+def _beside_rows(space: Space, missed: Sequence[Misses], computing: Cost) -> Cost:
+    """What comes of inputs from where the tensors are, and what of computing on it shows beside.
+
+    Rows along a sum are read on while their register block computes: all of that hides.
+    """
+    if not missed or not missed[-1].computing_factor:
+        return Const(0)
+    lines = [
+        cost
+        for operand, cost in zip(space.option.operands, missed[-1].costs, strict=True)
+        if not operand.is_accumulator and not in_rows(space.option, operand)
+    ]
+    if not lines:
+        return Const(0)
+    return total([*lines, times(missed[-1].computing_factor, computing)])
 
 
 def _latency(tiling: Tiling) -> Cost:

@@ -31,11 +31,12 @@ class Misses:
     """What one cache misses: where that lies, and per operand the time for its lines, to begin its rows, and
     for both.
 
-    Units: bytes per nanosecond, and nanoseconds.
+    `computing_factor` is what of computing on it counts beside. Units: bytes per nanosecond, and nanoseconds.
     """
 
     source: str
     bandwidth: float
+    computing_factor: float
     lines: tuple[Cost, ...]
     begun: tuple[Cost, ...]
     costs: tuple[Cost, ...]
@@ -45,6 +46,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
     """What each cache misses that does not hold all tensors, the nearest first."""
     space = tiling.space
     nest = loops(tiling)
+    behind = (*(cache.rows for cache in problem.caches[1:]), problem.memory_rows)
     found: list[Misses] = []
     for level, (source, bandwidth) in enumerate(sources(problem)):
         cache = problem.caches[level]
@@ -56,7 +58,8 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
             lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
         begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
-        found.append(Misses(source, bandwidth, tuple(lines), begun, costs))
+        factor = behind[level].computing_factor
+        found.append(Misses(source, bandwidth, factor, tuple(lines), begun, costs))
     return tuple(found)
 
 

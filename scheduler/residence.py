@@ -19,7 +19,7 @@ from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.space import Space
 from isamap.scheduler.streams import beginnings
-from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, whole_bytes
 
 
 def holds_all(space: Space, cache: Cache) -> bool:
@@ -44,39 +44,68 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     rows = prod(
         a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
     )
-    pieces = [
-        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
-        for axis in space.axes
-        if axis.name == operand.dense_axis
-    ]
+    stated = problem.memory_rows if is_far else problem.caches[home].rows
+    pieces = begun(tiling, operand, stated.swept_count)
     if is_far:
         extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
-        far_ns = _far_ns(problem.memory_rows, operand, rows, extent, pieces)
-        begun = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
-        return beginnings(tiling, operand, problem, begun) if operand.streams else begun
-    start_ns = problem.caches[home].rows.start_ns
-    return by_stage(space, operand, times(start_ns * rows, *pieces), Const(0))
+        far_ns = _far_ns(stated, operand, rows, extent, pieces)
+        unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
+        return beginnings(tiling, operand, problem, pieces, unasked) if operand.streams else unasked
+    extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
+    return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
+
+
+def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
+    """Factors of how often each row of an input is begun.
+
+    A register block reads a piece of each row of its sum, or, along the sum, a piece of each of its own rows;
+    the loop around it goes on with the next pieces. Up to `swept_count` rows are followed from one piece to
+    the next, however long that takes, so that the row is begun once for all that such loops read of it.
+    """
+    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    if along is None:
+        return ()
+    blocks = tiling.blocks[along.name]
+    pieces = blocks if along.is_reduction else tiling.steps[along.name]
+    if not swept_count:
+        return (pieces,)
+    rows = [name for name in operand.axes if name != operand.dense_axis]
+    own = [loop for loop in loops(tiling) if loop.axis == along.name]
+    around, *swept = [times(*(extent_of(tiling.space, name, loop.inside) for name in rows)) for loop in own]
+    by_blocks = Threshold(around, swept_count, Const(1), blocks)
+    return (Threshold(swept[0], swept_count, by_blocks, pieces) if swept else by_blocks,)
 
 
 def _far_ns(stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:
     """To begin all rows out of memory: pieces of a line or two are over before anyone fetches ahead."""
-    begun = times(rows * stated.start_ns, *pieces)
+    usual = _started_ns(stated, operand, rows, extent, pieces)
     if not stated.short_bytes:
-        return begun
+        return usual
     short = ceil(extent / max(1, stated.short_bytes // operand.tensor_bytes)) if operand.tensor_bytes else 1
-    return Threshold(times(*pieces), short - 1, begun, times(rows * stated.short_start_ns, *pieces))
+    return Threshold(times(*pieces), short - 1, usual, times(rows * stated.short_start_ns, *pieces))
+
+
+def _started_ns(
+    stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]
+) -> Cost:
+    """To begin so many pieces of all rows: a short one is over before its beginning has taken all it may."""
+    each = times(rows * stated.start_ns, *pieces)
+    if not stated.start_bytes:
+        return each
+    long = ceil(extent * operand.tensor_bytes / stated.start_bytes)
+    return Threshold(times(*pieces), long, each, Const(rows * stated.start_ns * long))
 
 
 def _side_by_side(
-    tiling: Tiling, operand: TileOperand, problem: Problem, rows: int, extent: int, begun: Cost
+    tiling: Tiling, operand: TileOperand, problem: Problem, rows: int, extent: int, in_time: Cost
 ) -> Cost:
     """To begin rows out of memory, and what is late of those that a sum reads in place beside many others."""
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)
     together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in operand.axes]
     if not along or not together or not stated.followed_count or not line_bytes:
-        return begun
+        return in_time
     lines = rows * ceil(extent * operand.tensor_bytes / line_bytes)
-    late = total([begun, Const(stated.late_line_ns * lines)])
-    direct = Threshold(times(*together), stated.followed_count, begun, late)
-    return by_stage(tiling.space, operand, direct, begun)
+    late = total([in_time, Const(stated.late_line_ns * lines)])
+    direct = Threshold(times(*together), stated.followed_count, in_time, late)
+    return by_stage(tiling.space, operand, direct, in_time)

@@ -17,6 +17,7 @@ little to compute, and asking gains nothing: it shows with all of its own time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 
 from isamap.machine.timings import StreamTimes
@@ -27,17 +28,18 @@ from isamap.scheduler.fetching import asked, in_rows
 from isamap.scheduler.tiling import Tiling, by_stage
 
 
-def beginnings(tiling: Tiling, operand: TileOperand, problem: Problem, begun: Cost) -> Cost:
+def beginnings(
+    tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Sequence[Cost], begun: Cost
+) -> Cost:
     """The time to begin the rows or pieces of rows of an input that streams.
 
-    `begun` is that of what nobody asks for, which copies begin as well.
+    `pieces` are factors of how often each row is begun; `begun` is the time of what nobody asks for, which
+    copies begin as well.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
     rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
     along = in_rows(option, operand)
-    cuts = tiling.blocks if along else tiling.steps
-    pieces = [cuts[operand.dense_axis]] if operand.dense_axis in cuts else []
     early = times(stated.hinted_start_ns * rows, *pieces)
     long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
     # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space
+
+# How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
+PIECE_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +174,24 @@ def reloads(
 def rows_held(operand: TileOperand, cache: Cache) -> int:
     """Rows of a tensor read in place that a cache holds before they evict each other; 0 where unknown.
 
-    Rows whose distance is a multiple of what one way holds all fall into the same sets.
+    Rows whose distance is a multiple of what one way holds all fall into the same sets, and those that miss
+    one by little into sets so near that as many pieces of rows as there are ways overlap.
     """
     if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
         return 0
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
-    return cache.ways * (way_bytes // gcd(operand.pitch_bytes, way_bytes))
+    near_bytes = PIECE_LINES * cache.line_bytes // cache.ways
+    return cache.ways * _rows_apart(operand.pitch_bytes, way_bytes, near_bytes)
+
+
+@lru_cache(maxsize=1024)
+def _rows_apart(pitch_bytes: int, way_bytes: int, near_bytes: int) -> int:
+    """How many rows lie between two that begin, but for `near_bytes`, in the same set."""
+    for apart in range(1, way_bytes // gcd(pitch_bytes, way_bytes)):
+        beyond = apart * pitch_bytes % way_bytes
+        if min(beyond, way_bytes - beyond) <= near_bytes:
+            return apart
+    return way_bytes // gcd(pitch_bytes, way_bytes)
 
 
 def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:

@@ -129,6 +129,33 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             for b in profile.bandwidths
         ]
         yield from ("", table(lines))
+    if profile.rows:
+        lines = [
+            (
+                "rows of",
+                "pieces of bytes",
+                "start ns",
+                "hinted",
+                "stated",
+                "followed",
+                "computing shows",
+                "again ns",
+            )
+        ]
+        lines += [
+            (
+                r.memory,
+                str(r.piece_bytes),
+                _number(r.start_ns),
+                _number(r.hinted_start_ns),
+                _number(stated_of.get((f"rows of {r.memory}", "start"))),
+                str(r.swept_count),
+                f"{r.computing_factor:.0%}",
+                _number(r.again_ns),
+            )
+            for r in profile.rows
+        ]
+        yield from ("", table(lines))
     if profile.packing:
         ways = [("packing", "bytes of an element", "ns for each")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]

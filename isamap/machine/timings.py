@@ -16,9 +16,14 @@ from dataclasses import dataclass
 class RowTimes:
     """What reading rows out of the farther memory of a link takes beside its bandwidth.
 
-    Units: nanoseconds and bytes. `start_ns` is to begin a row, `short_start_ns` one of at most `short_bytes`;
+    Units: nanoseconds and bytes. `start_ns` is to begin a row, of which a piece shorter than `start_bytes`
+    takes its share (0: each takes all of it), `short_start_ns` to begin one of at most `short_bytes`;
     `again_ns` what shows of coming back to a row that the nearer memory has lost. Of more than
     `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
+
+    Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
+    (0: every piece is begun). `computing_factor` is how much of what is computed on rows from there counts
+    beside their traffic (0: it hides, or hides them).
     """
 
     start_ns: float = 0.0
@@ -27,6 +32,9 @@ class RowTimes:
     again_ns: float = 0.0
     followed_count: int = 0
     late_line_ns: float = 0.0
+    swept_count: int = 0
+    computing_factor: float = 0.0
+    start_bytes: int = 0
     source: str = ""
 
 

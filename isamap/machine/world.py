@@ -243,7 +243,7 @@ def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
 
 
 # Of a link out of a cache: what else `rows` says is of what comes from beyond all caches.
-_OF_CACHES = ("start_ns", "again_ns")
+_OF_CACHES = ("start_ns", "start_bytes", "again_ns", "swept_count", "computing_factor")
 
 
 def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findings) -> None:
@@ -265,7 +265,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
                 "figure-without-effect",
                 f"`{name}` is of what lies beyond all caches, and `{source.name}` is one of them",
                 span,
-                f"a link out of a cache states {' and '.join(_OF_CACHES)} of its rows, and no streams",
+                f"a link out of a cache states {', '.join(_OF_CACHES)} of its rows, and no streams",
             )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ _WORDS = {
     "levels": "transfers from one level that wait for those from another",
     "blocks": "loads and chains that the sums of their own block do not hide",
     "beside streams": "computing that does not hide behind what streams from memory",
+    "beside rows": "computing that does not hide behind what comes from afar",
     "imperfect overlap": "what does not overlap perfectly",
     "loops": "counting of loops",
     "accumulators": "results in and out of registers",

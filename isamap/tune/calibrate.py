@@ -28,16 +28,18 @@ from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
 from isamap.tune.caches import probes, reported_caches, usable_bytes, with_usable
 from isamap.tune.instructions import Asked, ask, figure, timed
-from isamap.tune.overlay import with_caches
+from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.packing import copies, time_copy
 from isamap.tune.profile import (
     CacheFigure,
     InstructionFigure,
     PackingFigure,
     Profile,
+    RowFigure,
     parse_profile,
     print_profile,
 )
+from isamap.tune.rows import row_figures
 from isamap.tune.threads import has_two_processors, thread_files, timed_threads
 
 PROBING = 0.2  # of the time for sampling: how much of the last cache can be used
@@ -86,7 +88,16 @@ def calibrate(
     packing = _packing(machine, rng, watch) if names is None else ()
     start = start if isinstance(start, Spread) else None
     profile = replace(profile, thread_start=start, packing=packing, caches=caches)
+    profile = replace(profile, rows=_rows(machine, profile, rng, watch) if names is None else ())
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
+
+
+def _rows(
+    machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch
+) -> tuple[RowFigure, ...]:
+    """What it takes to begin rows, of matrices as large as the buffers whose bandwidths were measured."""
+    sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
+    return tuple(row_figures(lay_over(machine, profile), sizes, watch, rng))
 
 
 def caches_here(

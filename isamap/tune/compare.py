@@ -74,6 +74,12 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
             measured = measured_link(machine, link, profile).bandwidth_bytes_per_ns
             name = f"{link.source_memory} → {link.target_memory}"
             found.append(Apart(name, "bandwidth", link.bandwidth_bytes_per_ns, measured, "bytes/ns"))
+    stated_ns = {link.source_memory: link.rows.start_ns for link in machine.links if link.rows.start_ns}
+    found += [
+        Apart(f"rows of {row.memory}", "start", stated_ns[row.memory], row.start_ns)
+        for row in profile.rows
+        if row.memory in stated_ns
+    ]
     if profile.thread_start is not None:
         found.append(Apart("threads", "start", machine.thread_start_ns, profile.thread_start.least))
     return tuple(found)

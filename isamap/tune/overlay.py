@@ -15,14 +15,16 @@ from isamap.tune.profile import CacheFigure, InstructionFigure, Params, Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """The machine with measured intervals, latencies, caches, bandwidths and thread start; the rest stays."""
+    """The machine with measured intervals, latencies, caches, links and thread start; the rest stays."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
     instructions = {
         name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
     }
-    links = tuple(measured_link(machine, link, profile) for link in machine.links)
+    links = tuple(
+        measured_rows(machine, measured_link(machine, link, profile), profile) for link in machine.links
+    )
     start_ns = machine.thread_start_ns if profile.thread_start is None else profile.thread_start.least
     machine = with_caches(machine, profile.caches)
     return replace(machine, instructions=instructions, links=links, thread_start_ns=start_ns)
@@ -87,3 +89,26 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
         if link.target_memory not in filled:
             found = min(found, link.bandwidth_bytes_per_ns)
     return replace(link, bandwidth_bytes_per_ns=found)
+
+
+def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
+    """A link into a cache with what beginning rows takes; a piece takes its share, however short it is."""
+    found = next((r for r in profile.rows if r.memory == link.source_memory), None)
+    if found is None or machine.memories[link.target_memory].kind != "cache":
+        return link
+    rows = replace(
+        link.rows,
+        start_ns=found.start_ns,
+        start_bytes=found.piece_bytes,
+        short_start_ns=0.0,
+        short_bytes=0,
+        # Each row lies on pages of its own, and so do those of the other operands.
+        swept_count=min(found.swept_count, machine.tlb.count // 2 or found.swept_count),
+        computing_factor=found.computing_factor,
+        again_ns=link.rows.again_ns if found.again_ns is None else found.again_ns,
+    )
+    if link.streams is None or found.hinted_start_ns is None:
+        return replace(link, rows=rows)
+    # Hints never make a row along a sum dearer than it is without them.
+    hinted_ns = min(found.hinted_start_ns, link.streams.row_start_ns)
+    return replace(link, rows=rows, streams=replace(link.streams, hinted_start_ns=hinted_ns))

@@ -72,6 +72,36 @@ class PackingFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class RowReading:
+    """The ns of a piece of a row that `computed` rows are multiplied by.
+
+    `together` pieces are read before those next to them, 0: all of a column.
+    """
+
+    computed: int
+    together: int
+    hinted: bool
+    piece_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowFigure:
+    """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
+
+    `hinted_start_ns` is None where nothing can be hinted, `again_ns` where it was not measured.
+    """
+
+    memory: str
+    piece_bytes: int
+    start_ns: float
+    hinted_start_ns: float | None
+    swept_count: int
+    computing_factor: float
+    readings: tuple[RowReading, ...]
+    again_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything that one calibration measured. `when` is the time it began, in UTC."""
 
@@ -85,6 +115,7 @@ class Profile:
     packing: tuple[PackingFigure, ...] = ()
     thread_start: Spread | None = None
     caches: tuple[CacheFigure, ...] = ()
+    rows: tuple[RowFigure, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -188,6 +219,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             }
             for p in profile.packing
         ],
+        **({"rows": [_row_json(r) for r in profile.rows]} if profile.rows else {}),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -197,6 +229,27 @@ def _content(profile: Profile) -> dict[str, Any]:
                 "said": f.said,
             }
             for f in profile.instructions
+        ],
+    }
+
+
+def _row_json(row: RowFigure) -> dict[str, object]:
+    return {
+        "memory": row.memory,
+        "piece_bytes": row.piece_bytes,
+        "start_ns": _short(row.start_ns),
+        "hinted_start_ns": None if row.hinted_start_ns is None else _short(row.hinted_start_ns),
+        "swept_count": row.swept_count,
+        "computing_factor": _short(row.computing_factor),
+        "again_ns": None if row.again_ns is None else _short(row.again_ns),
+        "readings": [
+            {
+                "computed": r.computed,
+                "together": r.together,
+                "hinted": r.hinted,
+                "piece_ns": _short(r.piece_ns),
+            }
+            for r in row.readings
         ],
     }
 
@@ -243,6 +296,25 @@ def _profile(content: dict[str, Any]) -> Profile:
         ),
         _spread(content["thread_start_ns"]),
         tuple(CacheFigure(**c) for c in content.get("caches", ())),
+        tuple(_row(r) for r in content.get("rows", ())),
+    )
+
+
+def _row(stored: dict[str, Any]) -> RowFigure:
+    readings = (
+        RowReading(int(r["computed"]), int(r["together"]), bool(r["hinted"]), float(r["piece_ns"]))
+        for r in stored["readings"]
+    )
+    hinted_ns, again_ns = stored["hinted_start_ns"], stored["again_ns"]
+    return RowFigure(
+        str(stored["memory"]),
+        int(stored["piece_bytes"]),
+        float(stored["start_ns"]),
+        None if hinted_ns is None else float(hinted_ns),
+        int(stored["swept_count"]),
+        float(stored["computing_factor"]),
+        tuple(readings),
+        None if again_ns is None else float(again_ns),
     )
 
 

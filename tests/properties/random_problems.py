@@ -27,7 +27,16 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
     if random.random() < 0.2:
         plain = tuple(replace(cache, line_bytes=0, rows=NO_ROWS) for cache in caches)
         return replace(made, caches=plain)
-    return replace(made, memory_rows=replace(MEMORY_ROWS, again_ns=12.0), tlb=TLB, loops=LOOPS)
+    followed = {
+        "swept_count": random.choice([0, 0, 1, 2, 4]),
+        "computing_factor": random.choice([0.0, 0.0, 0.5, 1.0]),
+        "start_bytes": random.choice([0, 0, 8, 64]),
+    }
+    caches = tuple(replace(cache, rows=replace(cache.rows, **followed)) for cache in caches)
+    rows = replace(MEMORY_ROWS, again_ns=12.0, **followed)
+    if rows.start_bytes:  # a short row is never cheaper than its share
+        rows = replace(rows, short_bytes=0)
+    return replace(made, caches=caches, memory_rows=rows, tlb=TLB, loops=LOOPS)
 
 
 def random_option(random: Random, mapping: str) -> NestOption:

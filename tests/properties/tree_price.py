@@ -136,12 +136,13 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         for level, cache in enumerate(problem.caches)
         if _all_bytes(walk) > cache.capacity_bytes
     ]
+    rows = _beside_rows(walk, problem, traffic[-1], sums) if traffic else 0.0
     engines = [
         sum(_beside(walk, o) for o in option.operands if o.mover == unit)
         for unit in {o.mover for o in option.operands if o.mover}
     ]
     return (
-        max([sums, loads, *map(sum, traffic), _one_after_another(walk, problem), *engines])
+        max([sums, loads, *map(sum, traffic), _one_after_another(walk, problem), *engines, rows])
         + LEAK * (loads + sum(engines))
         + sum(
             (LEAK if o.is_accumulator else STREAM_LEAK) * ns
@@ -153,6 +154,19 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
         + sum(_pages(walk, o, problem.tlb) for o in inputs if o.name not in walk.stages)
         + sum(_again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
+    )
+
+
+def _beside_rows(walk: _Walk, problem: Problem, traffic: list[float], sums: float) -> float:
+    """What comes across sums from where all tensors are, and a share of what is computed on it."""
+    far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes][-1]
+    behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
+    summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    across = [not o.is_accumulator and o.dense_axis not in summed for o in walk.option.operands]
+    if not behind.computing_factor or not any(across):
+        return 0.0
+    return sum(ns for ns, counts in zip(traffic, across, strict=True) if counts) + (
+        behind.computing_factor * sums
     )
 
 
@@ -272,7 +286,11 @@ def _rows_held(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
     if not known or operand.name in walk.stages:
         return 0
     way = max(1, cache.capacity_bytes // cache.ways)
-    held = cache.ways * (way // gcd(operand.pitch_bytes, way))
+    # A piece is four lines long: rows that begin within as many lines as ways allow meet in one set.
+    near = 4 * cache.line_bytes // cache.ways
+    offsets = [apart * operand.pitch_bytes % way for apart in range(1, way // gcd(operand.pitch_bytes, way))]
+    apart = [n for n, at in enumerate(offsets, 1) if at <= near or way - at <= near]
+    held = cache.ways * (apart[0] if apart else way // gcd(operand.pitch_bytes, way))
     return held if _rows(walk, operand) > held else 0
 
 
@@ -289,14 +307,18 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     is_near_copy = operand.name in walk.stages and home < len(problem.caches)
     if level + 1 != home or not known or is_near_copy or operand.packed or operand.is_accumulator:
         return 0.0
-    pieces = [walk.entries(name) for name in walk.running if name == operand.dense_axis]
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     far = problem.memory_rows
+    stated = far if home == len(problem.caches) else problem.caches[home].rows
+    pieces = [_pieces(walk, operand, stated.swept_count)]
     in_short_ones = ceil(extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes))
     is_short = far.short_bytes > 0 and prod(pieces) >= in_short_ones
-    far_ns = far.short_start_ns if is_short else far.start_ns
-    start_ns = far_ns if home == len(problem.caches) else problem.caches[home].rows.start_ns
-    begun = start_ns * _rows(walk, operand) * prod(pieces)
+    counted = prod(pieces)
+    if stated.start_bytes:
+        counted = min(counted, ceil(extents[operand.dense_axis] * operand.tensor_bytes / stated.start_bytes))
+    begun = stated.start_ns * _rows(walk, operand) * counted
+    if home == len(problem.caches) and is_short:
+        begun = far.short_start_ns * _rows(walk, operand) * prod(pieces)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
@@ -305,6 +327,20 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
         lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
         begun += far.late_line_ns * _rows(walk, operand) * lines
     return begun
+
+
+def _pieces(walk: _Walk, operand: TileOperand, swept_count: int) -> int:
+    """How often each row is begun: loops along rows go on with them while few others come between."""
+    if operand.dense_axis not in walk.running:
+        return 1
+    entries = walk.entries(operand.dense_axis)
+    around = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+    if not around:
+        return entries
+    rows = [prod(t.inside[name] for name in operand.axes if name != operand.dense_axis) for t in around]
+    if rows[-1] > swept_count:
+        return entries
+    return prod(turn.trips for turn, between in zip(around, rows, strict=True) if between > swept_count)
 
 
 def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:

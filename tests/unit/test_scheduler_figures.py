@@ -73,6 +73,11 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
     "row out of l2": (NEAR, IN_PLACE, lambda p: cache_rows(p, 1, start_ns=1.4)),
     "row out of l3": (MIDDLE, IN_PLACE, lambda p: cache_rows(p, 2, start_ns=4.0)),
     "row out of memory": (FAR, IN_PLACE | {"unroll_n": 8}, lambda p: memory_rows(p, start_ns=10.0)),
+    "computing beside rows": (
+        MIDDLE,
+        IN_PLACE,
+        lambda p: cache_rows(p, 2, start_ns=2.0, computing_factor=2.0),
+    ),
     "short row": (FAR, IN_PLACE | {"unroll_n": 1}, lambda p: memory_rows(p, short_start_ns=40.0)),
     "longer short rows": (FAR, IN_PLACE | {"unroll_n": 3}, lambda p: memory_rows(p, short_bytes=256)),
     "fewer rows followed": (FAR, IN_PLACE, lambda p: memory_rows(p, followed_count=3)),

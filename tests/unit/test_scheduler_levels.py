@@ -26,7 +26,9 @@ def together_ns(
     for size, (source, bandwidth) in zip(moved_bytes, speeds, strict=False):
         begun = begun_ns if len(found) + 1 == len(moved_bytes) else 0.0
         lines = size / bandwidth
-        found.append(Misses(source, bandwidth, (Const(lines),), (Const(begun),), (Const(lines + begun),)))
+        found.append(
+            Misses(source, bandwidth, 0.0, (Const(lines),), (Const(begun),), (Const(lines + begun),))
+        )
     return float(evaluate(one_after_another(found), {}))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from plan_problems import CACHES, MEMORY_ROWS, gemm
 
+from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
@@ -38,13 +41,14 @@ def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: s
     assert found == home
 
 
-def begun_ns(problem: Problem, columns: int, stage: int = 0) -> float:
+def begun_ns(problem: Problem, columns: int, stage: int = 0, **decided: int) -> float:
     """The time to begin the rows of b when so many vectors of a row are read before the next one is."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = next(o for o in option.operands if o.name == "b")
     names = {"nest0.unroll.n": columns, "nest0.unroll.m": 1, "nest0.stage.b": stage}
     names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
+    names |= {f"nest0.{name.replace('_', '.')}": value for name, value in decided.items()}
     return sum(float(evaluate(starts(tiling, b, problem, n), names)) for n in range(len(problem.caches)))
 
 
@@ -71,3 +75,34 @@ def test_copies_out_of_memory_begin_rows_as_reading_in_place_does() -> None:
     near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
     assert begun_ns(far, 4, stage=1) == begun_ns(far, 4)
     assert begun_ns(near, 4, stage=1) == 0.0 < begun_ns(near, 4)
+
+
+def swept(count: int, size: int = 1024) -> Problem:
+    """A product whose tensors lie in the last cache, which follows so many rows from piece to piece."""
+    rows = RowTimes(start_ns=2.0, swept_count=count)
+    return replace(gemm(size, size, size), caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
+
+
+ORDERS = {"order_m_n": 0, "order_m_k": 0, "order_n_k": 0, "sweep_m_n": 0}
+
+
+def test_pieces_of_few_rows_go_on_where_the_last_ended() -> None:
+    in_columns = begun_ns(swept(0), 4, block_k=32, **ORDERS)
+    assert in_columns == pytest.approx(2.0 * 1024 * 1024 / 64)
+    assert begun_ns(swept(32), 4, block_k=32, **ORDERS) == pytest.approx(2.0 * 1024)
+    assert begun_ns(swept(31), 4, block_k=32, **ORDERS) == pytest.approx(in_columns)
+
+
+def test_blocks_of_columns_begin_rows_once_each_where_all_rows_lie_between() -> None:
+    """for n by 256 { for k by 32 { for n by 64 { … } } }: the next 256 columns come after all 1024 rows."""
+    by_blocks = begun_ns(swept(32), 4, block_n=256, block_k=32, **{**ORDERS, "order_n_k": 1})
+    assert by_blocks == pytest.approx(2.0 * 1024 * 4)
+
+
+def test_a_short_piece_takes_its_share_of_beginning() -> None:
+    problem = gemm(1024, 1024, 1024)
+    rows = RowTimes(start_ns=2.0, start_bytes=512)
+    shared = replace(problem, caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
+    assert begun_ns(shared, 16) == pytest.approx(begun_ns(problem, 16))
+    assert begun_ns(shared, 8) == pytest.approx(begun_ns(problem, 8))  # 512 bytes
+    assert begun_ns(shared, 1) == begun_ns(shared, 8) < begun_ns(problem, 1)

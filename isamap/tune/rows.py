@@ -1,0 +1,258 @@
+"""What beginning rows takes that come out of each memory, while something is computed on them.
+
+    C[m, n] += A[m, k] * B[k, n], with all B in one memory; a register block reads a piece of each row of B:
+
+    for n by 80 { hold; for k by 1 { … } }                   the next piece is of another row, and is begun
+    for k by 16 { for n by 80 { hold; for k by 1 { … } } }   16 rows go on with their next pieces, if followed
+
+Loads that wait for nothing begin rows for nothing, as what executes out of order runs ahead of them; so these
+are kernels of the language that are matched, scheduled and compiled like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import ceil, isqrt, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.codegen.c import emit_c
+from isamap.codegen.child import Limits
+from isamap.codegen.runner import run_program
+from isamap.codegen.toolchain import compile_library
+from isamap.ir import F32, bind
+from isamap.lower.lower import lower
+from isamap.machine import Machine
+from isamap.plan.build import build_problem
+from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, sweep_of, unroll_of
+from isamap.plan.problem import NestOption, Problem
+from isamap.plan.schedule import Schedule
+from isamap.scheduler.answer import schedule
+from isamap.source import Diagnostic, Infeasible, NoMapping, Source
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit
+from isamap.tune.instructions import numbers
+from isamap.tune.profile import RowFigure, RowReading
+
+LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages alone
+UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages
+FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
+SWEPT = (8, 16, 32, 64, 128, 256)
+LONG = 960  # elements of a row along a sum
+WIDEST = 8  # issues along a piece
+MOST_BYTES = 96 << 20
+LEAST_S, TURNS = 0.02, 4  # of calls in a turn
+# Of the time that following saves, what may be lost where a count of rows still is followed.
+LOST = 0.35
+_TEXT = """
+kernel rows() {{
+  in A: f32[{m}, {k}]; in B: f32[{k}, {n}]; inout C: f32[{m}, {n}];
+  for m in {m}, n in {n}, k in {k} {{ C[m, n] += A[m, k] * B[k, n]; }}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product with B of one memory: `together` rows of B are read before their next pieces.
+
+    With `hinted`, pieces are asked for early.
+    """
+
+    m: int
+    n: int
+    k: int
+    together: int
+    hinted: bool = False
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether all rows are read before the next pieces."""
+        return self.together == self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What a piece of a row takes, and what all issues on it take by themselves. Units: ns; bytes."""
+
+    per_piece_ns: float
+    issues_ns: float
+    piece_bytes: int
+
+
+def row_figures(
+    machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
+) -> Iterator[RowFigure]:
+    """A figure for each memory but the nearest; none where the machine performs no product of f32.
+
+    `sizes` are how many bytes of B lie in each memory, the nearest first.
+
+    Raises: CompilerRefused, MissingTool, RunProblem.
+    """
+    nearest = list(sizes.values())[1]
+    for memory, size_bytes in list(sizes.items())[1:]:
+        n, k = shape(min(size_bytes, MOST_BYTES))
+        watch(f"rows out of {memory}")
+        asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
+        found = _least(asked, machine, rng)
+        if not all(one in found for one in asked):
+            return
+        best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
+        few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
+        figure = row_figure(memory, found, best, _least([few, hinted], machine, rng))
+        yield replace(figure, again_ns=_again_ns(size_bytes, nearest, machine, rng))
+
+
+def _again_ns(size_bytes: int, near_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
+    """What a row of A along the sum takes longer from afar than where all of a product is near.
+
+    None where all is near. Units: nanoseconds, with `FEW` rows side by side.
+    """
+    far, near = (FEW * max(1, size // (8 * F32.size_bytes * LONG)) for size in (2 * size_bytes, near_bytes))
+    if size_bytes <= near_bytes:
+        return None
+    took: list[float] = []
+    for m in (far, near):
+        one = Product(m, UNIT, LONG, LONG)
+        found = _least([one], machine, rng)
+        if one not in found:
+            return None
+        pieces = LONG * ceil(UNIT * F32.size_bytes / found[one].piece_bytes)
+        took.append(found[one].per_piece_ns * pieces / m)
+    return max(0.0, took[0] - took[1])
+
+
+def shape(size_bytes: int) -> tuple[int, int]:
+    """Columns and rows of a matrix of f32 that takes so much."""
+    rows = min(MOST_ROWS, max(LEAST_ROWS, isqrt(size_bytes // F32.size_bytes)))
+    units = size_bytes // (F32.size_bytes * rows * UNIT)
+    return UNIT * max(1, units - 1 + units % 2), rows
+
+
+def row_figure(
+    memory: str, found: Mapping[Product, Took], best: Product, less: Mapping[Product, Took]
+) -> RowFigure:
+    """What the times of products say of rows.
+
+    `less` are products of few rows: the `best` one of `found`, and columns with hints where there are any.
+    """
+    swept, few = found[best], less[replace(best, m=FEW)]
+    start_ns = max(
+        0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
+    )
+    followed = [
+        one.together
+        for one, t in found.items()
+        if not one.in_columns and t.per_piece_ns <= swept.per_piece_ns + LOST * start_ns
+    ]
+    hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
+    shown = (swept.per_piece_ns - few.per_piece_ns) / (swept.issues_ns - few.issues_ns)
+    return RowFigure(
+        memory,
+        swept.piece_bytes,
+        start_ns,
+        min(start_ns, *hinted) if hinted else None,
+        max(followed) if start_ns else 0,
+        min(1.0, max(0.0, shown)),  # what is computed takes no longer than by itself
+        tuple(
+            RowReading(one.m, 0 if one.in_columns else one.together, one.hinted, t.per_piece_ns)
+            for one, t in (*found.items(), *less.items())
+        ),
+    )
+
+
+def _least(asked: Sequence[Product], machine: Machine, rng: np.random.Generator) -> dict[Product, Took]:
+    """The least time of each product that the machine performs."""
+    programs = {one: program for one in asked if (program := _program(one, machine)) is not None}
+    found: dict[Product, Took] = {}
+    if not programs:
+        return found
+    one = asked[0]
+    arrays = {
+        "A": numbers(F32, one.m * one.k, rng).reshape(one.m, one.k),
+        "B": numbers(F32, one.k * one.n, rng).reshape(one.k, one.n),
+        "C": np.zeros((one.m, one.n), np.float32),
+    }
+    for _ in range(TURNS):  # in turns, so that what else the computer does disturbs all of them alike
+        for product, program in programs.items():
+            took = program(arrays)
+            if product not in found or took.per_piece_ns < found[product].per_piece_ns:
+                found[product] = took
+    return found
+
+
+def _program(one: Product, machine: Machine) -> Callable[[Mapping[str, NDArray[Any]]], Took] | None:
+    """A product in a call that times it; None where the machine performs none, or not in these loops."""
+    text = _TEXT.format(m=one.m, n=one.n, k=one.k)
+    kernel = make_guards_explicit(bind(parse_kernel(Source("rows", text)), {}))
+    try:
+        problem = build_problem(kernel, machine, {})
+        chosen = _in_pieces(one, problem)
+    except (NoMapping, Infeasible):
+        return None
+    compiled = compile_library(emit_c(lower(kernel, machine, chosen, {}), machine), machine)
+    issues_ns, piece = _piece(one, problem, chosen)
+    pieces = one.k * ceil(one.n / piece)
+
+    def run(arrays: Mapping[str, NDArray[Any]]) -> Took:
+        calls = max(2, ceil(LEAST_S / (1e-9 * pieces * max(issues_ns, 1.0))))
+        result = run_program(compiled, arrays, repeat=calls, limits=Limits(60))
+        return Took(1e9 * min(result.seconds) / pieces, issues_ns, piece * F32.size_bytes)
+
+    return run
+
+
+def _in_pieces(one: Product, problem: Problem) -> Schedule:
+    """The mapping whose issues take least, a register block of few rows, and the widest pieces of equal size.
+
+    Raises: Infeasible where no such block finds room in the registers.
+    """
+    # One that takes A and B as they are: what computes factors on the way reads both at once.
+    plain = [
+        (n, o)
+        for n, o in enumerate(problem.nests[0].options)
+        if sorted(p.tensor for p in o.operands) == [*"ABC"]
+    ]
+    if not plain:
+        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies what lies in registers"))
+    number, option = min(plain, key=lambda o: o[1].interval_ns * _issues(o[1], one.m, one.n))
+    tiles = {axis.name: axis.tile for axis in option.axes}
+    blocks = {"m": one.m, "n": one.n, "k": one.together}
+    fixed = {
+        mapping_of(0): number,
+        unroll_of(0, "m"): FEW // tiles["m"],
+        **{block_of(0, axis): size for axis, size in blocks.items()},
+        **{stage_of(0, operand.name): 0 for operand in option.operands},
+    }
+    if one.hinted:
+        b = next(operand for operand in option.operands if operand.tensor == "B")
+        if not (b.streams and b.hints):
+            raise Infeasible(Diagnostic("rows-without-hints", "nothing is hinted of what does not stream"))
+        fixed[prefetch_of(0, b.name)] = len(b.hints)
+    if one.m > FEW:
+        fixed[sweep_of(0, "m", "n")] = 0
+    issues = one.n // tiles["n"]
+    for width in range(WIDEST, 1, -1):
+        if issues % width == 0:
+            with suppress(Infeasible):
+                return schedule(problem, heuristic="greedy", fixed={**fixed, unroll_of(0, "n"): width})
+    return schedule(problem, heuristic="greedy", fixed={**fixed, unroll_of(0, "n"): 1})
+
+
+def _issues(option: NestOption, rows: int, columns: int) -> int:
+    """Issues for rows of A and columns of one row of B."""
+    tiles = {axis.name: axis.tile for axis in option.axes}
+    return prod(ceil(n / tiles.get(axis, 1)) for axis, n in (("m", rows), ("n", columns), ("k", 1)))
+
+
+def _piece(one: Product, problem: Problem, chosen: Schedule) -> tuple[float, int]:
+    """What all issues on a piece of a row take by themselves, and its elements."""
+    (nest,) = chosen.nests
+    option = next(o for o in problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
+    swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]
+    piece = swept[-1] if swept else one.n
+    return _issues(option, one.m, piece) * option.interval_ns, piece

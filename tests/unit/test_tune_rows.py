@@ -1,0 +1,111 @@
+"""What products say of beginning rows, and what a machine is with that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from isamap.machine import Link, load_machine
+from isamap.machine.cpu import this_cpu
+from isamap.source import Source
+from isamap.tune.overlay import lay_over
+from isamap.tune.profile import Profile, RowFigure, RowReading, parse_profile, print_profile
+from isamap.tune.rows import FEW, LEAST_ROWS, MANY, MOST_ROWS, SWEPT, UNIT, Product, Took, row_figure, shape
+
+MACHINE = load_machine("x86-avx512")
+N, K = 400, 2048
+FIGURE = RowFigure("l3", 320, 40.0, None, 64, 0.75, (RowReading(16, 0, False, 70.0),))
+
+
+def profile(*rows: RowFigure) -> Profile:
+    return Profile(
+        MACHINE.name, MACHINE.digest, this_cpu(), "gcc 12", "2026-11-22T12:00:00+00:00", (), rows=rows
+    )
+
+
+def link(memory: str, *rows: RowFigure) -> Link:
+    """The link from a memory into a cache, with these figures."""
+    machine = lay_over(MACHINE, profile(*rows))
+    cached = [x for x in machine.links if machine.memories[x.target_memory].kind == "cache"]
+    return next(x for x in cached if x.source_memory == memory)
+
+
+@pytest.mark.parametrize("size_bytes", [600 << 10, 6 << 20, 12 << 20, 96 << 20])
+def test_a_matrix_takes_what_it_is_given_and_its_rows_begin_everywhere(size_bytes: int) -> None:
+    n, k = shape(size_bytes)
+    assert LEAST_ROWS <= k <= MOST_ROWS
+    assert 0.7 * size_bytes < 4 * n * k <= size_bytes
+    assert n % UNIT == 0
+    assert n // UNIT % 2 == 1
+
+
+def took(**pieces_ns: float) -> RowFigure:
+    """The figure of pieces that take so long; 20 ns where 16 rows go on, of which computing takes 12."""
+    named = {f"r{n}": 20.0 for n in SWEPT} | {"column": 60.0} | pieces_ns
+    found = {Product(MANY, N, K, n): Took(named[f"r{n}"], 16.0, 320) for n in SWEPT}
+    found[Product(MANY, N, K, K)] = Took(named["column"], 16.0, 320)
+    few, hinted = Product(FEW, N, K, SWEPT[0]), Product(FEW, N, K, K, hinted=True)
+    less = {few: Took(named.get("few", 14.0), 4.0, 320)}
+    if "hinted" in named:
+        less[hinted] = Took(named["hinted"], 4.0, 320)
+    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less)
+
+
+def test_what_columns_take_longer_is_what_beginning_a_piece_takes() -> None:
+    assert took().start_ns == pytest.approx(40.0)
+    assert took(column=15.0).start_ns == 0.0
+
+
+def test_as_many_rows_are_followed_as_are_read_nearly_as_fast() -> None:
+    assert took().swept_count == SWEPT[-1]
+    slow = {f"r{n}": 35.0 for n in SWEPT if n > 32}
+    assert took(**slow).swept_count == 32
+
+
+def test_what_more_computing_adds_is_what_shows_of_it() -> None:
+    assert took().computing_factor == pytest.approx(0.5)  # 6 ns of 12
+    assert took(few=20.0).computing_factor == 0.0
+    assert took(few=1.0).computing_factor == 1.0  # what is computed takes no longer than by itself
+
+
+def test_hints_take_no_longer_than_beginning_without_them() -> None:
+    assert took().hinted_start_ns is None
+    assert took(hinted=20.0).hinted_start_ns == pytest.approx(6.0)
+    assert took(hinted=200.0).hinted_start_ns == pytest.approx(40.0)
+
+
+def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
+    again = parse_profile(Source("p", print_profile(profile(FIGURE))))
+    assert again.rows == (FIGURE,)
+    rows = link("l3", *again.rows).rows
+    assert (rows.start_ns, rows.start_bytes, rows.computing_factor) == (40.0, 320, 0.75)
+    assert rows.again_ns == link("l3").rows.again_ns > 0
+    assert link("l3", replace(FIGURE, again_ns=400.0)).rows.again_ns == 400.0
+    assert link("l2", FIGURE) == link("l2")
+
+
+def test_no_more_rows_are_followed_than_half_of_the_pages_that_are_translated_at_once() -> None:
+    assert link("l3", FIGURE).rows.swept_count == MACHINE.tlb.count // 2 == 32
+    assert link("l3", replace(FIGURE, swept_count=16)).rows.swept_count == 16
+
+
+def test_measured_hints_are_no_dearer_than_a_row_without_one() -> None:
+    far = replace(FIGURE, memory="mem", hinted_start_ns=500.0, start_ns=600.0)
+    streams, stated = link("mem", far).streams, link("mem").streams
+    assert streams is not None
+    assert stated is not None
+    assert streams.hinted_start_ns == stated.row_start_ns
+    assert link("mem", replace(far, hinted_start_ns=None)).streams == stated
+
+
+def test_short_rows_out_of_memory_are_begun_as_measured() -> None:
+    assert link("mem").rows.short_bytes > 0
+    assert link("mem", replace(FIGURE, memory="mem")).rows.short_bytes == 0
+
+
+def test_a_profile_without_rows_is_read_and_changes_none() -> None:
+    text = print_profile(profile())
+    assert '"rows"' not in text
+    assert parse_profile(Source("p", text)).rows == ()
+    assert link("l3") == next(x for x in MACHINE.links if x.source_memory == "l3")
