@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -130,32 +130,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         ]
         yield from ("", table(lines))
     if profile.rows:
-        lines = [
-            (
-                "rows of",
-                "pieces of bytes",
-                "start ns",
-                "hinted",
-                "stated",
-                "followed",
-                "computing shows",
-                "again ns",
-            )
-        ]
-        lines += [
-            (
-                r.memory,
-                str(r.piece_bytes),
-                _number(r.start_ns),
-                _number(r.hinted_start_ns),
-                _number(stated_of.get((f"rows of {r.memory}", "start"))),
-                str(r.swept_count),
-                f"{r.computing_factor:.0%}",
-                _number(r.again_ns),
-            )
-            for r in profile.rows
-        ]
-        yield from ("", table(lines))
+        yield from ("", table(_rows(profile, stated_of)))
     if profile.packing:
         ways = [("packing", "bytes of an element", "ns for each")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]
@@ -164,6 +139,24 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         stated = stated_of["threads", "start"]
         numbers = f"{start.least:.0f} ns ({stated:.0f} stated), median {start.middle:.0f} ns"
         yield from ("", f"a second thread starts in {numbers}")
+
+
+def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
+    """What beginning rows of each memory takes."""
+    head = ("rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows")
+    lines = [
+        (
+            r.memory,
+            str(r.piece_bytes),
+            _number(r.start_ns),
+            _number(r.hinted_start_ns),
+            _number(stated_of.get((f"rows of {r.memory}", "start"))),
+            str(r.swept_count),
+            f"{r.computing_factor:.0%}",
+        )
+        for r in profile.rows
+    ]
+    return [head, *lines]
 
 
 def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:

@@ -105,7 +105,6 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
         # Each row lies on pages of its own, and so do those of the other operands.
         swept_count=min(found.swept_count, machine.tlb.count // 2 or found.swept_count),
         computing_factor=found.computing_factor,
-        again_ns=link.rows.again_ns if found.again_ns is None else found.again_ns,
     )
     if link.streams is None or found.hinted_start_ns is None:
         return replace(link, rows=rows)

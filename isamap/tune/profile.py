@@ -88,7 +88,7 @@ class RowReading:
 class RowFigure:
     """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
 
-    `hinted_start_ns` is None where nothing can be hinted, `again_ns` where it was not measured.
+    `hinted_start_ns` is None where nothing can be hinted.
     """
 
     memory: str
@@ -98,7 +98,6 @@ class RowFigure:
     swept_count: int
     computing_factor: float
     readings: tuple[RowReading, ...]
-    again_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +240,6 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "hinted_start_ns": None if row.hinted_start_ns is None else _short(row.hinted_start_ns),
         "swept_count": row.swept_count,
         "computing_factor": _short(row.computing_factor),
-        "again_ns": None if row.again_ns is None else _short(row.again_ns),
         "readings": [
             {
                 "computed": r.computed,
@@ -305,7 +303,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         RowReading(int(r["computed"]), int(r["together"]), bool(r["hinted"]), float(r["piece_ns"]))
         for r in stored["readings"]
     )
-    hinted_ns, again_ns = stored["hinted_start_ns"], stored["again_ns"]
+    hinted_ns = stored["hinted_start_ns"]
     return RowFigure(
         str(stored["memory"]),
         int(stored["piece_bytes"]),
@@ -314,7 +312,6 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         int(stored["swept_count"]),
         float(stored["computing_factor"]),
         tuple(readings),
-        None if again_ns is None else float(again_ns),
     )
 
 

@@ -42,7 +42,6 @@ LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages 
 UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages
 FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
 SWEPT = (8, 16, 32, 64, 128, 256)
-LONG = 960  # elements of a row along a sum
 WIDEST = 8  # issues along a piece
 MOST_BYTES = 96 << 20
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
@@ -93,7 +92,6 @@ def row_figures(
 
     Raises: CompilerRefused, MissingTool, RunProblem.
     """
-    nearest = list(sizes.values())[1]
     for memory, size_bytes in list(sizes.items())[1:]:
         n, k = shape(min(size_bytes, MOST_BYTES))
         watch(f"rows out of {memory}")
@@ -103,27 +101,7 @@ def row_figures(
             return
         best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
         few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
-        figure = row_figure(memory, found, best, _least([few, hinted], machine, rng))
-        yield replace(figure, again_ns=_again_ns(size_bytes, nearest, machine, rng))
-
-
-def _again_ns(size_bytes: int, near_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """What a row of A along the sum takes longer from afar than where all of a product is near.
-
-    None where all is near. Units: nanoseconds, with `FEW` rows side by side.
-    """
-    far, near = (FEW * max(1, size // (8 * F32.size_bytes * LONG)) for size in (2 * size_bytes, near_bytes))
-    if size_bytes <= near_bytes:
-        return None
-    took: list[float] = []
-    for m in (far, near):
-        one = Product(m, UNIT, LONG, LONG)
-        found = _least([one], machine, rng)
-        if one not in found:
-            return None
-        pieces = LONG * ceil(UNIT * F32.size_bytes / found[one].piece_bytes)
-        took.append(found[one].per_piece_ns * pieces / m)
-    return max(0.0, took[0] - took[1])
+        yield row_figure(memory, found, best, _least([few, hinted], machine, rng))
 
 
 def shape(size_bytes: int) -> tuple[int, int]:

@@ -1,18 +1,17 @@
 """What the analytic model says of a nest, computed from its loops alone.
 
 Written after what the model says of itself and docs/threads.md; it shares no code with it, no expression, and
-knows no decision. A loop that stands alone for its axis is one over register blocks, unless something inside
-it says that it is one over cache blocks: another such loop, or a copy.
+knows no decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import product
 from math import ceil, gcd, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
+from properties.tree_walk import Walk, walked
 
 from isamap.machine.timings import LoopTimes, Tlb
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
@@ -25,7 +24,7 @@ def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
     """Nanoseconds of a nest, with what it takes along."""
     steps = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     own = sized_as_a_part(option, steps) if steps else option
-    walk = _walk(own, nest)
+    walk = walked(own, nest)
     threads = prod(count for _, count in own.parts)
     one = _nest_ns(walk, seen_by_a_part(problem, own) if steps else problem)
     begun = dealing_ns(problem, own, {o.name: walk.stages.get(o.name, 0) for o in own.operands})
@@ -33,96 +32,10 @@ def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
     return -(-threads // problem.threads) * one + begun + fused
 
 
-@dataclass(frozen=True)
-class _Turn:
-    """A loop around `hold`: how often it runs, and what its body covers of each axis, in elements."""
-
-    axis: str
-    trips: int
-    inside: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class _Walk:
-    """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy, `crossed` are the
-    operands whose copies cross turns.
-    """
-
-    option: NestOption
-    turns: tuple[_Turn, ...]
-    held: Mapping[str, int]
-    stages: Mapping[str, int]
-    depths: Mapping[str, int]
-    crossed: frozenset[str]
-    copied: str
-    copies: int
-
-    @property
-    def running(self) -> list[str]:
-        return [axis.name for axis in self.option.axes if axis.extent > axis.tile]
-
-    def steps(self, name: str) -> int:
-        """Register blocks along an axis, issues of a summing one."""
-        axis = next(a for a in self.option.axes if a.name == name)
-        return ceil(axis.extent / (axis.tile if axis.is_reduction else self.held[name]))
-
-    def entries(self, name: str) -> int:
-        """How often accumulators come in along an axis."""
-        axis = next(a for a in self.option.axes if a.name == name)
-        return ceil(axis.extent / self.held[name])
-
-
-def _walk(option: NestOption, nest: NestSchedule) -> _Walk:
-    """The loops around `hold` inside those that are dealt; `held` is what stands inside of all of them."""
-    covered = {axis.name: axis.extent for axis in option.axes}
-    single = {axis.name for axis in option.axes if axis.extent <= axis.tile}
-    around = nest.loops[nest.parallel : nest.hold]
-    turns: list[_Turn] = []
-    for loop in around:
-        if loop.axis in single:
-            turns.append(_Turn(loop.axis, 1, dict(covered)))
-            continue
-        trips = ceil(covered[loop.axis] / loop.step)
-        covered[loop.axis] = loop.step
-        turns.append(_Turn(loop.axis, trips, dict(covered)))
-    depths = {stage.operand: max(0, stage.depth - nest.parallel) for stage in nest.stages}
-    blocks = turns[: _last_block(option, nest, [loop.axis for loop in around], depths)]
-    stages = {
-        s.operand: 2
-        if s.depth == 0
-        and s.operand in (o.name for o in option.operands if not o.is_accumulator)
-        and (nest.parallel or _follows(option, s.operand, blocks))
-        else 1
-        for s in nest.stages
-    }
-    early = {stage.operand for stage in nest.stages if stage.ahead}
-    crossed = frozenset(early | {spread.operand for spread in nest.spread})
-    sums = {axis.name: axis for axis in option.axes if axis.is_reduction}
-    copied = next((n.axis for n in nest.loops if n.kind == "unroll" and n.axis in sums), "")
-    copies = 1
-    if copied:
-        steps = [n.step for n in nest.loops if n.axis == copied]
-        copies = (steps[-2] if len(steps) > 1 else sums[copied].extent) // sums[copied].tile
-    return _Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies)
-
-
-def _follows(option: NestOption, operand: str, blocks: Iterable[_Turn]) -> bool:
-    axes = next(o.axes for o in option.operands if o.name == operand)
-    return any(turn.axis in axes and turn.trips > 1 for turn in blocks)
-
-
-def _last_block(option: NestOption, nest: NestSchedule, around: list[str], depths: Mapping[str, int]) -> int:
-    """How many of the loops go over cache blocks."""
-    sums = {axis.name for axis in option.axes if axis.is_reduction}
-    inputs = {operand.name for operand in option.operands if not operand.is_accumulator}
-    certain = [n + 1 for n, name in enumerate(around) if name in sums or name in around[n + 1 :]]
-    return max([0, *certain, *(depth for name, depth in depths.items() if name in inputs)])
-
-
 # --- what it takes ----------------------------------------------------------------------------------------
 
 
-def _nest_ns(walk: _Walk, problem: Problem) -> float:
+def _nest_ns(walk: Walk, problem: Problem) -> float:
     option = walk.option
     inputs = [o for o in option.operands if not o.is_accumulator]
     held = [o for o in option.operands if o.is_accumulator]
@@ -157,7 +70,7 @@ def _nest_ns(walk: _Walk, problem: Problem) -> float:
     )
 
 
-def _beside_rows(walk: _Walk, problem: Problem, traffic: list[float], sums: float) -> float:
+def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float) -> float:
     """What comes across sums from where all tensors are, and a share of what is computed on it."""
     far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes][-1]
     behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
@@ -170,7 +83,7 @@ def _beside_rows(walk: _Walk, problem: Problem, traffic: list[float], sums: floa
     )
 
 
-def _one_after_another(walk: _Walk, problem: Problem) -> float:
+def _one_after_another(walk: Walk, problem: Problem) -> float:
     """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
     found = before = 0.0
     for level, cache in enumerate(problem.caches):
@@ -183,7 +96,7 @@ def _one_after_another(walk: _Walk, problem: Problem) -> float:
     return found
 
 
-def _summing(walk: _Walk, stated: LoopTimes) -> tuple[float, float]:
+def _summing(walk: Walk, stated: LoopTimes) -> tuple[float, float]:
     """Of each register block, cut ones too, the longest of sums, chains and loads; and its loops."""
     option = walk.option
     outputs = [a for a in option.axes if not a.is_reduction and a.name in walk.running]
@@ -208,7 +121,7 @@ def _summing(walk: _Walk, stated: LoopTimes) -> tuple[float, float]:
     return sums, loops
 
 
-def _block_loads(walk: _Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
+def _block_loads(walk: Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
     """The tiles of an input, and the addresses of rows read in place."""
     found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
@@ -222,20 +135,20 @@ def _issues(option: NestOption, operand: TileOperand) -> int:
     return prod(ceil(axis.extent / axis.tile) for axis in option.axes if axis.name in operand.axes)
 
 
-def _tile_ns(walk: _Walk, operand: TileOperand) -> float:
+def _tile_ns(walk: Walk, operand: TileOperand) -> float:
     ns = operand.staged_ns if operand.name in walk.stages else operand.direct_ns
     assert ns is not None, "the judge has seen that it can be so"
     return ns
 
 
-def _held(walk: _Walk, operand: TileOperand) -> float:
+def _held(walk: Walk, operand: TileOperand) -> float:
     others = [name for name in walk.running if name not in operand.axes]
     moved = _issues(walk.option, operand) * _tile_ns(walk, operand) * prod(map(walk.entries, others))
     ends = walk.option.latency_ns * prod(map(walk.entries, walk.running)) if others else 0.0
     return moved + ends
 
 
-def _bytes(walk: _Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
+def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
     if operand.name in walk.stages:
         return operand.staged_bytes * prod(covered[name] for name in operand.axes)
     return _direct_bytes(operand, covered)
@@ -248,12 +161,12 @@ def _direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
     return operand.tensor_bytes * prod(lengths)
 
 
-def _all_bytes(walk: _Walk) -> int:
+def _all_bytes(walk: Walk) -> int:
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     return sum(_direct_bytes(operand, whole) for operand in walk.option.operands)
 
 
-def _missed(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+def _missed(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     times = _loads(walk, operand, problem.caches[level])
@@ -261,7 +174,7 @@ def _missed(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
 
 
-def _loads(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
+def _loads(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """How often a cache loads the operand."""
     held = _rows_held(walk, operand, cache)
     times = 1
@@ -280,7 +193,7 @@ def _behind(problem: Problem, level: int) -> float:
     return further[0] if further else problem.memory_bandwidth_bytes_per_ns
 
 
-def _rows_held(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
+def _rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """Rows read in place that a cache holds before they evict each other; 0 where all are."""
     known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     if not known or operand.name in walk.stages:
@@ -294,12 +207,12 @@ def _rows_held(walk: _Walk, operand: TileOperand, cache: Cache) -> int:
     return held if _rows(walk, operand) > held else 0
 
 
-def _rows(walk: _Walk, operand: TileOperand) -> int:
+def _rows(walk: Walk, operand: TileOperand) -> int:
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     return prod(extents[name] for name in operand.axes if name != operand.dense_axis)
 
 
-def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """To begin each row read in place, out of where all tensors are."""
     homes = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) <= cache.capacity_bytes]
     home = homes[0] if homes else len(problem.caches)
@@ -329,7 +242,7 @@ def _starts(walk: _Walk, operand: TileOperand, problem: Problem, level: int) -> 
     return begun
 
 
-def _pieces(walk: _Walk, operand: TileOperand, swept_count: int) -> int:
+def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
     """How often each row is begun: loops along rows go on with them while few others come between."""
     if operand.dense_axis not in walk.running:
         return 1
@@ -343,7 +256,7 @@ def _pieces(walk: _Walk, operand: TileOperand, swept_count: int) -> int:
     return prod(turn.trips for turn, between in zip(around, rows, strict=True) if between > swept_count)
 
 
-def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """To come back to rows along a sum, read in place, that a cache near the processor has lost."""
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
@@ -355,7 +268,7 @@ def _again_begun(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     return stated[0][1] * _rows(walk, operand) * visits if visits > 1 else 0.0
 
 
-def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """The copies of a staged operand, of sums both ways."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)
@@ -380,7 +293,7 @@ def _copied(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     return before + operand.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
 
 
-def _first_reading(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """What the copies of an input read, at the bandwidth of where all tensors lie."""
     far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes]
     if operand.is_accumulator or operand.homes[0] or not far:
@@ -389,7 +302,7 @@ def _first_reading(walk: _Walk, operand: TileOperand, problem: Problem) -> float
     return _direct_bytes(operand, whole) / _behind(problem, far[-1])
 
 
-def _out_and_back(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
+def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """What blocks that do not stay in the second cache move, once for each element and way."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     depth = walk.depths[operand.name]
@@ -405,16 +318,16 @@ def _out_and_back(walk: _Walk, operand: TileOperand, problem: Problem) -> float:
     return 2 * operand.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
 
 
-def _again(walk: _Walk, operand: TileOperand) -> int:
+def _again(walk: Walk, operand: TileOperand) -> int:
     """A copy inside a loop that the operand does not follow is made again."""
     return prod(t.trips for t in walk.turns[: walk.depths[operand.name]] if t.axis not in operand.axes)
 
 
-def _register_blocks(walk: _Walk) -> int:
+def _register_blocks(walk: Walk) -> int:
     return prod(walk.entries(name) for name in walk.running)
 
 
-def _beside(walk: _Walk, operand: TileOperand) -> float:
+def _beside(walk: Walk, operand: TileOperand) -> float:
     """What an engine moves while others compute."""
     if operand.name not in walk.crossed:
         return 0.0
@@ -423,7 +336,7 @@ def _beside(walk: _Walk, operand: TileOperand) -> float:
     return elements * operand.moved_ns_per_element * _again(walk, operand)
 
 
-def _pages(walk: _Walk, operand: TileOperand, tlb: Tlb) -> float:
+def _pages(walk: Walk, operand: TileOperand, tlb: Tlb) -> float:
     """Visits to pages, where a register block goes through more of them than are known at a time."""
     if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts:
         return 0.0
