@@ -45,7 +45,7 @@ eight registers, 0.58 with two, as where rows are packed, and 1.19 with one).
 LINE_BYTES = 64
 _INTEGER = re.compile(r"(u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned)")
 
-DRIVER = """\
+_HIDING = """\
 #if defined(__aarch64__)
 #define IN_VECTOR "+w"
 #elif defined(__AVX512F__)
@@ -58,7 +58,8 @@ DRIVER = """\
 /* The compiler no longer knows what a variable holds, and believes that somebody reads it. */
 #define HIDE_V(x) __asm__ volatile("" : IN_VECTOR(x))
 #define HIDE_R(x) __asm__ volatile("" : "+r"(x))
-
+"""
+_SAMPLER = """\
 typedef void timed(unsigned char *const *data, const int64_t *numbers, int64_t trips);
 
 void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_t trips, int64_t count,
@@ -142,12 +143,17 @@ def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
 def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], clock: str = WALL) -> str:
     """The whole file around functions, sampled by a clock."""
     headers = sorted(_HEADERS | set(machine.target.headers))
-    parts = [list(FIRST), [f"#include <{h}>" for h in headers], [f"#define SAMPLED_BY {clock}"]]
-    parts += [DRIVER.splitlines()]
+    parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
+    parts += [_HIDING.splitlines(), sampler(clock).splitlines()]
     parts += [t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"})]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+
+
+def sampler(clock: str = WALL) -> str:
+    """C of the type `timed` of functions, and of `sample`, which calls one and looks at a clock."""
+    return _SAMPLER.replace("SAMPLED_BY", clock)
 
 
 def hidden(name: str, c_type: str) -> str:

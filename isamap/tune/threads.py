@@ -10,7 +10,7 @@ import os
 
 from isamap.codegen.pool import pool_files
 from isamap.codegen.timing import Timed
-from isamap.codegen.timing_source import DRIVER, FIRST
+from isamap.codegen.timing_source import FIRST, sampler
 
 FUNCTION = "time_threads"
 
@@ -47,7 +47,7 @@ def thread_files(main: str) -> dict[str, str]:
     """The files of the library whose function hands two parts to two threads."""
     includes = ("isamap_pool.c", "sched.h", "stdatomic.h", "stdint.h", "time.h")
     lines = [f'#include "{h}"' if h.endswith(".c") else f"#include <{h}>" for h in includes]
-    return {**pool_files(), main: "\n".join([*FIRST, *lines, "", DRIVER, _BODY])}
+    return {**pool_files(), main: "\n".join([*FIRST, *lines, "", sampler(), _BODY])}
 
 
 def timed_threads(library: int) -> Timed:

@@ -46,13 +46,16 @@ nest 0 {{
 
 
 def compiled(
-    machine: str, sizes: dict[str, Size], schedule: str | None = None, heuristic: str = "greedy"
+    machine: str,
+    sizes: dict[str, Size],
+    schedule: str | None = None,
+    heuristic: str = "greedy",
+    limit_s: float = 10.0,
 ) -> Compilation:
-    text = kernel_path("gemm_s8s8").read_text()
+    source = Source("gemm_s8s8.ir", kernel_path("gemm_s8s8").read_text())
     replay = Source("s.schedule", schedule) if schedule is not None else None
-    return compile_kernel(
-        Request(Source("gemm_s8s8.ir", text), machine, sizes, schedule=replay, heuristic=heuristic)
-    )
+    asked = Request(source, machine, sizes, schedule=replay, heuristic=heuristic, limit_s=limit_s)
+    return compile_kernel(asked)
 
 
 def check(made: Compilation, sizes: dict[str, int]) -> None:
@@ -100,7 +103,7 @@ def test_a_hand_written_schedule_says_where_buffers_lie(ahead: str, b: str) -> N
 
 
 def test_cp_sat_respects_the_capacity() -> None:
-    made = compiled("systolic-16", {"M": 512, "N": 512, "K": 1024}, heuristic="cpsat")
+    made = compiled("systolic-16", {"M": 512, "N": 512, "K": 1024}, heuristic="cpsat", limit_s=120)
     assert made.schedule
     assert made.schedule.status == "OPTIMAL"  # and check_schedule has agreed
 
