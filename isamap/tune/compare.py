@@ -43,7 +43,8 @@ class Apart:
         return self.factor >= FAR and not tiny
 
     def __str__(self) -> str:
-        times = f"{self.factor:.1f} times apart" if self.stated > 0 else "stated as free"
+        free = [word for word, ns in (("stated", self.stated), ("measured", self.measured)) if ns <= 0]
+        times = f"{free[0]} as free" if free else f"{self.factor:.1f} times apart"
         numbers = f"{self._shown(self.stated)} stated, {self._shown(self.measured)} measured"
         return f"{self.subject} {self.what}: {numbers}, {times}"
 
