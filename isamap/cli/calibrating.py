@@ -129,7 +129,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             for b in profile.bandwidths
         ]
         yield from ("", table(lines))
-    if profile.rows:
+    if profile.rows or profile.unmeasured_rows:
         yield from ("", table(_rows(profile, stated_of)))
     if profile.packing:
         ways = [("packing", "bytes of an element", "ns for each")]
@@ -143,7 +143,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
 
 def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
     """What beginning rows of each memory takes."""
-    head = ("rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows")
+    head = ("rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows", "")
     lines = [
         (
             r.memory,
@@ -153,10 +153,11 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
             _number(stated_of.get((f"rows of {r.memory}", "start"))),
             str(r.swept_count),
             f"{r.computing_factor:.0%}",
+            "",
         )
         for r in profile.rows
     ]
-    return [head, *lines]
+    return [head, *lines, *((r.memory, *["–"] * 6, r.said) for r in profile.unmeasured_rows)]
 
 
 def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:

@@ -36,6 +36,7 @@ from isamap.tune.profile import (
     PackingFigure,
     Profile,
     RowFigure,
+    UnmeasuredRows,
     parse_profile,
     print_profile,
 )
@@ -88,16 +89,20 @@ def calibrate(
     packing = _packing(machine, rng, watch) if names is None else ()
     start = start if isinstance(start, Spread) else None
     profile = replace(profile, thread_start=start, packing=packing, caches=caches)
-    profile = replace(profile, rows=_rows(machine, profile, rng, watch) if names is None else ())
+    if names is None:
+        profile = _with_rows(machine, profile, rng, watch)
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
 
 
-def _rows(
-    machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch
-) -> tuple[RowFigure, ...]:
-    """What it takes to begin rows, of matrices as large as the buffers whose bandwidths were measured."""
+def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
+    """With what it takes to begin rows of matrices as large as the buffers whose bandwidths were measured."""
     sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
-    return tuple(row_figures(lay_over(machine, profile), sizes, watch, rng))
+    found = list(row_figures(lay_over(machine, profile), sizes, watch, rng))
+    return replace(
+        profile,
+        rows=tuple(r for r in found if isinstance(r, RowFigure)),
+        unmeasured_rows=tuple(r for r in found if isinstance(r, UnmeasuredRows)),
+    )
 
 
 def caches_here(

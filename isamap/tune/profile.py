@@ -101,6 +101,14 @@ class RowFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmeasuredRows:
+    """A memory whose rows stay as they are stated; `said` is why."""
+
+    memory: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything that one calibration measured. `when` is the time it began, in UTC."""
 
@@ -115,6 +123,7 @@ class Profile:
     thread_start: Spread | None = None
     caches: tuple[CacheFigure, ...] = ()
     rows: tuple[RowFigure, ...] = ()
+    unmeasured_rows: tuple[UnmeasuredRows, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -219,6 +228,11 @@ def _content(profile: Profile) -> dict[str, Any]:
             for p in profile.packing
         ],
         **({"rows": [_row_json(r) for r in profile.rows]} if profile.rows else {}),
+        **(
+            {"unmeasured_rows": [asdict(r) for r in profile.unmeasured_rows]}
+            if profile.unmeasured_rows
+            else {}
+        ),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -295,6 +309,7 @@ def _profile(content: dict[str, Any]) -> Profile:
         _spread(content["thread_start_ns"]),
         tuple(CacheFigure(**c) for c in content.get("caches", ())),
         tuple(_row(r) for r in content.get("rows", ())),
+        tuple(UnmeasuredRows(**r) for r in content.get("unmeasured_rows", ())),
     )
 
 

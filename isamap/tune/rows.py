@@ -11,7 +11,7 @@ are kernels of the language that are matched, scheduled and compiled like any ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil, isqrt, prod
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.c import emit_c
 from isamap.codegen.child import Limits
-from isamap.codegen.runner import run_program
+from isamap.codegen.runner import RunProblem, run_program
 from isamap.codegen.toolchain import compile_library
 from isamap.ir import F32, bind
 from isamap.lower.lower import lower
@@ -36,7 +36,7 @@ from isamap.source import Diagnostic, Infeasible, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import RowFigure, RowReading
+from isamap.tune.profile import RowFigure, RowReading, UnmeasuredRows
 
 LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages alone
 UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages
@@ -45,6 +45,7 @@ SWEPT = (8, 16, 32, 64, 128, 256)
 WIDEST = 8  # issues along a piece
 MOST_BYTES = 96 << 20
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
+LIMIT_S = 60  # of a turn
 # Of the time that following saves, what may be lost where a count of rows still is followed.
 LOST = 0.35
 _TEXT = """
@@ -83,25 +84,41 @@ class Took:
     piece_bytes: int
 
 
+# A call on A, B and C that says what it took.
+Program = Callable[[Mapping[str, NDArray[Any]]], Took]
+
+
 def row_figures(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
-) -> Iterator[RowFigure]:
-    """A figure for each memory but the nearest; none where the machine performs no product of f32.
+) -> Iterator[RowFigure | UnmeasuredRows]:
+    """A figure for each memory but the nearest, or why its products say nothing.
 
     `sizes` are how many bytes of B lie in each memory, the nearest first.
 
-    Raises: CompilerRefused, MissingTool, RunProblem.
+    Raises: CompilerRefused, MissingTool.
     """
     for memory, size_bytes in list(sizes.items())[1:]:
         n, k = shape(min(size_bytes, MOST_BYTES))
         watch(f"rows out of {memory}")
-        asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
-        found = _least(asked, machine, rng)
-        if not all(one in found for one in asked):
-            return
-        best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
-        few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
-        yield row_figure(memory, found, best, _least([few, hinted], machine, rng))
+        # All else that was measured is worth keeping: what cannot be scheduled, or crashes, costs one figure.
+        try:
+            found = _measured(memory, n, k, machine, rng)
+        except (NoMapping, Infeasible, RunProblem) as problem:
+            found = UnmeasuredRows(memory, problem.diagnostics[0].message)
+            watch(f"rows out of {memory} are not measured: {found.said}")
+        yield found
+
+
+def _measured(memory: str, n: int, k: int, machine: Machine, rng: np.random.Generator) -> RowFigure:
+    """The figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
+    asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
+    found = _least({one: _program(one, machine) for one in asked}, rng)
+    best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
+    few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
+    less = {few: _program(few, machine)}
+    with suppress(Infeasible):  # most memories have nothing to hint
+        less[hinted] = _program(hinted, machine)
+    return row_figure(memory, found, best, _least(less, rng))
 
 
 def shape(size_bytes: int) -> tuple[int, int]:
@@ -117,8 +134,14 @@ def row_figure(
     """What the times of products say of rows.
 
     `less` are products of few rows: the `best` one of `found`, and columns with hints where there are any.
+
+    Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
     """
     swept, few = found[best], less[replace(best, m=FEW)]
+    added_ns = swept.issues_ns - few.issues_ns
+    if added_ns <= 0:
+        rows = f"{MANY} rows take the processor no longer than {FEW}"
+        raise Infeasible(Diagnostic("rows-without-computing", rows))
     start_ns = max(
         0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
     )
@@ -128,13 +151,13 @@ def row_figure(
         if not one.in_columns and t.per_piece_ns <= swept.per_piece_ns + LOST * start_ns
     ]
     hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
-    shown = (swept.per_piece_ns - few.per_piece_ns) / (swept.issues_ns - few.issues_ns)
+    shown = (swept.per_piece_ns - few.per_piece_ns) / added_ns
     return RowFigure(
         memory,
         swept.piece_bytes,
         start_ns,
         min(start_ns, *hinted) if hinted else None,
-        max(followed) if start_ns else 0,
+        max(followed) if start_ns else 0,  # the best one is always among them
         min(1.0, max(0.0, shown)),  # what is computed takes no longer than by itself
         tuple(
             RowReading(one.m, 0 if one.in_columns else one.together, one.hinted, t.per_piece_ns)
@@ -143,13 +166,10 @@ def row_figure(
     )
 
 
-def _least(asked: Sequence[Product], machine: Machine, rng: np.random.Generator) -> dict[Product, Took]:
-    """The least time of each product that the machine performs."""
-    programs = {one: program for one in asked if (program := _program(one, machine)) is not None}
+def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dict[Product, Took]:
+    """The least time of each product; all have operands of the same shapes. Raises: RunProblem."""
     found: dict[Product, Took] = {}
-    if not programs:
-        return found
-    one = asked[0]
+    one = next(iter(programs))
     arrays = {
         "A": numbers(F32, one.m * one.k, rng).reshape(one.m, one.k),
         "B": numbers(F32, one.k * one.n, rng).reshape(one.k, one.n),
@@ -163,22 +183,25 @@ def _least(asked: Sequence[Product], machine: Machine, rng: np.random.Generator)
     return found
 
 
-def _program(one: Product, machine: Machine) -> Callable[[Mapping[str, NDArray[Any]]], Took] | None:
-    """A product in a call that times it; None where the machine performs none, or not in these loops."""
+def _program(one: Product, machine: Machine) -> Program:
+    """A product in a call that times it, which raises RunProblem where it crashes or takes too long.
+
+    Raises: NoMapping where the machine performs none, Infeasible where not in these loops; CompilerRefused,
+    MissingTool.
+    """
     text = _TEXT.format(m=one.m, n=one.n, k=one.k)
     kernel = make_guards_explicit(bind(parse_kernel(Source("rows", text)), {}))
-    try:
-        problem = build_problem(kernel, machine, {})
-        chosen = _in_pieces(one, problem)
-    except (NoMapping, Infeasible):
-        return None
+    problem = build_problem(kernel, machine, {})
+    chosen = _in_pieces(one, problem)
     compiled = compile_library(emit_c(lower(kernel, machine, chosen, {}), machine), machine)
     issues_ns, piece = _piece(one, problem, chosen)
     pieces = one.k * ceil(one.n / piece)
 
     def run(arrays: Mapping[str, NDArray[Any]]) -> Took:
         calls = max(2, ceil(LEAST_S / (1e-9 * pieces * max(issues_ns, 1.0))))
-        result = run_program(compiled, arrays, repeat=calls, limits=Limits(60))
+        result = run_program(compiled, arrays, repeat=calls, limits=Limits(LIMIT_S))
+        if not result.seconds:
+            raise RunProblem(Diagnostic("rows-refused", f"the emitted `rows` returned: {result.meaning}"))
         return Took(1e9 * min(result.seconds) / pieces, issues_ns, piece * F32.size_bytes)
 
     return run
@@ -189,16 +212,8 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
 
     Raises: Infeasible where no such block finds room in the registers.
     """
-    # One that takes A and B as they are: what computes factors on the way reads both at once.
-    plain = [
-        (n, o)
-        for n, o in enumerate(problem.nests[0].options)
-        if sorted(p.tensor for p in o.operands) == [*"ABC"]
-    ]
-    if not plain:
-        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies what lies in registers"))
-    number, option = min(plain, key=lambda o: o[1].interval_ns * _issues(o[1], one.m, one.n))
-    tiles = {axis.name: axis.tile for axis in option.axes}
+    number, option = _plain(one, problem)
+    tiles = _tiles(option)
     blocks = {"m": one.m, "n": one.n, "k": one.together}
     fixed = {
         mapping_of(0): number,
@@ -221,9 +236,34 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     return schedule(problem, heuristic="greedy", fixed={**fixed, unroll_of(0, "n"): 1})
 
 
+def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
+    """The mapping of least issues, with its number, of those whose issues have few rows of A and B as it is.
+
+    Raises: Infeasible where there is none.
+    """
+    # What computes factors on the way reads A and B at once; issues along m and n together have no rows.
+    plain = [
+        (number, option)
+        for number, option in enumerate(problem.nests[0].options)
+        if sorted(operand.tensor for operand in option.operands) == [*"ABC"] and "m" in _tiles(option)
+    ]
+    if not plain:
+        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies what lies in registers"))
+    narrow = [(number, option) for number, option in plain if FEW % _tiles(option)["m"] == 0]
+    if not narrow:
+        least = min(_tiles(option)["m"] for _, option in plain)
+        raise Infeasible(Diagnostic("rows-by-tiles", f"no issue multiplies {FEW} rows: one takes {least}"))
+    return min(narrow, key=lambda o: o[1].interval_ns * _issues(o[1], one.m, one.n))
+
+
+def _tiles(option: NestOption) -> dict[str, int]:
+    """What an issue covers of each axis."""
+    return {axis.name: axis.tile for axis in option.axes}
+
+
 def _issues(option: NestOption, rows: int, columns: int) -> int:
     """Issues for rows of A and columns of one row of B."""
-    tiles = {axis.name: axis.tile for axis in option.axes}
+    tiles = _tiles(option)
     return prod(ceil(n / tiles.get(axis, 1)) for axis, n in (("m", rows), ("n", columns), ("k", 1)))
 
 

@@ -168,6 +168,12 @@ def test_the_command_writes_a_profile_that_compile_then_names(
     assert Path(answer["files"][0]).is_file()
     assert answer["bandwidths"][0]["bandwidth_bytes_per_ns"] > 0
     assert answer["packing"][0]["ns_per_element"]["min"] > 0
+    # Further memories than the nearest: each has rows that were begun, or a reason why there are none.
+    behind = dict.fromkeys(b["memory"] for b in answer["bandwidths"]).keys() - {"l1"}
+    unmeasured = {row["memory"]: row["said"] for row in answer.get("unmeasured_rows", ())}
+    assert {row["memory"] for row in answer["rows"]} | unmeasured.keys() == behind
+    assert all(row["readings"] and row["start_ns"] >= 0 for row in answer["rows"])
+    assert all("was stopped after" in said for said in unmeasured.values()), "nothing else keeps them from it"
     assert answer["thread_start_ns"] is None or answer["thread_start_ns"]["min"] > 0
     words = ["schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--heuristic", "greedy"]
     assert main(words) == 0

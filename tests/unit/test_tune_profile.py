@@ -20,7 +20,7 @@ from isamap.machine import cost_value, load_machine
 from isamap.machine.cpu import Cpu, this_cpu
 from isamap.plan.build import build_problem
 from isamap.source import Source, UsageProblem
-from isamap.tune.compare import warnings
+from isamap.tune.compare import Apart, warnings
 from isamap.tune.profile import BandwidthFigure, InstructionFigure, Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile, newest_profile, read_profile
 
@@ -230,6 +230,18 @@ def test_a_check_is_silent_where_figures_agree_or_nothing_was_measured(
     keep_profile(profile(instructions=near, bandwidths=()))
     assert main(["hw", "check", MACHINE.name]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_what_is_free_is_said_in_words() -> None:
+    assert str(Apart("rows of l2", "start", 0.7, 0.0)).endswith(
+        "0.7 ns stated, 0 ns measured, measured as free"
+    )
+    assert str(Apart("rows of l2", "start", 0.0, 0.7)).endswith(
+        "0 ns stated, 0.7 ns measured, stated as free"
+    )
+    assert str(Apart("rows of l2", "start", 0.5, 1.0)).endswith(
+        "0.5 ns stated, 1 ns measured, 2.0 times apart"
+    )
 
 
 def test_bandwidths_are_compared_as_well() -> None:

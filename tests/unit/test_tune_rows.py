@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from isamap.machine import Link, load_machine
+from isamap.cli import main
+from isamap.codegen.runner import RunProblem, RunResult
+from isamap.machine import Link, Machine, load_machine
 from isamap.machine.cpu import this_cpu
-from isamap.source import Source
+from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.overlay import lay_over
-from isamap.tune.profile import Profile, RowFigure, RowReading, parse_profile, print_profile
-from isamap.tune.rows import FEW, LEAST_ROWS, MANY, MOST_ROWS, SWEPT, UNIT, Product, Took, row_figure, shape
+from isamap.tune.profile import (
+    Profile,
+    RowFigure,
+    RowReading,
+    UnmeasuredRows,
+    parse_profile,
+    print_profile,
+)
+from isamap.tune.rows import (
+    FEW,
+    LEAST_ROWS,
+    MANY,
+    MOST_ROWS,
+    SWEPT,
+    UNIT,
+    Product,
+    Took,
+    row_figure,
+    row_figures,
+    shape,
+)
 
 MACHINE = load_machine("x86-avx512")
 N, K = 400, 2048
@@ -73,6 +98,127 @@ def test_hints_take_no_longer_than_beginning_without_them() -> None:
     assert took().hinted_start_ns is None
     assert took(hinted=20.0).hinted_start_ns == pytest.approx(6.0)
     assert took(hinted=200.0).hinted_start_ns == pytest.approx(40.0)
+
+
+def test_where_more_computing_takes_no_longer_nothing_says_how_much_of_it_shows() -> None:
+    one, column = Product(MANY, N, K, SWEPT[0]), Product(MANY, N, K, K)
+    found = {one: Took(20.0, 4.0, 320), column: Took(60.0, 4.0, 320)}
+    with pytest.raises(Infeasible, match="16 rows take the processor no longer than 4"):
+        row_figure("l3", found, one, {replace(one, m=FEW): Took(20.0, 4.0, 320)})
+
+
+SIZES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 8 << 20, "mem": 16 << 20}
+
+
+def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | UnmeasuredRows], list[str]]:
+    """What products say of rows, and what is said meanwhile."""
+    said: list[str] = []
+    return list(row_figures(machine, SIZES, said.append, np.random.default_rng(1))), said
+
+
+def given(monkeypatch: pytest.MonkeyPatch, made: Callable[[Product], Callable[[object], Took]]) -> None:
+    """Products take what they are made to take, and nothing is compiled."""
+
+    def program(one: Product, machine: Machine) -> Callable[[object], Took]:
+        del machine
+        return made(one)
+
+    monkeypatch.setattr("isamap.tune.rows._program", program)
+
+
+def timed(one: Product) -> Took:
+    """Columns take 60 ns, and all else 20."""
+    return Took(60.0 if one.in_columns else 20.0, float(one.m), 320)
+
+
+def test_a_product_that_crashes_or_takes_too_long_costs_the_figure_of_its_memory_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    far = shape(SIZES["l3"])
+    why = "the emitted `rows` was stopped after 60 s"
+
+    def made(one: Product) -> Callable[[object], Took]:
+        def run(arrays: object) -> Took:
+            del arrays
+            if (one.n, one.k) == far and one.together == SWEPT[2]:
+                raise RunProblem(Diagnostic("program-timeout", why))
+            return timed(one)
+
+        return run
+
+    given(monkeypatch, made)
+    (near, lost, last), said = measured()
+    assert lost == UnmeasuredRows("l3", why)
+    assert f"rows out of l3 are not measured: {why}" in said
+    for memory, found in (("l2", near), ("mem", last)):
+        assert isinstance(found, RowFigure)
+        assert (found.memory, found.start_ns, found.swept_count) == (memory, 40.0, SWEPT[-1])
+
+
+def test_a_product_of_few_rows_that_cannot_be_performed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(one: Product) -> Callable[[object], Took]:
+        if one.m == FEW:
+            raise Infeasible(Diagnostic("no-room", "four rows find no room"))
+        return lambda _: timed(one)
+
+    given(monkeypatch, made)
+    assert measured()[0] == [UnmeasuredRows(m, "four rows find no room") for m in ("l2", "l3", "mem")]
+
+
+def test_where_nothing_can_be_hinted_all_else_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(one: Product) -> Callable[[object], Took]:
+        if one.hinted and one.n < N:
+            raise Infeasible(Diagnostic("no-hints", "nothing is hinted"))
+        return lambda _: timed(one)
+
+    given(monkeypatch, made)
+    found = [r.hinted_start_ns if isinstance(r, RowFigure) else "" for r in measured()[0]]
+    assert found == [None if shape(SIZES[m])[0] < N else 40.0 for m in ("l2", "l3", "mem")]
+    assert {None, 40.0} == set(found)
+
+
+def test_a_machine_without_a_product_of_its_own_says_so() -> None:
+    found, _ = measured(replace(MACHINE, instructions={}))
+    assert [type(r) for r in found] == [UnmeasuredRows] * 3
+    assert all(isinstance(r, UnmeasuredRows) and r.said for r in found)
+
+
+def test_issues_of_more_rows_than_a_product_of_few_has_are_said() -> None:
+    found, _ = measured(load_machine("matmul-16x16x16"))
+    said = "no issue multiplies 4 rows: one takes 16"
+    assert found == [UnmeasuredRows(m, said) for m in ("l2", "l3", "mem")]
+
+
+def test_a_product_that_refuses_its_operands_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = RunResult({}, (), status=2)
+
+    def run(*words: Any, **options: Any) -> RunResult:
+        del words, options
+        return result
+
+    monkeypatch.setattr("isamap.tune.rows.compile_library", run)
+    monkeypatch.setattr("isamap.tune.rows.run_program", run)
+    found, _ = measured(load_machine("generic-c"))
+    said = f"the emitted `rows` returned: {result.meaning}"
+    assert found == [UnmeasuredRows(m, said) for m in ("l2", "l3", "mem")]
+
+
+def test_what_is_not_measured_is_kept_and_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = replace(profile(FIGURE), unmeasured_rows=(UnmeasuredRows("mem", "stopped after 60 s"),))
+    assert parse_profile(Source("p", print_profile(made))) == made
+    assert link("mem", *made.rows) == link("mem")
+
+    def calibrate(*words: object) -> Profile:
+        del words
+        return made
+
+    monkeypatch.setattr("isamap.tune.calibrate.calibrate", calibrate)
+    assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (row,) = [line for line in lines if line.startswith("mem ")]
+    assert row.split() == ["mem", *["–"] * 6, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
