@@ -46,7 +46,6 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
     """What each cache misses that does not hold all tensors, the nearest first."""
     space = tiling.space
     nest = loops(tiling)
-    behind = (*(cache.rows for cache in problem.caches[1:]), problem.memory_rows)
     found: list[Misses] = []
     for level, (source, bandwidth) in enumerate(sources(problem)):
         cache = problem.caches[level]
@@ -58,7 +57,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
             lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
         begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
-        factor = behind[level].computing_factor
+        factor = problem.rows_behind[level].computing_factor
         found.append(Misses(source, bandwidth, factor, tuple(lines), begun, costs))
     return tuple(found)
 

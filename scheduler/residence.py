@@ -44,14 +44,13 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     rows = prod(
         a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
     )
-    stated = problem.memory_rows if is_far else problem.caches[home].rows
+    extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
+    stated = problem.rows_behind[level]
     pieces = begun(tiling, operand, stated.swept_count)
     if is_far:
-        extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
         far_ns = _far_ns(stated, operand, rows, extent, pieces)
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
         return beginnings(tiling, operand, problem, pieces, unasked) if operand.streams else unasked
-    extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
     return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
 
 

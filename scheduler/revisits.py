@@ -52,6 +52,6 @@ def near_cache(problem: Problem) -> tuple[Cache | None, float]:
 
     Units: nanoseconds.
     """
-    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
-    stated = ((c, rows.again_ns) for c, rows in zip(problem.caches, behind, strict=False) if rows.again_ns)
+    caches = zip(problem.caches, problem.rows_behind, strict=True)
+    stated = ((cache, rows.again_ns) for cache, rows in caches if rows.again_ns)
     return next(stated, (None, 0.0))

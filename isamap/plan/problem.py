@@ -197,3 +197,8 @@ class Problem:
     memory_streams: StreamTimes | None = None
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
+
+    @property
+    def rows_behind(self) -> tuple[RowTimes, ...]:
+        """What reading rows takes out of what lies behind each cache: the next one, or memory."""
+        return (*(cache.rows for cache in self.caches[1:]), self.memory_rows)[: len(self.caches)]
