@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from contextlib import suppress
 from typing import Any
+
+# The worker is a script that nothing of this package can be imported into: what both need stands there.
+from isamap.codegen.worker import ask_for_large_pages
 
 PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
 LEAST_BYTES = 128 << 10  # less lies in few small pages
@@ -22,7 +24,6 @@ def large_room(size_bytes: int) -> ctypes.Array[Any]:
         return ctypes.create_string_buffer(max(size_bytes, 1))
     pages = -(-size_bytes // PAGE_BYTES)
     room = mmap.mmap(-1, (pages + 1) * PAGE_BYTES)
-    with suppress(OSError, AttributeError):  # a system without large pages gives small ones
-        room.madvise(mmap.MADV_HUGEPAGE)
+    ask_for_large_pages(room)
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)

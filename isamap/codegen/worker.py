@@ -12,6 +12,7 @@ import mmap
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 PAGE = mmap.PAGESIZE
@@ -74,14 +75,20 @@ def ask_permission(component: int) -> bool:
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
 
 
+def ask_for_large_pages(room: mmap.mmap) -> None:
+    """Asks for large pages behind memory that nobody has touched; a system without them gives small ones."""
+    with suppress(OSError, AttributeError):
+        room.madvise(mmap.MADV_HUGEPAGE)
+
+
 class Region:
     """Memory for one tensor or workspace: on whole pages, or right beside a page that must not be touched."""
 
     def __init__(self, size: int, place: str) -> None:
         pages = -(-max(size, 1) // PAGE) * PAGE
         self.map = mmap.mmap(-1, pages + 2 * PAGE)
-        if pages >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-            self.map.madvise(mmap.MADV_HUGEPAGE)
+        if pages >= _HUGE:
+            ask_for_large_pages(self.map)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         self.size = size
         self.address = start + PAGE + (pages - size if place == "at-end" else 0)

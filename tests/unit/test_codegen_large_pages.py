@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 import pytest
 
 from isamap.codegen.large_pages import LEAST_BYTES, PAGE_BYTES, large_room
+from isamap.codegen.worker import Region
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 4096, LEAST_BYTES, PAGE_BYTES, 3 * PAGE_BYTES + 5])
@@ -29,6 +31,16 @@ def test_a_room_outlives_what_it_was_made_of() -> None:
     assert [room[0][0] for room in rooms] == list(range(20))
 
 
-def test_a_system_without_large_pages_gives_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
+@pytest.mark.parametrize("advice", [None, 9999])
+def test_a_system_without_large_pages_gives_small_ones(
+    advice: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python does not know them, or the system refuses: here advice that no system knows."""
+    if advice is None:
+        monkeypatch.delattr("mmap.MADV_HUGEPAGE", raising=False)
+    else:
+        monkeypatch.setattr("mmap.MADV_HUGEPAGE", advice, raising=False)
+        with pytest.raises(OSError, match="Invalid argument"):
+            mmap.mmap(-1, 4096).madvise(advice)
     assert len(large_room(PAGE_BYTES)) == PAGE_BYTES
+    assert Region(4 * PAGE_BYTES, "at-end").size == 4 * PAGE_BYTES
