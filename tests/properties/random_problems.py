@@ -34,8 +34,6 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
     }
     caches = tuple(replace(cache, rows=replace(cache.rows, **followed)) for cache in caches)
     rows = replace(MEMORY_ROWS, again_ns=12.0, **followed)
-    if rows.start_bytes:  # a short row is never cheaper than its share
-        rows = replace(rows, short_bytes=0)
     return replace(made, caches=caches, memory_rows=rows, tlb=TLB, loops=LOOPS)
 
 
