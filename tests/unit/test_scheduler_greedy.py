@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 import pytest
 from plan_problems import PROBLEMS, gemm, tiled_gemm
@@ -51,6 +52,19 @@ def test_a_cache_holds_few_rows_whose_distance_is_that_of_its_ways(pitch_bytes: 
     operand = replace(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
     assert rows_held(operand, Cache("l1", 48 << 10, 400.0, 12)) == rows
     assert rows_held(operand, Cache("l1", 48 << 10, 400.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("pitch_bytes", "rows"), [(20496, 12), (20464, 12), (10248, 24), (20512, 12 * 128), (4096, 12)]
+)
+def test_rows_that_drift_by_less_than_a_piece_evict_each_other_like_those_that_do_not(
+    pitch_bytes: int, rows: int
+) -> None:
+    """A way holds 4096 bytes: 20496 are five of them and 16, of 21 that pieces of four lines may drift."""
+    operand = replace(gemm(64, 64, 64).nests[0].options[0].operands[1], pitch_bytes=pitch_bytes)
+    assert rows_held(operand, Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)) == rows
+    exact = Cache("l1", 48 << 10, 400.0, 12)
+    assert rows_held(operand, exact) == 12 * 4096 // gcd(pitch_bytes, 4096)
 
 
 def test_rows_that_evict_each_other_cost_more_in_place() -> None:
