@@ -88,7 +88,8 @@ class RowReading:
 class RowFigure:
     """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
 
-    `hinted_start_ns` is None where nothing can be hinted.
+    `hinted_start_ns` is None where nothing can be hinted. `swept_count` is as measured: half of the pages
+    that are translated at once is the most of it that is laid over a machine.
     """
 
     memory: str
