@@ -106,3 +106,12 @@ def test_a_short_piece_takes_its_share_of_beginning() -> None:
     assert begun_ns(shared, 16) == pytest.approx(begun_ns(problem, 16))
     assert begun_ns(shared, 8) == pytest.approx(begun_ns(problem, 8))  # 512 bytes
     assert begun_ns(shared, 1) == begun_ns(shared, 8) < begun_ns(problem, 1)
+
+
+def test_out_of_memory_pieces_of_a_line_or_two_take_no_share_but_longer_ones_do() -> None:
+    problem = gemm(4096, 4096, 4096)
+    assert MEMORY_ROWS.short_bytes == 128
+    shared = replace(problem, memory_rows=replace(MEMORY_ROWS, start_bytes=512))
+    assert begun_ns(shared, 2) == begun_ns(problem, 2)  # 128 bytes
+    assert begun_ns(shared, 4) == pytest.approx(begun_ns(problem, 8)) == begun_ns(shared, 8)
+    assert begun_ns(shared, 16) == pytest.approx(begun_ns(problem, 16))
