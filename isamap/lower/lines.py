@@ -7,6 +7,15 @@
 
 On the left a line is visited sixteen times, and 63 others in between: where rows lie a power of two of bytes
 apart, those evict it each time. On the right a row is left when its line is done.
+
+    for n in 10:                       for k in 192:
+      for k in 384:                      for n in 10:
+        copy B[k, 48*n + 48]     ->        for k' in 2:
+                                             copy B[2*k + k', 48*n + 48]
+
+Pieces of rows, longer than a line, are copied a few rows at a time: on the left each piece is the first of a
+row that nobody has read from, on the right it follows the one before it. Copies of 4 MB of f32 for a product
+on Ice Lake, 192 bytes a piece, took 5.8 ms on the left, 2.4 with 8 rows at a time, 2.7 row by row.
 """
 
 from __future__ import annotations
@@ -20,6 +29,8 @@ from isamap.lower.program import Block, Fill, For, If, Node
 from isamap.lower.shift import substituted
 
 Nodes = tuple[Node, ...]
+
+WRITTEN_BYTES = 512  # of a buffer at least, one after the other, before the next pieces of the same rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +57,15 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
 
 
 def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
-    """The loop over a body, inside the body's own loops as far as lines reach; as it is where it has none.
+    """The loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
 
-    `inner` are variables of loops in the body that run along the same rows, which stay inside; those made
+    As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body that run along the same rows, which stay inside; those made
     here are added. The turns of all loops may run in any order.
     """
     inner.add(loop.variable)
     turns = line_bytes // max(1, loop.step_bytes)
     if turns < 2 or not _has_loop(body) or not _can_sink(loop.variable, body, inner):
-        return (For(loop.variable, loop.trips, body),)
+        return _few_rows(loop, body, inner, names) if line_bytes else (_over(loop, body),)
     each = _each(loop.trips, turns)
     if each is None:
         return _sunk(loop, body, inner, names)
@@ -63,7 +74,28 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     left = Index.of(each) if exact else index_min(each, loop.trips - first)
     inside = substituted(body, {loop.variable: first + Index.of(turn)})
     within = _sunk(Along(loop.axis, turn, left, loop.step_bytes), inside, inner, names)
-    return (For(loop.variable, loop.trips.ceildiv(each), within),)
+    lines = Along(loop.axis, loop.variable, loop.trips.ceildiv(each), each * loop.step_bytes)
+    return _few_rows(lines, within, inner, names)
+
+
+def _over(loop: Along, body: Nodes) -> Node:
+    return For(loop.variable, loop.trips, body)
+
+
+def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
+    """The loop inside a body's loop over rows, of which it takes a few at a time."""
+    each = WRITTEN_BYTES // max(1, loop.step_bytes)
+    match body:
+        case (For(rows, trips, within),) if each > 1 and rows not in inner and loop.variable not in trips.symbols:
+            if trips.value is not None and trips.value <= 2 * each:
+                return (_over(loop, body),)
+            first, turn = Index.of(rows) * each, names.fresh(rows.rstrip("0123456789"))
+            exact = trips.value is not None and trips.value % each == 0
+            left = Index.of(each) if exact else index_min(each, trips - first)
+            near = For(turn, left, substituted(within, {rows: first + Index.of(turn)}))
+            return (For(rows, trips.ceildiv(each), (_over(loop, (near,)),)),)
+        case _:
+            return (_over(loop, body),)
 
 
 def _each(trips: Index, turns: int) -> int | None:

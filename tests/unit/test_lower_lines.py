@@ -82,10 +82,29 @@ def test_a_loop_of_two_lines_at_most_is_not_cut() -> None:
     assert turns.trips.value == 6
 
 
-def test_steps_of_whole_lines_keep_the_order() -> None:
-    (loop,) = by_lines(along(8, step_bytes=64), over_rows(), set(), 64, Names(set()))
-    assert isinstance(loop, For)
-    assert loop == For("k", Index.of(8), over_rows())
+def test_long_pieces_keep_the_order() -> None:
+    for step_bytes, rows in ((512, 64), (2048, 64), (64, 16)):  # and few rows, which are side by side already
+        (loop,) = by_lines(along(8, step_bytes=step_bytes), over_rows(rows), set(), 64, Names(set()))
+        assert loop == For("k", Index.of(8), over_rows(rows))
+
+
+def test_pieces_of_a_few_rows_are_copied_before_those_of_the_next() -> None:
+    for trips, rows in ((8, 64), (8, 67), (Index.of("K"), Index.of("M"))):
+        body: tuple[Node, ...] = (For("m", Index.of(rows), (copied("m", "k"),)),)
+        after = by_lines(along(trips, step_bytes=64), body, set(), 64, Names(set()))
+        before: tuple[Node, ...] = (For("k", Index.of(trips), body),)
+        for env in ({"K": 8, "M": 67}, {"K": 1, "M": 3}, {"K": 5, "M": 0}):
+            assert sorted(offsets(after, env)) == sorted(offsets(before, env))
+        rows_of = [place // PITCH for place in offsets(after, {"K": 8, "M": 67})]
+        assert rows_of[:9] == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+        assert rows_of == sorted(rows_of, key=lambda row: row // 8)
+
+
+def test_rows_of_as_many_as_a_turn_says_stay_inside() -> None:
+    dependent: tuple[Node, ...] = (For("m", K + 40, (copied("m", "k"),)),)
+    assert by_lines(along(8, step_bytes=64), dependent, set(), 64, Names(set())) == (
+        For("k", Index.of(8), dependent),
+    )
 
 
 def test_machines_without_stated_lines_keep_the_order() -> None:
