@@ -265,6 +265,23 @@ static inline {c_type} made_here_{c_type}({c_type} x) {{
 """)
 
 
+# The class of registers that vectors live in, as inline assembly names it.
+_IN_VECTOR = """\
+#if defined(__aarch64__)
+#define IN_VECTOR "+w"
+#elif defined(__AVX512F__)
+#define IN_VECTOR "+v"
+#elif defined(__SSE2__)
+#define IN_VECTOR "+x"
+#else
+#define IN_VECTOR "+m"
+#endif
+"""
+_READ_ONCE = """\
+/* Read once: compilers would read memory again for each of the two or three instructions that use it. */
+#define READ_ONCE(x) __asm__("" : IN_VECTOR(x))
+"""
+
 _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
 
 HELPERS: dict[str, Helper] = {
@@ -293,6 +310,8 @@ HELPERS: dict[str, Helper] = {
     **{f"rounding_shift_{mode}_wide": _rounding_shift(mode, wide=True) for mode in _UPWARD},
     "wrap_float": Helper(_WRAP_FLOAT),
     **{f"made_here_{t}": _made_here(t) for t in sorted({storage_type(d) for d in DTYPES.values()})},
+    "IN_VECTOR": Helper(_IN_VECTOR),
+    "READ_ONCE": Helper(_READ_ONCE, ("IN_VECTOR",)),
     "min_f32": _minmax("min_f32", "float", "<"),
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),

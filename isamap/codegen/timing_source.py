@@ -46,15 +46,6 @@ LINE_BYTES = 64
 _INTEGER = re.compile(r"(u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned)")
 
 _HIDING = """\
-#if defined(__aarch64__)
-#define IN_VECTOR "+w"
-#elif defined(__AVX512F__)
-#define IN_VECTOR "+v"
-#elif defined(__SSE2__)
-#define IN_VECTOR "+x"
-#else
-#define IN_VECTOR "+m"
-#endif
 /* The compiler no longer knows what a variable holds, and believes that somebody reads it. */
 #define HIDE_V(x) __asm__ volatile("" : IN_VECTOR(x))
 #define HIDE_R(x) __asm__ volatile("" : "+r"(x))
@@ -144,8 +135,9 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], cloc
     """The whole file around functions, sampled by a clock."""
     headers = sorted(_HEADERS | set(machine.target.headers))
     parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
+    used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
+    parts += [t.splitlines() for t in helper_texts(used)]
     parts += [_HIDING.splitlines(), sampler(clock).splitlines()]
-    parts += [t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"})]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"

@@ -59,8 +59,9 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
 def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
     """The loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
 
-    As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body that run along the same rows, which stay inside; those made
-    here are added. The turns of all loops may run in any order.
+    As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body
+    that run along the same rows, which stay inside; those made here are added. The turns of all loops may run
+    in any order.
     """
     inner.add(loop.variable)
     turns = line_bytes // max(1, loop.step_bytes)
@@ -86,7 +87,9 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
     """The loop inside a body's loop over rows, of which it takes a few at a time."""
     each = WRITTEN_BYTES // max(1, loop.step_bytes)
     match body:
-        case (For(rows, trips, within),) if each > 1 and rows not in inner and loop.variable not in trips.symbols:
+        case (For(rows, trips, within),) if (
+            each > 1 and rows not in inner and loop.variable not in trips.symbols
+        ):
             if trips.value is not None and trips.value <= 2 * each:
                 return (_over(loop, body),)
             first, turn = Index.of(rows) * each, names.fresh(rows.rstrip("0123456789"))

@@ -1,0 +1,72 @@
+"""Vectors that several instructions use are read from memory once, whatever compilers think is cheaper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import pytest
+
+from isamap.codegen.read_once import read_once
+from isamap.driver.compiling import compile_program
+from isamap.driver.request import Request
+from isamap.ir import Index
+from isamap.kernels import kernel_path
+from isamap.lower.program import Issue, MemoryRef, RegisterRef
+from isamap.machine import load_machine
+from isamap.source import Source
+
+MACHINE = load_machine("x86-avx2")
+
+
+def load(value: str) -> Issue:
+    at = MemoryRef("B", Index.of("k"))
+    return Issue("load_ymm_f32", (("a", at), ("z", RegisterRef(value))))
+
+
+def fma(a: str, b: str, c: str) -> Issue:
+    named = (("a", a), ("b", b), ("c", c))
+    return Issue("fma_ymm_f32", tuple((name, RegisterRef(value)) for name, value in named))
+
+
+def test_what_two_instructions_use_is_kept_and_what_one_uses_is_not() -> None:
+    body = (load("v0"), load("v1"), load("v2"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"))
+    assert read_once(body, MACHINE) == {"v0"}
+
+
+def test_sums_and_what_is_made_in_registers_are_not_read_from_memory() -> None:
+    assert read_once((fma("v0", "v1", "s0"), fma("v0", "s0", "s1")), MACHINE) == frozenset()
+
+
+def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> str:
+    path = kernel_path("gemm_f32")
+    sizes = {"M": 64, "N": 64, "K": 64}
+    request = Request(Source(path.name, path.read_text()), machine, sizes, fixed=fixed, model=model)
+    compilation = compile_program(request).compilation
+    assert compilation.emitted is not None
+    return compilation.emitted.source
+
+
+def innermost(source: str) -> str:
+    """The body of the first loop without a loop that holds sums."""
+    return next(body for body in re.findall(r"\{([^{}]*)\}", source) if "_fmadd_" in body)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_each_vector_of_a_block_of_few_rows_is_kept_where_it_is_read(rows: int) -> None:
+    blocks = {"nest0.unroll.m": rows, "nest0.unroll.n": 4, "nest0.stage.b": 0, "nest0.stage.a": 0}
+    body = innermost(emitted("x86-avx2", blocks))
+    loaded = re.findall(r"(v\d+) = _mm256_loadu_ps\([^;]*\);\n +READ_ONCE\(\1\);", body)
+    assert len(loaded) == 4
+    assert len(re.findall(r"_mm256_loadu_ps", body)) == 4
+
+
+def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
+    blocks = {"nest0.unroll.m": 1, "nest0.unroll.n": 8, "nest0.stage.b": 0, "nest0.stage.a": 0}
+    body = innermost(emitted("x86-avx2", blocks))
+    assert re.findall(r"READ_ONCE\((v\d+)\)", body) == re.findall(r"(v\d+) = _mm256_set1_ps", body)
+
+
+def test_numbers_and_models_are_left_to_the_compiler() -> None:
+    assert "READ_ONCE" not in emitted("generic-c", {})
+    assert "READ_ONCE" not in emitted("x86-avx2", {}, model=True)
