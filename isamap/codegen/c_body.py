@@ -11,8 +11,8 @@ from isamap.codegen.c_interface import Interface, body_parameters, clean
 from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_parallel import Region, region_texts
 from isamap.codegen.c_text import SHIFT, Text, cast, infix
-from isamap.codegen.read_once import read_once
-from isamap.ir import DType, Index, product
+from isamap.codegen.read_once import read_as_it_lies, shared
+from isamap.ir import BOOL, DType, Index, product
 from isamap.lower.program import (
     Block,
     Condition,
@@ -26,7 +26,6 @@ from isamap.lower.program import (
     LoweredProgram,
     Node,
     Parallel,
-    RegisterRef,
     Value,
 )
 from isamap.machine import EmitCall
@@ -44,7 +43,7 @@ class BodyWriter:
         self.counters: tuple[str, ...] = ()
         self.beside_loop = False
         self.turning: str = ""
-        self.read_once: frozenset[str] = frozenset()
+        self.shared: frozenset[str] = frozenset()
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
@@ -63,14 +62,11 @@ class BodyWriter:
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
         """Statements in a scope of their own."""
-        names, values = self.names, self.values
-        kept = self.read_once
-        self.names = names.inside()
-        if self.counters and not self.issuer.model:
-            self.read_once = read_once(body, self.issuer.machine)
+        names, values, outer = self.names, self.values, self.shared
+        self.names, self.shared = names.inside(), shared(body, self.issuer.machine)
         for node in body:
             self.node(node, depth)
-        self.names, self.values, self.read_once = names, values, kept
+        self.names, self.values, self.shared = names, values, outer
 
     def node(self, node: Node, depth: int) -> None:
         match node:
@@ -171,15 +167,14 @@ class BodyWriter:
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
-        for _, ref in issue.operands:
-            if isinstance(ref, RegisterRef) and ref.value in self.read_once:
-                self.read_once -= {ref.value}  # the first issue that names it is the one that reads it
-                self.keep(self.values[ref.value], depth)
+        read = read_as_it_lies(issue, self.issuer.machine)
+        if read in self.shared and self.counters and not self.issuer.model:
+            self.keep(self.values[read], depth)
 
     def keep(self, value: Value, depth: int) -> None:
         """What was just read from memory into a vector stays in its register."""
-        # Compilers see through numbers, and through registers that are named by number.
-        if value.shape and self.issuer.value_type(value) is not None:
+        # Registers that are named by number are no variables; predicates live in registers of another class.
+        if self.issuer.value_type(value) is not None and value.dtype != BOOL:
             self.issuer.used.add("READ_ONCE")
             self.add(depth, f"READ_ONCE({self.names.of(value.name)});")
 

@@ -14,24 +14,34 @@ from __future__ import annotations
 
 from collections import Counter
 
+from isamap.ir import Operand
 from isamap.lower.program import Issue, MemoryRef, Node, RegisterRef
 from isamap.machine import Machine
 
 
-def read_once(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
-    """The values that an issue of the body reads from memory as they are, and that several issues use."""
-    loaded: set[str] = set()
+def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
+    """The values that several issues of a body use."""
     uses: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Issue):
-            instruction = machine.instructions[node.instruction].instruction
-            roles = {operand.name: operand.role for operand in instruction.operands}
-            shapes = {operand.name: operand.shape for operand in instruction.operands}
-            read = [shapes[name] for name, ref in node.operands if isinstance(ref, MemoryRef)]
-            for name, ref in node.operands:
-                if isinstance(ref, RegisterRef):
-                    if roles[name] != "out":
-                        uses[ref.value] += 1
-                    elif shapes[name] in read:
-                        loaded.add(ref.value)
-    return frozenset(value for value in loaded if uses[value] > 1)
+            used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
+            uses.update(value for value in used if value is not None)
+    return frozenset(value for value, count in uses.items() if count > 1)
+
+
+def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
+    """The value that an issue reads from memory, with as many elements as it has there; None without one."""
+    refs, operands = dict(issue.operands), _operands(issue, machine)
+    read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
+    made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
+    return _register(issue, made[0]) if made else None
+
+
+def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
+    return machine.instructions[issue.instruction].instruction.operands
+
+
+def _register(issue: Issue, operand: Operand) -> str | None:
+    """The value that an operand is; None of one in memory."""
+    ref = dict(issue.operands)[operand.name]
+    return ref.value if isinstance(ref, RegisterRef) else None

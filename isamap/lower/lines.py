@@ -8,10 +8,10 @@
 On the left a line is visited sixteen times, and 63 others in between: where rows lie a power of two of bytes
 apart, those evict it each time. On the right a row is left when its line is done.
 
-    for n in 10:                       for k in 192:
+    for n in 10:                       for k in 128:
       for k in 384:                      for n in 10:
-        copy B[k, 48*n + 48]     ->        for k' in 2:
-                                             copy B[2*k + k', 48*n + 48]
+        copy B[k, 48*n + 48]     ->        for k' in 3:
+                                             copy B[3*k + k', 48*n + 48]
 
 Pieces of rows, longer than a line, are copied a few rows at a time: on the left each piece is the first of a
 row that nobody has read from, on the right it follows the one before it. Copies of 4 MB of f32 for a product
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from isamap.ir import Cast, Expr, Index, Read, index_min
 from isamap.lower.names import Names
@@ -85,7 +86,7 @@ def _over(loop: Along, body: Nodes) -> Node:
 
 def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
     """The loop inside a body's loop over rows, of which it takes a few at a time."""
-    each = WRITTEN_BYTES // max(1, loop.step_bytes)
+    each = ceil(WRITTEN_BYTES / max(1, loop.step_bytes))
     match body:
         case (For(rows, trips, within),) if (
             each > 1 and rows not in inner and loop.variable not in trips.symbols

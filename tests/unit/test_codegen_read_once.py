@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from isamap.codegen.read_once import read_once
+from isamap.codegen.read_once import read_as_it_lies, shared
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
 from isamap.ir import Index
@@ -29,19 +29,23 @@ def fma(a: str, b: str, c: str) -> Issue:
     return Issue("fma_ymm_f32", tuple((name, RegisterRef(value)) for name, value in named))
 
 
-def test_what_two_instructions_use_is_kept_and_what_one_uses_is_not() -> None:
+def test_what_two_instructions_use_is_shared_and_what_one_uses_is_not() -> None:
     body = (load("v0"), load("v1"), load("v2"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"))
-    assert read_once(body, MACHINE) == {"v0"}
+    assert shared(body, MACHINE) == {"v0"}
 
 
-def test_sums_and_what_is_made_in_registers_are_not_read_from_memory() -> None:
-    assert read_once((fma("v0", "v1", "s0"), fma("v0", "s0", "s1")), MACHINE) == frozenset()
+def test_a_load_says_which_value_it_reads_wherever_its_uses_stand() -> None:
+    assert read_as_it_lies(load("v0"), MACHINE) == "v0"
+    assert read_as_it_lies(fma("v0", "v1", "s0"), MACHINE) is None
 
 
-def test_a_number_that_is_broadcast_is_not_kept() -> None:
+def test_what_is_broadcast_or_stored_is_not_read_as_it_lies() -> None:
     at = MemoryRef("A", Index.of("k"))
-    spread = Issue("broadcast_ymm_f32", (("a", at), ("z", RegisterRef("v0"))))
-    assert read_once((spread, fma("v0", "v1", "s0"), fma("v0", "v2", "s1")), MACHINE) == frozenset()
+    for name, operands in (
+        ("broadcast_ymm_f32", (("a", at), ("z", RegisterRef("v0")))),
+        ("store_ymm_f32", (("a", RegisterRef("v0")), ("z", at))),
+    ):
+        assert read_as_it_lies(Issue(name, operands), MACHINE) is None
 
 
 def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> str:
