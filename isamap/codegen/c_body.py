@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from isamap.codegen.c_apart import copy_text, stands_apart
+from isamap.codegen.c_dense import Function, dense_strides, used_in_loops
 from isamap.codegen.c_index import index_text
-from isamap.codegen.c_interface import Interface, body_parameters, clean
+from isamap.codegen.c_interface import Interface, body_parameters, body_symbols, clean
 from isamap.codegen.c_issue import Here, Issuer
+from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.c_parallel import Region, region_texts
 from isamap.codegen.c_text import SHIFT, Text, cast, infix
-from isamap.codegen.read_once import read_as_it_lies, shared
 from isamap.ir import BOOL, DType, Index, product
 from isamap.lower.program import (
     Block,
@@ -40,10 +41,14 @@ class BodyWriter:
         self.program, self.interface, self.issuer = program, interface, issuer
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
+        symbols = {symbol: self.names.of(symbol) for symbol in body_symbols(program)}
+        self.dense = {} if issuer.model else dense_strides(program, symbols)
+        self.passed_on: set[str] = set()
         self.counters: tuple[str, ...] = ()
         self.beside_loop = False
         self.turning: str = ""
         self.shared: frozenset[str] = frozenset()
+        self.ending: tuple[str, ...] = ()
         self.regions: list[list[str]] = []
         self.copies: list[list[str]] = []
         self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
@@ -51,20 +56,31 @@ class BodyWriter:
         self.values: Mapping[str, Value] = {}
         self.lines: list[str] = []
 
-    def function(self, name: str) -> list[str]:
-        """The lines of the function."""
-        pool = (f"{self.interface.name}_pool *pool",) if self.interface.takes_pool else ()
-        given = [declaration for declaration, _ in self.parameters]
-        parameters = ",\n    ".join((*given, *pool)) or "void"
-        self.lines = [f"static void {name}(\n    {parameters}) {{"]
+    def function(self) -> tuple[Function, list[str]]:
+        """The function of the whole body, and its lines."""
+        name = self.interface.name
+        pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
+        self.lines = []
         self.block(self.program.body, 1)
-        return [*self.lines, "}"]
+        made = self.in_versions(f"{name}_body", (*self.parameters, *pool), name)
+        return made, made.text(self.lines)
+
+    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> Function:
+        """A function of the lines that were written: in versions where its loops use strides."""
+        used = used_in_loops(self.lines, self.passed_on)
+        dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
+        if not dense:
+            return Function(name, parameters)
+        versions = (self.issuer.names.take(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
+        return Function(name, parameters, dense, *versions)
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
         """Statements in a scope of their own."""
         names, values, outer = self.names, self.values, self.shared
         self.names, self.shared = names.inside(), shared(body, self.issuer.machine)
-        for node in body:
+        last = last_uses(body, self.issuer.machine)
+        for place, node in enumerate(body):
+            self.ending = tuple(value for value, use in last.items() if use == place)
             self.node(node, depth)
         self.names, self.values, self.shared = names, values, outer
 
@@ -122,13 +138,13 @@ class BodyWriter:
         function, called = copy_text(name, given, self.lines)
         self.copies.append(function)
         self.lines, self.values, self.beside_loop = kept
-        self.add(depth, f"{called} /* {clean(node.note)} */")
+        self.pass_on(depth, f"{called} /* {clean(node.note)} */")
 
     def parallel(self, node: Parallel, depth: int) -> None:
         """A region: its part becomes a function, and all parts are performed here."""
         name, number = self.interface.name, len(self.regions)
-        region = Region(
-            *(self.issuer.names.take(f"{name}_{stem}{number}") for stem in ("shared", "part", "task"))
+        struct, part, task = (
+            self.issuer.names.take(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
         )
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
         kept = self.lines, self.values, self.names, self.counters
@@ -137,14 +153,15 @@ class BodyWriter:
         self.lines, self.values = [], {}
         self.part_counters(node)
         self.block(node.body, 1)
-        self.regions[number] = region_texts(region, given, self.lines)
+        made = self.in_versions(part, (*given, ("int64_t part", "part")), part)
+        self.regions[number] = region_texts(Region(struct, task, made), self.lines)
         self.lines, self.values, self.names, self.counters = kept
         parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
         values = ", ".join(identifier for _, identifier in given) or "0"
         note = f" /* {clean(node.note)} */" if node.note else ""
         self.add(depth, f"{{{note}")
-        self.add(depth + 1, f"{region.struct} given = {{{values}}};")
-        self.add(depth + 1, f"{name}_run(pool, {parts.text}, {region.task}, &given);")
+        self.pass_on(depth + 1, f"{struct} given = {{{values}}};")
+        self.add(depth + 1, f"{name}_run(pool, {parts.text}, {task}, &given);")
         self.add(depth, "}")
 
     def part_counters(self, node: Parallel) -> None:
@@ -167,21 +184,33 @@ class BodyWriter:
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
-        read = read_as_it_lies(issue, self.issuer.machine)
-        if read in self.shared and self.counters and not self.issuer.model:
-            self.keep(self.values[read], depth)
+        if self.counters and not self.issuer.model:
+            self.keep(issue, depth)
 
-    def keep(self, value: Value, depth: int) -> None:
-        """What was just read from memory into a vector stays in its register."""
+    def keep(self, issue: Issue, depth: int) -> None:
+        """Says of an issue's vectors what keeps them in their registers."""
+        read, added = read_as_it_lies(issue, self.issuer.machine), added_to(issue, self.issuer.machine)
+        if read in self.shared and self.is_vector(read):
+            self.tell("READ_ONCE", [read], depth)
+        if added is not None and self.is_vector(added):
+            for value in self.ending:
+                if self.is_vector(value):
+                    self.tell("LAST_USE", [value, added], depth)
+
+    def is_vector(self, name: str) -> bool:
+        """Whether a value is a variable in a vector's register."""
         # Registers that are named by number are no variables; predicates live in registers of another class.
-        if self.issuer.value_type(value) is not None and value.dtype != BOOL:
-            self.issuer.used.add("READ_ONCE")
-            self.add(depth, f"READ_ONCE({self.names.of(value.name)});")
+        value = self.values[name]
+        return bool(value.shape) and value.dtype != BOOL and self.issuer.value_type(value) is not None
+
+    def tell(self, helper: str, values: list[str], depth: int) -> None:
+        self.issuer.used.add(helper)
+        self.add(depth, f"{helper}({', '.join(self.names.of(value) for value in values)});")
 
     def fenced(self, lines: list[str], instruction: str, depth: int) -> None:
         """Statements between barriers, where the description asks for them and none stands there yet."""
         fence = self.issuer.machine.instructions[instruction].barrier and not self.issuer.model
-        if fence and self.lines[-1].strip() != BARRIER:
+        if fence and (not self.lines or self.lines[-1].strip() != BARRIER):
             self.add(depth, BARRIER)
         for line in lines:
             self.add(depth, line)
@@ -231,6 +260,11 @@ class BodyWriter:
 
     def index(self, index: Index) -> str:
         return index_text(index, self.names.of, self.issuer.used).text
+
+    def pass_on(self, depth: int, line: str) -> None:
+        """A line that gives what it names to another function."""
+        self.passed_on.add(line)
+        self.add(depth, line)
 
     def add(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)

@@ -266,20 +266,37 @@ static inline {c_type} made_here_{c_type}({c_type} x) {{
 
 
 # The class of registers that vectors live in, as inline assembly names it.
-_IN_VECTOR = """\
+_VECTOR_CLASS = """\
 #if defined(__aarch64__)
-#define IN_VECTOR "+w"
+#define VECTOR_CLASS "w"
 #elif defined(__AVX512F__)
-#define IN_VECTOR "+v"
+#define VECTOR_CLASS "v"
 #elif defined(__SSE2__)
-#define IN_VECTOR "+x"
+#define VECTOR_CLASS "x"
+#endif
+"""
+_IN_VECTOR = """\
+#ifdef VECTOR_CLASS
+#define IN_VECTOR "+" VECTOR_CLASS
 #else
 #define IN_VECTOR "+m"
 #endif
 """
 _READ_ONCE = """\
 /* Read once: compilers would read memory again for each of the two or three instructions that use it. */
-#define READ_ONCE(x) __asm__("" : IN_VECTOR(x))
+#ifdef VECTOR_CLASS
+#define READ_ONCE(x) __asm__("" : "+" VECTOR_CLASS(x))
+#else
+#define READ_ONCE(x) ((void)0)
+#endif
+"""
+_LAST_USE = """\
+/* The last use of x: without it, compilers end the sum before in its register, and move it back later. */
+#ifdef VECTOR_CLASS
+#define LAST_USE(x, sum) __asm__("" : "+" VECTOR_CLASS(sum) : VECTOR_CLASS(x))
+#else
+#define LAST_USE(x, sum) ((void)0)
+#endif
 """
 
 _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
@@ -310,8 +327,10 @@ HELPERS: dict[str, Helper] = {
     **{f"rounding_shift_{mode}_wide": _rounding_shift(mode, wide=True) for mode in _UPWARD},
     "wrap_float": Helper(_WRAP_FLOAT),
     **{f"made_here_{t}": _made_here(t) for t in sorted({storage_type(d) for d in DTYPES.values()})},
-    "IN_VECTOR": Helper(_IN_VECTOR),
-    "READ_ONCE": Helper(_READ_ONCE, ("IN_VECTOR",)),
+    "VECTOR_CLASS": Helper(_VECTOR_CLASS),
+    "IN_VECTOR": Helper(_IN_VECTOR, ("VECTOR_CLASS",)),
+    "READ_ONCE": Helper(_READ_ONCE, ("VECTOR_CLASS",)),
+    "LAST_USE": Helper(_LAST_USE, ("VECTOR_CLASS",)),
     "min_f32": _minmax("min_f32", "float", "<"),
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),

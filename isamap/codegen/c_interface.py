@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from isamap.codegen.c_dense import Function
 from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_parallel import POOL_TYPE
@@ -147,17 +148,22 @@ def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
 
 
-def entry_text(program: LoweredProgram, interface: Interface, names: Names, used: set[str]) -> list[str]:
-    """The public functions."""
-    writer = _Entry(program, interface, names.inside(), used)
+def entry_text(
+    program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
+) -> list[str]:
+    """The public functions, of which one calls the body."""
+    writer = _Entry(program, interface, names.inside(), used, body)
     return [*writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
 
 
 class _Entry:
     """Writes the functions that callers see."""
 
-    def __init__(self, program: LoweredProgram, interface: Interface, names: Names, used: set[str]) -> None:
+    def __init__(
+        self, program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
+    ) -> None:
         self.program, self.interface, self.names, self.used = program, interface, names, used
+        self.body = body
         self.member = {(f.kind, f.source, f.axis): f"args->{f.member}" for f in interface.fields}
         for symbol in body_symbols(program):
             names.take(symbol)
@@ -213,7 +219,8 @@ class _Entry:
         lines += self.strides()
         lines += self.requirements()
         lines += self.buffers()
-        lines += [f"  {name}_body({', '.join(self.arguments())});", *self.headers(written=True)]
+        lines += [f"  {line}" for line in self.body.call(self.arguments())]
+        lines += self.headers(written=True)
         return [*lines, f"  return {name}_OK;", "}"]
 
     def headers(self, *, written: bool = False) -> list[str]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isamap.codegen.c_dense import Function
+
 POOL_TYPE = """
 #ifndef ISAMAP_POOL
 #define ISAMAP_POOL
@@ -42,33 +44,31 @@ def run_text(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The C identifiers of one region: its struct, its function of one part, what the pool calls."""
+    """One region: the C identifiers of its struct and of what the pool calls, and its function of one part.
+
+    The last parameter of that function is the part's number.
+    """
 
     struct: str
-    part: str
     task: str
+    part: Function
 
 
-def region_texts(region: Region, parameters: Sequence[tuple[str, str]], body: Sequence[str]) -> list[str]:
-    """The struct and the functions of a region.
-
-    `parameters` are (declaration, identifier) of what the region is given; the body is that of one part.
-    """
-    fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in parameters]
-    listed = ",\n    ".join([*(declaration for declaration, _ in parameters), "int64_t part"])
-    given = ", ".join([*(f"given->{name}" for _, name in parameters), "part"])
+def region_texts(region: Region, body: Sequence[str]) -> list[str]:
+    """The struct and the functions of a region; the body is that of one part."""
+    *shared, (_, number) = region.part.parameters
+    fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]
+    called = region.part.call([*(f"given->{name}" for _, name in shared), number])
     return [
         "typedef struct {",
         *(fields or ["  char unused;"]),
         f"}} {region.struct};",
         "",
-        f"static void {region.part}(\n    {listed}) {{",
-        *body,
-        "}",
+        *region.part.text(body),
         "",
-        f"static void {region.task}(void *shared, int64_t part) {{",
+        f"static void {region.task}(void *shared, int64_t {number}) {{",
         f"  const {region.struct} *given = shared;",
-        *([] if parameters else ["  (void)given;"]),
-        f"  {region.part}({given});",
+        *([] if shared else ["  (void)given;"]),
+        *(f"  {line}" for line in called),
         "}",
     ]

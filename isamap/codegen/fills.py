@@ -29,6 +29,18 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     return arrays
 
 
+def with_gaps(array: Array, gap_bytes: int) -> Array:
+    """The same elements with so many bytes between rows, and a row between matrices."""
+    if array.ndim < 2 or not array.size:
+        return array
+    gap = max(1, gap_bytes // array.itemsize)
+    first, *middle, last = array.shape
+    wide = np.zeros((first, *(extent + 1 for extent in middle), last + gap), array.dtype)
+    rows: Array = wide[tuple(slice(extent) for extent in array.shape)]
+    rows[...] = array
+    return rows
+
+
 def make_scalars(kernel: Kernel, seed: int = 0) -> dict[str, float]:
     """A value for each typed scalar parameter: a small integer that is not 0."""
     rng = np.random.default_rng((seed, 1 << 20))

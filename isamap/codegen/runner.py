@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import Call, Passed, make_call
@@ -28,12 +29,16 @@ _THREAD_BYTES = 160 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Outputs by name, the seconds of each timed repetition, and the status that the function returned."""
+    """Outputs by name, the seconds of each timed repetition, and the status that the function returned.
+
+    `written_between` are the tensors whose rows lie apart, and that the program changed in between.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     seconds: tuple[float, ...]
     status: int
     workspace_bytes: int = 0
+    written_between: tuple[str, ...] = ()
 
     @property
     def meaning(self) -> str:
@@ -72,8 +77,19 @@ def run_program(
                 for t, offset in zip(call.tensors, offsets, strict=True)
                 if t.written
             }
+            between = tuple(
+                t.name for t, offset in zip(call.tensors, offsets, strict=True) if _changed(t, shared, offset)
+            )
     seconds = tuple(ns * 1e-9 for ns in answer["times"])
-    return RunResult(results, seconds, answer["status"], answer["workspace_bytes"])
+    return RunResult(results, seconds, answer["status"], answer["workspace_bytes"], between)
+
+
+def _changed(tensor: Passed, shared: mmap.mmap, offset: int) -> bool:
+    """Whether a tensor's place, zero at first, holds anything between its rows; clears the rows."""
+    if tensor.span_bytes == tensor.array.nbytes:
+        return False
+    tensor.view(shared, offset)[...] = 0
+    return bool(np.frombuffer(shared, np.uint8, tensor.span_bytes, offset).any())
 
 
 class InProcess:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from isamap.codegen.read_once import read_as_it_lies, shared
+from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
 from isamap.ir import Index
@@ -48,6 +48,17 @@ def test_what_is_broadcast_or_stored_is_not_read_as_it_lies() -> None:
         assert read_as_it_lies(Issue(name, operands), MACHINE) is None
 
 
+def test_the_last_use_is_said_of_what_several_read_and_not_of_sums() -> None:
+    body = (load("v0"), load("v1"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"), fma("v3", "v1", "s0"))
+    assert shared(body, MACHINE) == {"v0", "v1", "s0"}
+    assert last_uses(body, MACHINE) == {"v0": 3, "v1": 4}
+
+
+def test_what_an_instruction_adds_to_is_its_sum() -> None:
+    assert added_to(fma("v0", "v1", "s0"), MACHINE) == "s0"
+    assert added_to(load("v0"), MACHINE) is None
+
+
 def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> str:
     path = kernel_path("gemm_f32")
     sizes = {"M": 64, "N": 64, "K": 64}
@@ -71,6 +82,18 @@ def test_each_vector_of_a_block_of_few_rows_is_kept_where_it_is_read(rows: int) 
     assert len(re.findall(r"_mm256_loadu_ps", body)) == 4
 
 
+def test_operands_are_used_to_the_end_so_that_sums_stay() -> None:
+    blocks = {"nest0.unroll.m": 3, "nest0.unroll.n": 2, "nest0.stage.b": 0, "nest0.stage.a": 0}
+    body = innermost(emitted("x86-avx2", blocks))
+    ended = re.findall(r"(v\d+) = _mm256_fmadd_ps\((v\d+), (v\d+), \1\);\n +LAST_USE\((v\d+), \1\);", body)
+    assert all(value in (a, b) for _, a, b, value in ended)
+    values = re.findall(r"LAST_USE\((v\d+), v\d+\);", body)
+    read = re.findall(r"(v\d+) = _mm256_(?:loadu|set1)_ps", body)
+    assert sorted(values) == sorted(read)  # three numbers and two vectors a turn
+    after = {value: body.split(f"LAST_USE({value},")[1] for value in values}
+    assert not [value for value, rest in after.items() if re.search(rf"\b{value}\b", rest)]
+
+
 def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
     blocks = {"nest0.unroll.m": 1, "nest0.unroll.n": 8, "nest0.stage.b": 0, "nest0.stage.a": 0}
     body = innermost(emitted("x86-avx2", blocks))
@@ -78,6 +101,7 @@ def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
     assert "READ_ONCE" not in body
 
 
-def test_numbers_and_models_are_left_to_the_compiler() -> None:
-    assert "READ_ONCE" not in emitted("generic-c", {})
-    assert "READ_ONCE" not in emitted("x86-avx2", {}, model=True)
+@pytest.mark.parametrize("helper", ["READ_ONCE", "LAST_USE"])
+def test_numbers_and_models_are_left_to_the_compiler(helper: str) -> None:
+    assert helper not in emitted("generic-c", {})
+    assert helper not in emitted("x86-avx2", {}, model=True)

@@ -1,13 +1,19 @@
-"""Which values have to be kept from being read again by compilers.
+"""Which values compilers have to be told of, so that vectors stay in the registers that a schedule gave them.
 
     v27 = _mm512_loadu_ps(b);               b is read once, as the schedule has it,
-    v0 = _mm512_fmadd_ps(v24, v27, v0);     and not by each of these
-    v9 = _mm512_fmadd_ps(v25, v27, v9);
+    READ_ONCE(v27);
+    v0 = _mm512_fmadd_ps(v24, v27, v0);     and not by each of these,
+    v9 = _mm512_fmadd_ps(v25, v27, v9);     whose sums stay where they are
+    LAST_USE(v27, v9);
 
 Gcc takes an operand out of memory in two or three instructions to be cheaper than a register, where registers
 are few: three rows by nine vectors of sums then take 30 loads a turn, not twelve. It can do so with what lies
 in memory as it is used alone: a number that is broadcast needs no keeping, and is copied from register to
-register where it is kept all the same (docs/decisions/0027-read-once.md).
+register where it is kept all the same.
+
+An instruction that adds to a register may as well end in that of an operand which nobody uses again. Gcc lets
+sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
+cannot be overwritten (docs/decisions/0027-read-once.md).
 """
 
 from __future__ import annotations
@@ -27,6 +33,22 @@ def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
             used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
             uses.update(value for value in used if value is not None)
     return frozenset(value for value, count in uses.items() if count > 1)
+
+
+def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
+    """Where in a body its issues only read for the last time what several of them use."""
+    several, found = shared(body, machine), dict[str, int]()
+    for place, node in enumerate(body):
+        if isinstance(node, Issue):
+            read = (_register(node, o) for o in _operands(node, machine) if o.role == "in" and o.shape)
+            found |= {value: place for value in read if value in several}
+    return found
+
+
+def added_to(issue: Issue, machine: Machine) -> str | None:
+    """The value that an issue reads and writes; None without one."""
+    sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
+    return next((value for value in sums if value is not None), None)
 
 
 def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
