@@ -13,6 +13,9 @@ from isamap.codegen.c_interface import Field, Interface
 from isamap.lower.program import Tensor
 from isamap.source import Diagnostic, UsageProblem
 
+POISON = 0xA5
+"""What lies where a program has to write, and where it must not: what it forgets shows, and what it adds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passed:
@@ -24,9 +27,21 @@ class Passed:
     span_bytes: int
     written: bool
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether bytes between its first and its last belong to no element."""
+        return self.span_bytes > self.array.nbytes
+
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:
         """The same tensor in other memory."""
         return np.ndarray(self.array.shape, self.array.dtype, buffer, offset, self.strides)
+
+    def gaps(self, buffer: Any, offset: int) -> NDArray[np.uint8]:
+        """Its bytes in other memory, those of its elements replaced by poison."""
+        found: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8, self.span_bytes, offset).copy()
+        elements = (*self.array.shape, self.array.itemsize)
+        np.ndarray(elements, np.uint8, found.data, 0, (*self.strides, 1))[...] = POISON
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +95,7 @@ def _pass(t: Tensor, array: NDArray[Any] | None, sizes: Mapping[str, int], in_pl
     shape = tuple(extent.evaluate(sizes) for extent in t.shape)
     dtype = t.dtype.numpy()
     if array is None:
-        # Not zeros: an element that the program forgets to write should show.
-        array = np.frombuffer(b"\xa5" * (int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+        array = np.frombuffer(bytes([POISON]) * (int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
     if array.shape != shape or array.dtype != dtype:
         raise _mismatch(
             f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"

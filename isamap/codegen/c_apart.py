@@ -9,9 +9,9 @@ need from memory again and again (docs/decisions/0021-copies-apart.md).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from isamap.codegen.c_text import identifiers
 from isamap.lower.program import (
     Block,
     Configure,
@@ -26,8 +26,6 @@ from isamap.lower.program import (
     RegisterRef,
     has_parallel,
 )
-
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 Parameters = Sequence[tuple[str, str]]
 
@@ -50,7 +48,7 @@ def copy_text(name: str, parameters: Parameters, body: Sequence[str]) -> tuple[l
 
     A parameter is (declaration, identifier).
     """
-    used = {word for line in body for word in _IDENTIFIER.findall(line)}
+    used = identifiers(body)
     taken = [(declaration, word) for declaration, word in parameters if word in used]
     listed = ",\n    ".join(declaration for declaration, _ in taken) or "void"
     function = [f"static __attribute__((noinline)) void {name}(\n    {listed}) {{", *body, "}"]

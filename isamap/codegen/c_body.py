@@ -13,7 +13,7 @@ from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.c_parallel import Region, region_texts
 from isamap.codegen.c_text import SHIFT, Text, cast, infix
-from isamap.ir import BOOL, DType, Index, product
+from isamap.ir import DType, Index, product
 from isamap.lower.program import (
     Block,
     Condition,
@@ -30,6 +30,7 @@ from isamap.lower.program import (
     Value,
 )
 from isamap.machine import EmitCall
+from isamap.machine.allowed import is_vector_type
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
 
@@ -71,8 +72,15 @@ class BodyWriter:
         dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
         if not dense:
             return Function(name, parameters)
-        versions = (self.issuer.names.take(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
+        versions = (self.take_function(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
         return Function(name, parameters, dense, *versions)
+
+    def take_function(self, wanted: str) -> str:
+        """An identifier of the file that no parameter hides where it is called."""
+        hidden = {name for _, name in self.parameters}
+        while (name := self.issuer.names.take(wanted)) in hidden:
+            pass
+        return name
 
     def block(self, body: tuple[Node, ...], depth: int) -> None:
         """Statements in a scope of their own."""
@@ -144,7 +152,7 @@ class BodyWriter:
         """A region: its part becomes a function, and all parts are performed here."""
         name, number = self.interface.name, len(self.regions)
         struct, part, task = (
-            self.issuer.names.take(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
+            self.take_function(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
         )
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
         kept = self.lines, self.values, self.names, self.counters
@@ -199,9 +207,9 @@ class BodyWriter:
 
     def is_vector(self, name: str) -> bool:
         """Whether a value is a variable in a vector's register."""
-        # Registers that are named by number are no variables; predicates live in registers of another class.
-        value = self.values[name]
-        return bool(value.shape) and value.dtype != BOOL and self.issuer.value_type(value) is not None
+        # Registers that are named by number are no variables; masks live in registers of another class.
+        c_type = self.issuer.value_type(self.values[name])
+        return c_type is not None and is_vector_type(c_type)
 
     def tell(self, helper: str, values: list[str], depth: int) -> None:
         self.issuer.used.add(helper)

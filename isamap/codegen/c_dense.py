@@ -11,14 +11,13 @@ product need more than there are (docs/decisions/0004-strides.md).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.codegen.c_text import identifiers
 from isamap.ir import product
 from isamap.lower.program import LoweredProgram
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _INLINE = "static __attribute__((always_inline)) inline void"
 _APART = "static __attribute__((noinline)) void"
 
@@ -95,8 +94,7 @@ def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset
     """The identifiers of a function with loops, but for lines that only pass them on to others."""
     if not any(line.lstrip().startswith("for (") for line in lines):
         return frozenset()
-    own = [line for line in lines if line.strip() not in passed_on]
-    return frozenset(word for line in own for word in _IDENTIFIER.findall(line))
+    return identifiers(line for line in lines if line.strip() not in passed_on)
 
 
 def _listed(parameters: Sequence[tuple[str, str]]) -> str:

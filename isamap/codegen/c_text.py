@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 POSTFIX, PREFIX, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = range(
@@ -12,6 +14,7 @@ _INFIX = {
     "<=": RELATION, ">": RELATION, ">=": RELATION, "==": EQUALITY, "!=": EQUALITY, "&": BIT_AND, "^": BIT_XOR,
     "|": BIT_OR, "&&": AND, "||": OR,
 }  # fmt: skip
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,8 @@ def call(function: str, *args: Text) -> Text:
 def choice(condition: Text, yes: Text, no: Text) -> Text:
     """`condition ? yes : no`."""
     return Text(f"{condition.inside(OR)} ? {yes.inside(OR)} : {no.inside(CHOICE)}", CHOICE)
+
+
+def identifiers(lines: Iterable[str]) -> frozenset[str]:
+    """All words of lines of C that may be names."""
+    return frozenset(word for line in lines for word in _IDENTIFIER.findall(line))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,16 +30,29 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     return arrays
 
 
-def with_gaps(array: Array, gap_bytes: int) -> Array:
-    """The same elements with so many bytes between rows, and a row between matrices."""
+def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
+    """The same elements with so many bytes between rows, and a row between matrices.
+
+    The array itself where it has no rows, or would take more than `most_bytes`.
+    """
     if array.ndim < 2 or not array.size:
         return array
     gap = max(1, gap_bytes // array.itemsize)
     first, *middle, last = array.shape
-    wide = np.zeros((first, *(extent + 1 for extent in middle), last + gap), array.dtype)
+    shape = (first, *(extent + 1 for extent in middle), last + gap)
+    if prod(shape) * array.itemsize > most_bytes:
+        return array
+    wide = np.empty(shape, array.dtype)
     rows: Array = wide[tuple(slice(extent) for extent in array.shape)]
     rows[...] = array
     return rows
+
+
+def taken_bytes(array: Array) -> int:
+    """The memory from an array's first to behind its last element, with gaps between rows."""
+    if not array.size:
+        return 0
+    return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
 
 
 def make_scalars(kernel: Kernel, seed: int = 0) -> dict[str, float]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import STATUSES
-from isamap.codegen.child import Limits
+from isamap.codegen.child import Limits, RunProblem
 from isamap.codegen.runner import InProcess, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.lower.program import Header, Tensor
@@ -59,7 +59,7 @@ def packed_arrays(
 ) -> dict[str, Array]:
     """The arrays with inputs replaced by what packs them, which runs in a child.
 
-    Raises: as `run_program`; UsageProblem when a program refuses its arguments.
+    Raises: as `run_program`, and where it writes between rows; UsageProblem when it refuses its arguments.
     """
     found = dict(arrays)
     for packer in packers:
@@ -67,6 +67,9 @@ def packed_arrays(
         symbols = packer.symbols(sizes)
         done = run_program(packer.compiled, given, symbols, guard=guard, threads=threads, limits=limits)
         refuse_status(packer.compiled.interface.name, done.status)
+        if done.written_between:
+            said = f"`{packer.compiled.interface.name}` writes between the rows of `{packer.source}`"
+            raise RunProblem(Diagnostic("result-wrong", said))
         found[packer.target.name] = done.arrays[packer.target.name]
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.arguments import Call, Passed, make_call
+from isamap.codegen.arguments import POISON, Call, Passed, make_call
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.child import Limits, RunProblem, Subject, permission_refused, run_child, shared_file
 from isamap.codegen.toolchain import Compiled
@@ -68,6 +68,8 @@ def run_program(
         os.ftruncate(file.fileno(), total)
         with mmap.mmap(file.fileno(), max(total, 1)) as shared:
             for tensor, offset in zip(call.tensors, offsets, strict=True):
+                if tensor.has_gaps:
+                    np.frombuffer(shared, np.uint8, tensor.span_bytes, offset)[...] = POISON
                 tensor.view(shared, offset)[...] = tensor.array
             job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
             job |= _on_threads(compiled, threads, job)
@@ -78,18 +80,12 @@ def run_program(
                 if t.written
             }
             between = tuple(
-                t.name for t, offset in zip(call.tensors, offsets, strict=True) if _changed(t, shared, offset)
+                t.name
+                for t, offset in zip(call.tensors, offsets, strict=True)
+                if t.has_gaps and (t.gaps(shared, offset) != POISON).any()
             )
     seconds = tuple(ns * 1e-9 for ns in answer["times"])
     return RunResult(results, seconds, answer["status"], answer["workspace_bytes"], between)
-
-
-def _changed(tensor: Passed, shared: mmap.mmap, offset: int) -> bool:
-    """Whether a tensor's place, zero at first, holds anything between its rows; clears the rows."""
-    if tensor.span_bytes == tensor.array.nbytes:
-        return False
-    tensor.view(shared, offset)[...] = 0
-    return bool(np.frombuffer(shared, np.uint8, tensor.span_bytes, offset).any())
 
 
 class InProcess:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
-from isamap.codegen.fills import make_arrays, make_scalars, with_gaps
+from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.codegen.packing import packed_arrays
 from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
@@ -26,8 +26,10 @@ Array = NDArray[Any]
 GUARDED_BYTES = 1 << 30
 """Larger data is not laid beside guard pages: it would be there twice."""
 FILLS_APART = ("random",)
+"""Data whose rows lie apart."""
 GAP_BYTES = 64
-"""Between rows that lie apart: so many keep what a kernel requires of alignments."""
+GAPPED_BYTES = 1 << 28
+"""Larger data with gaps lies dense instead: rows of one byte take 65 times as much with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
     if fill in FILLS_APART:
-        arrays = _rows_apart(arrays, prepared)
-    guard = guard and sum(a.nbytes for a in arrays.values()) <= GUARDED_BYTES
+        arrays = rows_apart(arrays, kernel, prepared)
+    guard = guard and sum(taken_bytes(a) for a in arrays.values()) <= GUARDED_BYTES
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
     try:
         given = packed_arrays(prepared.packers, arrays, symbols, guard=guard, threads=threads)
@@ -89,12 +91,19 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     return compare(kernel, arrays, scalars, result, prepared, sizes, fill, guard)
 
 
-def _rows_apart(arrays: Mapping[str, Array], prepared: Prepared) -> dict[str, Array]:
-    """The arrays with gaps between their rows, where the program takes any strides."""
+def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) -> dict[str, Array]:
+    """The arrays with gaps between their rows.
+
+    Dense stay those whose strides the program or the kernel's `where` fixes, and those that would grow much.
+    """
     programs = (prepared.compiled, *(packer.compiled for packer in prepared.packers))
     tensors = [t for program in programs for t in program.interface.tensors]
-    fixed = {t.name for t in tensors for stride in t.strides[:-1] if f"{t.name}." not in str(stride)}
-    return {n: a if n in fixed else with_gaps(a, GAP_BYTES) for n, a in arrays.items()}
+    dense = {
+        t.name for t in tensors for stride in t.strides[:-1] if not any("." in s for s in stride.symbols)
+    }
+    promised = {symbol for c in kernel.where for side in (c.left, c.right) for symbol in side.symbols}
+    dense |= {name for name in arrays for symbol in promised if symbol.startswith(f"stride({name},")}
+    return {n: a if n in dense else with_gaps(a, GAP_BYTES, GAPPED_BYTES) for n, a in arrays.items()}
 
 
 def symbols_of(prepared: Prepared, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -77,6 +77,10 @@ _TYPES = re.compile(
     r"|(float|int|uint|bfloat|poly)(8|16|32|64)x(1|2|4|8|16)(x[234])?_t"
     r"|sv(float|int|uint|bfloat)(8|16|32|64)(x[234])?_t|svbool_t"
 )
+_VECTOR_TYPES = re.compile(
+    r"__m(128|256|512)(d|i|h|bh)?|(float|int|uint|bfloat|poly)(8|16|32|64)x(1|2|4|8|16)_t"
+    r"|sv(float|int|uint|bfloat)(8|16|32|64)_t"
+)
 SHOWN_TYPES = (
     "C's scalar types, __m128 … __m512i, __mmask8 … __mmask64, NEON's float32x4_t …, SVE's svfloat32_t …"
 )
@@ -90,6 +94,11 @@ def is_flag(flag: str) -> bool:
 def is_c_type(name: str) -> bool:
     """Whether a C type may hold a register operand."""
     return _TYPES.fullmatch(name) is not None
+
+
+def is_vector_type(name: str) -> bool:
+    """Whether a C type is a vector that one vector register holds: no mask, no pair of them."""
+    return _VECTOR_TYPES.fullmatch(name) is not None
 
 
 def is_cast(name: str) -> bool:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from isamap.codegen.c_dense import Function, used_in_loops
-from isamap.codegen.fills import make_arrays, with_gaps
+from isamap.codegen.fills import make_arrays, taken_bytes, with_gaps
 from isamap.codegen.runner import run_program
 from isamap.codegen.toolchain import compile_library
+from isamap.driver.compiling import compile_program
 from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import verify_case
+from isamap.driver.verify import rows_apart, verify_case
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.source import Source
@@ -89,7 +90,7 @@ def test_models_have_one_version() -> None:
 
 def test_both_versions_give_the_same(made: Prepared) -> None:
     arrays = make_arrays(bind(parse_kernel(gemm()), SIZES), "integers")
-    apart = {name: with_gaps(array, 64) for name, array in arrays.items()}
+    apart = {name: with_gaps(array, 64, 1 << 20) for name, array in arrays.items()}
     assert all(apart[n].strides[0] == arrays[n].strides[0] + 64 for n in arrays)
     together, loose = run_program(made.compiled, arrays), run_program(made.compiled, apart)
     assert together.status == loose.status == 0
@@ -112,11 +113,43 @@ def test_each_version_is_verified(made: Prepared, version: str, fill: str) -> No
     assert all(verify_case(spoilt, SIZES, other).ok for other in right)
 
 
-def test_what_is_written_between_rows_is_found(made: Prepared) -> None:
+@pytest.mark.parametrize("value", [0, 1])
+def test_what_is_written_between_rows_is_found(made: Prepared, value: int) -> None:
     emitted = made.program.compilation.emitted
     assert emitted is not None
-    beyond = "  args->C[args->C_stride0 / 4 - 1] = 1;\n  return gemm_f32_OK;"
+    beyond = f"  args->C[args->C_stride0 / 4 - 1] = {value};\n  return gemm_f32_OK;"
     wrong = replace(emitted, source=emitted.source.replace("  return gemm_f32_OK;", beyond))
     spoilt = replace(made, compiled=compile_library(wrong, made.machine))
     case = verify_case(spoilt, SIZES, "random")
     assert [p.message for p in case.problems] == ["`C` is written between its rows"]
+
+
+def test_what_would_grow_too_much_has_no_gaps() -> None:
+    array = np.ones((10, 1), np.uint8)
+    assert with_gaps(array, 64, 650).strides == (65, 1)
+    assert with_gaps(array, 64, 649) is array
+    assert taken_bytes(with_gaps(array, 64, 650)) == 9 * 65 + 1
+
+
+def test_strides_that_a_kernel_promises_stay() -> None:
+    text = gemm().text.replace("{", "where stride(A, 0) == K {", 1)
+    prepared = prepare(Request(Source("promised.ir", text), "generic-c", SIZES))
+    kernel = bind(parse_kernel(Source("promised.ir", text)), SIZES)
+    apart = rows_apart(make_arrays(kernel, "random"), kernel, prepared)
+    assert apart["A"].strides[0] == 4 * SIZES["K"]
+    assert apart["B"].strides[0] == 4 * SIZES["N"] + 64
+
+
+def test_parts_for_threads_have_versions_too_and_names_that_no_tensor_takes() -> None:
+    text = gemm().text.replace("gemm_f32", "g")
+    for operand, name in (("A", "g_part0"), ("B", "g_part0_dense")):
+        text = re.sub(rf"\b{operand}\b", name, text)
+    request = Request(Source("g.ir", text), "x86-avx2", {"M": 512, "N": 512, "K": 64}, threads=2, model=False)
+    emitted = compile_program(request).compilation.emitted
+    assert emitted is not None
+    parameters = re.findall(r"\n    [^\n]*?(\w+)[,)]", emitted.source)
+    functions = re.findall(r"^static [^\n]*void (\w+)\(", emitted.source, re.MULTILINE)
+    assert {"g_part0", "g_part0_dense"} <= set(parameters)
+    assert not set(functions) & set(parameters)
+    assert "if (given->" in emitted.source
+    assert re.search(r"given->\w+ == 64 && .*\{\n +g_part0\w*_dense\w*\(", emitted.source)

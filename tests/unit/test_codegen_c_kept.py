@@ -86,6 +86,7 @@ def test_operands_are_used_to_the_end_so_that_sums_stay() -> None:
     blocks = {"nest0.unroll.m": 3, "nest0.unroll.n": 2, "nest0.stage.b": 0, "nest0.stage.a": 0}
     body = innermost(emitted("x86-avx2", blocks))
     ended = re.findall(r"(v\d+) = _mm256_fmadd_ps\((v\d+), (v\d+), \1\);\n +LAST_USE\((v\d+), \1\);", body)
+    assert ended
     assert all(value in (a, b) for _, a, b, value in ended)
     values = re.findall(r"LAST_USE\((v\d+), v\d+\);", body)
     read = re.findall(r"(v\d+) = _mm256_(?:loadu|set1)_ps", body)
