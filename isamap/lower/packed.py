@@ -21,7 +21,7 @@ from isamap.ir.index import ONE
 from isamap.lower.names import Names
 from isamap.lower.parallel import dealt, part_count
 from isamap.lower.place import Place
-from isamap.lower.program import Block, Buffer, Header, LoweredProgram, Node, Tensor, tensor_of
+from isamap.lower.program import Block, Buffer, For, Header, LoweredProgram, Node, Tensor, tensor_of
 from isamap.lower.registers import assign_registers
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
@@ -60,8 +60,11 @@ def pack_apart(
     suppliers.strides[name] = suppliers.strides.pop(made.buffer)
     staged = replace(made, buffer=name)
     into = copy_tiles(staged, tile, loops, place, suppliers, names)
-    nodes = (Block(f"pack {source}", dealt(into, part_count(tile, schedule), names)),)
     symbols = frozenset(s for a in tile.axes if a.name in operand.axes for s in a.extent.symbols)
+    parts = part_count(tile, schedule)
+    if not parts.symbols <= symbols and isinstance(into[0], For):
+        parts = into[0].trips  # the nest's parts are cut by a size that packing is not given
+    nodes = (Block(f"pack {source}", dealt(into, parts, names)),)
     header = Header(source, layout_digest(operand, tile, loops, suppliers.machine), tuple(sorted(symbols)))
     elements = made.size + header.size_bytes // operand.dtype.size_bytes
     target = Tensor(name, "out", operand.dtype, (elements,), (ONE,), header)

@@ -64,9 +64,9 @@ def test_all_sizes_may_be_open_and_both_factors_packed_and_threads_take_part() -
         assert case.ok, case.problems[0].render()
 
 
-@pytest.mark.parametrize("axis", ["m", "n", "k"])
-def test_parts_on_threads_share_what_is_packed(axis: str) -> None:
-    sizes: dict[str, Size] = {"M": 37, "N": 70, "K": 45}
+@pytest.mark.parametrize(("axis", "rows"), [("m", 37), ("m", "1..90@37"), ("n", 37), ("k", 37)])
+def test_parts_on_threads_share_what_is_packed(axis: str, rows: Size) -> None:
+    sizes: dict[str, Size] = {"M": rows, "N": 70, "K": 45}
     fixed = {f"parallel.{axis}": 2}
     request = Request(shipped("gemm_f32"), "x86-avx512", sizes, fixed=fixed, threads=2, packed=("B",))
     prepared = prepare(request)
