@@ -6,6 +6,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
             max(issues * interval,             the instruction's unit
                 k * latency,                   the chain of sums, when few accumulators hide it
                 loads of a and b),             each tile once
+        + what is used faster than it comes,   out of far caches (`bursts`)
         misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
         + beginning of rows)                   where reading jumps, out of where the tensors are,
                                                and the share of computing that shows beside
@@ -27,6 +28,7 @@ from math import prod
 from isamap.machine.timings import Tlb
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.bursts import shown
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another, usable_bytes
@@ -62,9 +64,10 @@ class AnalyticModel:
         beside_streams = _exposed(tiling, missed, supply, problem)
         blocks = block_sums(space, problem.loops)
         beside_rows = _beside_rows(space, missed, blocks)
+        bursts = total([blocks, shown(space, missed)])
         return total(
             [
-                largest([blocks, supply, one_after_another(missed), *moved, beside_streams, beside_rows]),
+                largest([bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]),
                 times(LEAK, total([supply, *moved])),
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, missed),
@@ -112,6 +115,7 @@ class AnalyticModel:
             *moved,
             Share("levels", "", True, one_after_another(missed), beyond=True),
             Share("blocks", "", True, blocks, beyond=True),
+            Share("bursts", "", True, total([blocks, shown(tiling.space, missed)]), beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
             Share("beside rows", "", True, beside_rows, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),

@@ -40,6 +40,14 @@ class Literals:
     blocks: Sequence[tuple[Literal, Assignment]]
 
 
+def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[int, Literal]:
+    """Per value of a decision a literal that holds then."""
+    if name in literals.single:
+        return literals.single[name]
+    ways = _ways(literals, name)
+    return {value: _any_of(model, ways, [value]) for value in ways}
+
+
 def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
     """A factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
     own = set(literals.blocks[0][1])

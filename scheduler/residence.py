@@ -19,12 +19,13 @@ from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.space import Space
 from isamap.scheduler.streams import beginnings
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, kept_points, loops, whole_bytes
 
 
 def holds_all(space: Space, cache: Cache) -> bool:
-    """Whether the tensors of a statement find room in a cache together."""
-    return sum(whole_bytes(space, operand)[0] for operand in space.option.operands) <= cache.capacity_bytes
+    """Whether the tensors of a statement find room in a cache together, and are kept there until its end."""
+    size_bytes = sum(whole_bytes(space, operand)[0] for operand in space.option.operands)
+    return size_bytes <= cache.capacity_bytes and not kept_points(space, cache)
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:

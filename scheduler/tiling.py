@@ -13,7 +13,7 @@ from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
-from isamap.scheduler.space import Space
+from isamap.scheduler.space import Space, issues_along
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4
@@ -37,15 +37,17 @@ class Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop outside `hold`: its axis, how often it runs, and what its body touches.
+    """One loop outside `hold`: its axis, how often it runs, and what its body touches and computes.
 
-    Units: `inside` is how far the body moves along each axis, in elements.
+    Units: `inside` is how far the body moves along each axis, in elements; `body_points` is how many points
+    of the iteration space it computes.
     """
 
     axis: str
     trips: Cost
     inside: Mapping[str, Cost]
     body_bytes: Cost
+    body_points: Cost
 
 
 def tile(space: Space) -> Tiling:
@@ -79,7 +81,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             else _chosen(order, axis, other, whole[other.name], tiling.block[other.name])
             for other in space.axes
         }
-        found.append(Loop(axis.name, tiling.blocks[axis.name], inside, _touched(space, inside)))
+        found.append(_loop(space, axis.name, tiling.blocks[axis.name], inside))
     for axis in space.register_axes:
         inside = {
             other.name: tiling.block[other.name]
@@ -89,8 +91,12 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             else _chosen(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
             for other in space.axes
         }
-        found.append(Loop(axis.name, tiling.turns[axis.name], inside, _touched(space, inside)))
+        found.append(_loop(space, axis.name, tiling.turns[axis.name], inside))
     return tuple(found)
+
+
+def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> Loop:
+    return Loop(axis, trips, inside, _touched(space, inside), times(*inside.values()))
 
 
 def _chosen(
@@ -156,9 +162,15 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 def reloads(
     space: Space, operand: TileOperand, nest: tuple[Loop, ...], cache: Cache, usable_bytes: int
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
-    """How often each loop that the operand does not follow makes a cache reload it: in place, staged."""
+    """How often each loop that the operand does not follow makes a cache reload it: in place, staged.
+
+    It does where its body touches more than the cache holds, or takes longer than the cache keeps anything.
+    """
     around = [loop for loop in nest if loop.axis not in operand.axes]
-    staged = tuple(Threshold(loop.body_bytes, usable_bytes, Const(1), loop.trips) for loop in around)
+    points = kept_points(space, cache)
+    staged = tuple(
+        Threshold(loop.body_bytes, usable_bytes, _while_kept(loop, points), loop.trips) for loop in around
+    )
     held = rows_held(operand, cache)
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
     all_rows = prod(axis.extent for axis in space.option.axes if axis.name in rows)
@@ -169,6 +181,20 @@ def reloads(
         for loop, kept in zip(around, staged, strict=True)
     )
     return direct, staged
+
+
+def _while_kept(loop: Loop, points: int) -> Cost:
+    """How often a cache loads anew what finds room in it beside all that the body of a loop touches."""
+    return Threshold(loop.body_points, points, Const(1), loop.trips) if points else Const(1)
+
+
+def kept_points(space: Space, cache: Cache) -> int:
+    """Of how many points issues take no longer than a cache keeps what nobody touches; 0 for all of them."""
+    option = space.option
+    issues = prod(issues_along(axis) for axis in option.axes)
+    if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
+        return 0
+    return max(1, int(cache.kept_ns / option.interval_ns)) * prod(axis.tile for axis in space.axes)
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:

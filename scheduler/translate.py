@@ -6,7 +6,7 @@ a term that is a factor times any expression, rounded down, so that the solver's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor, prod
 from typing import TYPE_CHECKING, assert_never
@@ -27,7 +27,7 @@ from isamap.plan.cost import (
     parts_of,
     times,
 )
-from isamap.scheduler.literals import Literals, over_blocks
+from isamap.scheduler.literals import Literals, by_value, over_blocks
 from isamap.scheduler.terms import (
     Term,
     added,
@@ -47,9 +47,13 @@ from isamap.scheduler.terms import (
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from isamap.scheduler.terms import Literal
+
 
 # Into how many steps a factor is cut that is no whole number.
 FINE = 1 << 20
+# Of more numbers than this that a decision chooses between, one is chosen before it is multiplied.
+FEW = 4
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Translator:
     )
     axes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
     kept: list[Cost] = field(default_factory=list[Cost])
+    valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
     def translate(self, cost: Cost) -> Term:
         """The cost times `scale`."""
@@ -91,7 +96,7 @@ class Translator:
             case Mul(parts):
                 return self._scaled_product(parts, factor, paid=paid)
             case Cases(decision, branches):
-                literals = self.literals.single[decision]
+                literals = self._by_value(decision)
                 taken = [(literals[key], part) for key, part in branches if key in literals]
                 only = paid and len(taken) == 1
                 return switched(
@@ -126,6 +131,10 @@ class Translator:
             return self._scaled(broken, factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._often(broken, others, factor)
+        if _is_number(broken) and all(map(_is_whole, others)):
+            # One product with the number that holds, instead of one for each of many numbers.
+            once = variable(self.model, self._scaled(broken, factor, paid=False))
+            return multiplied(self.model, self._exact(self._keep(times(*others))), once, None)
         return self._scaled(self._spread(broken, others), factor, paid=paid)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
@@ -156,6 +165,12 @@ class Translator:
                 raise AssertionError("products are flat, and these are whole, or multiplied themselves")
             case _:
                 assert_never(part)
+
+    def _by_value(self, decision: str) -> Mapping[int, Literal]:
+        """Literals for the values of a decision, made once."""
+        if decision not in self.valued:
+            self.valued[decision] = by_value(self.model, self.literals, decision)
+        return self.valued[decision]
 
     def _keep(self, cost: Cost) -> Cost:
         self.kept.append(cost)
@@ -193,7 +208,7 @@ class Translator:
             case CeilDiv(dividend, divisor):
                 return quotient(self.model, self._exact(dividend), self._exact(divisor))
             case Cases(decision, branches):
-                literals = self.literals.single[decision]
+                literals = self._by_value(decision)
                 taken = [(literals[key], part) for key, part in branches if key in literals]
                 return equal(self.model, [(at, self._exact(part)) for at, part in taken])
             case Threshold(load, limit, below, above):
@@ -260,6 +275,12 @@ def _flattened(parts: Iterable[Cost]) -> list[Cost]:
     for part in parts:
         flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
     return flat
+
+
+def _is_number(cost: Cost) -> bool:
+    """Whether an expression is one of many numbers, as a decision says."""
+    many = isinstance(cost, Cases) and len(cost.branches) > FEW
+    return many and all(isinstance(part, Const) for part in parts_of(cost))
 
 
 def _is_whole(cost: Cost) -> bool:

@@ -13,6 +13,7 @@ from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_number
+from isamap.report.cells import time_text
 from isamap.report.columns import table
 from isamap.report.sizes import bytes_text
 from isamap.source import Diagnostic
@@ -119,7 +120,10 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         yield from (
             "",
             table(
-                [("memory", "capacity", "stated", "ways", "line in bytes", ""), *_caches(machine, profile)]
+                [
+                    ("memory", "capacity", "stated", "ways", "line in bytes", "kept for", ""),
+                    *_caches(machine, profile),
+                ]
             ),
         )
     if profile.bandwidths:
@@ -164,7 +168,7 @@ def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:
     for c in profile.caches:
         stated = machine.memories[c.memory].capacity_bytes
         numbers = (_size(c.size_bytes), _size(stated), str(c.ways or "–"), str(c.line_bytes or "–"))
-        yield (c.memory, *numbers, c.said)
+        yield (c.memory, *numbers, "–" if c.kept_ns is None else time_text(c.kept_ns), c.said)
 
 
 def _size(value: int | None) -> str:

@@ -128,16 +128,16 @@ def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
         names.take(word)
     issuer = Issuer(machine, False, names)
     functions = [_Function(machine, timing, issuer).lines() for timing in timings]
-    return source_of(machine, issuer, functions)
+    return source_of(machine, issuer, functions, sampler())
 
 
-def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], clock: str = WALL) -> str:
-    """The whole file around functions, sampled by a clock."""
+def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], sampled_by: str) -> str:
+    """The whole file around functions and the text of `sample`, which calls one and looks at a clock."""
     headers = sorted(_HEADERS | set(machine.target.headers))
     parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
     used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
     parts += [t.splitlines() for t in helper_texts(used)]
-    parts += [_HIDING.splitlines(), sampler(clock).splitlines()]
+    parts += [_HIDING.splitlines(), sampled_by.splitlines()]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"

@@ -60,6 +60,7 @@ def _cache(machine: Machine, name: str) -> Cache:
         any(link.shared for link in outward),
         _attribute(memory, "line_bytes"),
         max(outward, key=lambda link: link.bandwidth_bytes_per_ns).rows if outward else NO_ROWS,
+        _attribute(memory, "kept_ns"),
     )
 
 

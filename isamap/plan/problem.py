@@ -154,9 +154,10 @@ class NestProblem:
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
-    it together. `rows` is what reading rows out of it takes.
+    it together. `rows` is what reading rows out of it takes. What nobody touches for `kept_ns` is lost to
+    others who share the cache (0: it is kept).
 
-    Units: bytes, and bytes per nanosecond towards the level before it.
+    Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
 
     name: str
@@ -166,6 +167,7 @@ class Cache:
     shared: bool = False
     line_bytes: int = 0
     rows: RowTimes = NO_ROWS
+    kept_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _WORDS = {
     "supply": "loads into registers",
     "levels": "transfers from one level that wait for those from another",
     "blocks": "loads and chains that the sums of their own block do not hide",
+    "bursts": "what is used faster than it comes from afar",
     "beside streams": "computing that does not hide behind what streams from memory",
     "beside rows": "computing that does not hide behind what comes from afar",
     "imperfect overlap": "what does not overlap perfectly",

@@ -17,7 +17,7 @@ from isamap.codegen.names import Names
 from isamap.codegen.silicon_source import BARRIER, is_copy
 from isamap.codegen.spread import Spread
 from isamap.codegen.timing import ARENA, Timed
-from isamap.codegen.timing_source import OWN, hidden, source_of
+from isamap.codegen.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
@@ -135,14 +135,15 @@ def _is_memory(machine: Machine, name: str) -> bool:
 # --- text -------------------------------------------------------------------------------------------------
 
 
-def stream_source(machine: Machine, ways: tuple[Stream, ...]) -> str:
-    """The file with a function for each stream."""
+def stream_source(machine: Machine, ways: tuple[Stream, ...], sampled_by: str | None = None) -> str:
+    """The file with a function for each stream, sampled by another text than usual where one is given."""
     names = Names(taken=HELPERS)
-    for word in ("sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
+    for word in ("now", "sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)
     issuer = Issuer(machine, False, names)
     functions = [_function(issuer, n, stream) for n, stream in enumerate(ways)]
-    return source_of(machine, issuer, functions, OWN)  # one way through the largest buffer takes many ms
+    # One way through the largest buffer takes many ms.
+    return source_of(machine, issuer, functions, sampler(OWN) if sampled_by is None else sampled_by)
 
 
 def _function(issuer: Issuer, number: int, stream: Stream) -> list[str]:

@@ -28,6 +28,7 @@ from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
 from isamap.tune.caches import probes, reported_caches, usable_bytes, with_usable
 from isamap.tune.instructions import Asked, ask, figure, timed
+from isamap.tune.keeping import SAMPLER, kept_calls, kept_ns, kept_streams
 from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.packing import copies, time_copy
 from isamap.tune.profile import (
@@ -90,8 +91,37 @@ def calibrate(
     start = start if isinstance(start, Spread) else None
     profile = replace(profile, thread_start=start, packing=packing, caches=caches)
     if names is None:
+        profile = _with_kept(machine, profile, found, ways, rng, watch)
         profile = _with_rows(machine, profile, rng, watch)
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
+
+
+def _with_kept(
+    machine: Machine,
+    profile: Profile,
+    compiler: Compiler,
+    ways: Sequence[Stream],
+    rng: np.random.Generator,
+    watch: Watch,
+) -> Profile:
+    """With how long each cache but the nearest keeps what nobody touches."""
+    tried = kept_streams(machine, ways)
+    if not tried:
+        return profile
+    watch("wait for caches to lose what nobody touches")
+    library = _build(machine, compiler, stream_source(machine, tried, SAMPLER))
+    calls = kept_calls(tried, 0)
+    results = time_all(_plan(machine, [library], compiler, calls, tried, 0.0), rng.bytes(PAGE), watch)
+    each = len(calls) // len(tried)
+    found: dict[str, int | None] = {}
+    nearer_ns: int | None = 0
+    for n, stream in enumerate(tried):
+        own_ns = kept_ns(stream, results[n * each : (n + 1) * each], machine, profile.bandwidths)
+        # What a nearer cache keeps is not lost because it would be by the next one.
+        nearer_ns = None if own_ns is None or nearer_ns is None else max(own_ns, nearer_ns)
+        found[stream.memory] = nearer_ns
+    caches = tuple(replace(c, kept_ns=found.get(c.memory)) for c in profile.caches)
+    return replace(profile, caches=caches)
 
 
 def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:

@@ -39,7 +39,12 @@ def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
 
 
 def _measured_cache(memory: Memory, figure: CacheFigure) -> Memory:
-    known = {"bytes": figure.size_bytes, "ways": figure.ways, "line_bytes": figure.line_bytes}
+    known = {
+        "bytes": figure.size_bytes,
+        "ways": figure.ways,
+        "line_bytes": figure.line_bytes,
+        "kept_ns": figure.kept_ns,
+    }
     measured = {name: Index.of(value) for name, value in known.items() if value is not None}
     attributes = tuple({**dict(memory.decl.attributes), **measured}.items())
     return replace(memory, decl=replace(memory.decl, attributes=attributes))

@@ -51,7 +51,8 @@ class BandwidthFigure:
 class CacheFigure:
     """What a cache of the description has here; `reported_bytes` is what the system says of it.
 
-    None is not known: the description's holds. `said` is where the figures come from. Units: bytes.
+    None is not known: the description's holds. `said` is where the figures come from. What nobody touches for
+    longer than `kept_ns` is lost. Units: bytes and nanoseconds.
     """
 
     memory: str
@@ -60,6 +61,7 @@ class CacheFigure:
     line_bytes: int | None
     reported_bytes: int | None
     said: str
+    kept_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ def _content(profile: Profile) -> dict[str, Any]:
         "when": profile.when,
         "thread_start_ns": _spread_json(profile.thread_start),
         # Left out where nothing is known: a profile from before there were any keeps its digest.
-        **({"caches": [asdict(c) for c in profile.caches]} if profile.caches else {}),
+        **({"caches": [_cache_json(c) for c in profile.caches]} if profile.caches else {}),
         "bandwidths": [
             {
                 "memory": b.memory,
@@ -245,6 +247,13 @@ def _content(profile: Profile) -> dict[str, Any]:
             for f in profile.instructions
         ],
     }
+
+
+def _cache_json(cache: CacheFigure) -> dict[str, object]:
+    content = asdict(cache)
+    if cache.kept_ns is None:  # so that a profile from before it was measured keeps its digest
+        del content["kept_ns"]
+    return content
 
 
 def _row_json(row: RowFigure) -> dict[str, object]:

@@ -47,7 +47,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
     traffic = [
         [_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands]
         for level, cache in enumerate(problem.caches)
-        if _all_bytes(walk) > cache.capacity_bytes
+        if not _holds_all(walk, cache)
     ]
     rows = _beside_rows(walk, problem, traffic[-1], sums) if traffic else 0.0
     engines = [
@@ -55,7 +55,16 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         for unit in {o.mover for o in option.operands if o.mover}
     ]
     return (
-        max([sums, loads, *map(sum, traffic), _one_after_another(walk, problem), *engines, rows])
+        max(
+            [
+                sums + _shown(walk, problem),
+                loads,
+                *map(sum, traffic),
+                _one_after_another(walk, problem),
+                *engines,
+                rows,
+            ]
+        )
         + LEAK * (loads + sum(engines))
         + sum(
             (LEAK if o.is_accumulator else STREAM_LEAK) * ns
@@ -72,7 +81,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
 
 def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float) -> float:
     """What comes across sums from where all tensors are, and a share of what is computed on it."""
-    far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes][-1]
+    far = [n for n, cache in enumerate(problem.caches) if not _holds_all(walk, cache)][-1]
     behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     across = [not o.is_accumulator and o.dense_axis not in summed for o in walk.option.operands]
@@ -87,7 +96,7 @@ def _one_after_another(walk: Walk, problem: Problem) -> float:
     """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
     found = before = 0.0
     for level, cache in enumerate(problem.caches):
-        if _all_bytes(walk) <= cache.capacity_bytes:
+        if _holds_all(walk, cache):
             continue
         share = max(0.0, 1 - _behind(problem, level) / before) if before else 1.0
         before = _behind(problem, level)
@@ -166,6 +175,46 @@ def _all_bytes(walk: Walk) -> int:
     return sum(_direct_bytes(operand, whole) for operand in walk.option.operands)
 
 
+def _holds_all(walk: Walk, cache: Cache) -> bool:
+    """Whether a cache has room for all tensors, and keeps them while all is computed."""
+    whole = {a.name: ceil(a.extent / a.tile) * a.tile for a in walk.option.axes}
+    return _all_bytes(walk) <= cache.capacity_bytes and _kept(walk, cache, whole)
+
+
+def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
+    """Whether a cache keeps what nobody touches while so many elements of each axis are computed."""
+    every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
+    if not cache.kept_ns or every <= cache.kept_ns:
+        return True
+    tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
+    return prod(covered.values()) <= max(1, int(cache.kept_ns / walk.option.interval_ns)) * tiles
+
+
+def _shown(walk: Walk, problem: Problem) -> float:
+    """What all lines of an input take longer than the issues that a register block has for each."""
+    found = [0.0]
+    sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
+    for operand in walk.option.operands:
+        size = operand.staged_bytes or operand.tensor_bytes
+        others = [name for name in walk.running if name not in operand.axes]
+        if operand.is_accumulator or operand.streams or not size or len(others) > 2 or sums & {*others}:
+            continue
+        tile = size * prod(a.tile for a in walk.option.axes if a.name in operand.axes)
+        issues = prod(
+            walk.held[name] // next(a.tile for a in walk.option.axes if a.name == name) for name in others
+        )
+        computed = walk.option.interval_ns * issues / tile
+        ns, before = 0.0, walk.option.interval_ns / tile
+        for level, cache in enumerate(problem.caches):
+            byte_ns = 1 / _behind(problem, level)
+            if _holds_all(walk, cache) or byte_ns <= before:
+                continue
+            part = max(0.0, byte_ns - max(before, computed)) / byte_ns
+            ns, before = ns + part * _missed(walk, operand, problem, level), byte_ns
+        found.append(ns)
+    return max(found)
+
+
 def _missed(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
@@ -183,7 +232,8 @@ def _loads(walk: Walk, operand: TileOperand, cache: Cache) -> int:
             continue
         body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
         rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
-        if body > int(cache.capacity_bytes * USABLE) or (held and rows > held):
+        late = not _kept(walk, cache, {name: turn.inside[name] for name in walk.running})
+        if body > int(cache.capacity_bytes * USABLE) or late or (held and rows > held):
             times *= turn.trips
     return times
 
@@ -214,7 +264,7 @@ def _rows(walk: Walk, operand: TileOperand) -> int:
 
 def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """To begin each row read in place, out of where all tensors are."""
-    homes = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) <= cache.capacity_bytes]
+    homes = [n for n, cache in enumerate(problem.caches) if _holds_all(walk, cache)]
     home = homes[0] if homes else len(problem.caches)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     is_near_copy = operand.name in walk.stages and home < len(problem.caches)
@@ -262,7 +312,7 @@ def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
     behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
     stated = [(c, r.again_ns) for c, r in zip(problem.caches, behind, strict=True) if r.again_ns > 0]
-    if not stated or not known or not summed or _all_bytes(walk) <= stated[0][0].capacity_bytes:
+    if not stated or not known or not summed or _holds_all(walk, stated[0][0]):
         return 0.0
     visits = _loads(walk, operand, stated[0][0])
     return stated[0][1] * _rows(walk, operand) * visits if visits > 1 else 0.0
@@ -295,7 +345,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """What the copies of an input read, at the bandwidth of where all tensors lie."""
-    far = [n for n, cache in enumerate(problem.caches) if _all_bytes(walk) > cache.capacity_bytes]
+    far = [n for n, cache in enumerate(problem.caches) if not _holds_all(walk, cache)]
     if operand.is_accumulator or operand.homes[0] or not far:
         return 0.0
     whole = {axis.name: axis.extent for axis in walk.option.axes}

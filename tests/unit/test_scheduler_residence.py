@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 from plan_problems import CACHES, MEMORY_ROWS, gemm
@@ -14,7 +15,7 @@ from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import where_time_goes
 from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
+from isamap.scheduler.tiling import loops, reloads, tile
 
 
 def sources(problem: Problem) -> set[str]:
@@ -39,6 +40,41 @@ def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: s
     space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
     found = next((cache.name for cache in problem.caches if holds_all(space, cache)), None)
     assert found == home
+
+
+def kept_for(kept_ns: int, size: int = 1024) -> Problem:
+    """A product whose tensors the last cache holds, if it keeps them long enough."""
+    problem = gemm(size, size, size)
+    return replace(problem, caches=(*CACHES[:2], replace(CACHES[2], kept_ns=kept_ns)))
+
+
+def test_a_cache_that_others_share_holds_what_is_used_within_its_time() -> None:
+    issues_ns = 0.14 * 1024 * 1024 * 1024 / 16
+    for kept_ns, held in ((0, True), (int(issues_ns) + 1, True), (int(issues_ns) - 1, False)):
+        problem = kept_for(kept_ns)
+        space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
+        assert holds_all(space, problem.caches[2]) == held
+    assert "from memory" not in sources(kept_for(0))
+    assert "from memory" in sources(kept_for(1_000_000))
+
+
+def test_what_loops_come_back_to_too_late_is_read_again() -> None:
+    """for m by 64 { for n by 64 { … } }: 64 rows by all of B take 0.6 ms, and B is there again if kept."""
+    problem = gemm(1024, 1024, 1024)
+    names = {"nest0.unroll.m": 4, "nest0.unroll.n": 4, "nest0.unroll.k": 1}
+    names |= {"nest0.block.m": 64, "nest0.block.n": 64, "nest0.block.k": 1024}
+    names |= {f"nest0.stage.{name}": 0 for name in "abc"}
+    names |= {"nest0.order.m.n": 1, "nest0.order.m.k": 0, "nest0.order.n.k": 0, "nest0.sweep.m.n": 0}
+    space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
+    b = next(o for o in space.option.operands if o.name == "b")
+
+    def read(kept_ns: int) -> float:
+        cache = replace(CACHES[2], kept_ns=kept_ns)
+        factors, _ = reloads(space, b, loops(tile(space)), cache, cache.capacity_bytes)
+        return prod(float(evaluate(factor, names)) for factor in factors)
+
+    body_ns = 0.14 * 64 * 1024 * 1024 / 16
+    assert [read(kept_ns) for kept_ns in (0, int(1.01 * body_ns), int(0.99 * body_ns))] == [1, 1, 16]
 
 
 def begun_ns(problem: Problem, columns: int, stage: int = 0, **decided: int) -> float:

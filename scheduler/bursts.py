@@ -1,0 +1,79 @@
+"""What shows of inputs that are used faster than they come from afar.
+
+Computing hides traffic only where it stands:
+
+    for m by 153 {
+      for n by 48 {
+        for m by 9 {       17 times with the same 48 columns of B: the first time they come from afar,
+          for k by 1 {     while 9 x 48 products of each row of them are computed, and then they are near
+
+A row of 48 numbers takes 15 ns out of memory at 12.4 bytes per ns; its 27 issues take 4. What is left shows,
+however much is computed in the sixteen register blocks behind. So of each byte counts what it takes longer
+than all issues that a register block has for it, out of where it comes from:
+
+    bytes out of l3 * max(0, 1 / 32 - issues)  +  bytes out of memory * what is left of 1 / 12.4 beyond that
+
+An input that is used once takes all of its traffic, as it does where traffic bounds the whole. Of several
+inputs the one counts of which most shows: what hides one line cannot hide another as well, and how much of
+both comes together is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, largest, times, total
+from isamap.plan.problem import TileAxis, TileOperand
+from isamap.scheduler.levels import Misses
+from isamap.scheduler.space import MAX_UNROLLED, MAX_UNROLLED_AXES, Space, issues_along
+
+
+def shown(space: Space, missed: Sequence[Misses]) -> Cost:
+    """The time that computing does not hide of the input of which most shows. Units: nanoseconds."""
+    return largest(
+        total(_of_input(space, operand, position, missed))
+        for position, operand in enumerate(space.option.operands)
+    )
+
+
+def _of_input(space: Space, operand: TileOperand, position: int, missed: Sequence[Misses]) -> Iterator[Cost]:
+    """What shows of an input out of each level: of one that streams, `streams` says it."""
+    element_bytes = operand.staged_bytes or operand.tensor_bytes
+    if operand.is_accumulator or operand.streams or not element_bytes:
+        return
+    axes = [axis for axis in space.axes if axis.name not in operand.axes]
+    if len(axes) > MAX_UNROLLED_AXES or any(axis.is_reduction for axis in axes):
+        return
+    tiles = prod(axis.tile for axis in space.option.axes if axis.name in operand.axes)
+    issue_ns = space.option.interval_ns / (tiles * element_bytes)
+    before_ns = issue_ns  # what takes no longer never shows
+    for level in missed:
+        byte_ns = 1 / level.bandwidth
+        if byte_ns > before_ns:
+            left = _left(space, axes, before_ns, byte_ns, issue_ns)
+            yield times(level.lines[position], left)
+            before_ns = byte_ns
+
+
+def _left(space: Space, axes: Sequence[TileAxis], before_ns: float, byte_ns: float, issue_ns: float) -> Cost:
+    """Which part of the time for a byte is left, beyond that of a nearer level, by what is unrolled."""
+    if not axes:
+        return Const(_part(before_ns, byte_ns, issue_ns))
+    axis, *others = axes
+    most = min(issues_along(axis), MAX_UNROLLED)
+    if not others:
+        return Cases(space.unroll(axis), _parts(most, before_ns, byte_ns, issue_ns))
+    branches = ((n, _left(space, others, before_ns, byte_ns, n * issue_ns)) for n in range(1, most + 1))
+    return Cases(space.unroll(axis), tuple(branches))
+
+
+@lru_cache(maxsize=4096)
+def _parts(most: int, before_ns: float, byte_ns: float, issue_ns: float) -> tuple[tuple[int, Const], ...]:
+    """The part that is left for every number of issues."""
+    return tuple((n, Const(_part(before_ns, byte_ns, n * issue_ns))) for n in range(1, most + 1))
+
+
+def _part(before_ns: float, byte_ns: float, issues_ns: float) -> float:
+    return max(0.0, byte_ns - max(before_ns, issues_ns)) / byte_ns
