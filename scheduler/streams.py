@@ -47,7 +47,8 @@ def beginnings(
     late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
-        early = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
+        hinted_ns = stated.hinted_row_start_ns or stated.hinted_start_ns
+        early = _if_in_time(tiling, operand, problem, times(hinted_ns * rows, *pieces), late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, early)
     return by_stage(tiling.space, operand, direct, begun)
 
@@ -65,12 +66,15 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     operand = max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
     # What is computed of several inputs on its way is counted in full, and compilers join half of it.
     stated = _stated(problem)
-    early = times(stated.hinted_computing_factor, computing)
-    late = times(stated.computing_factor, computing) if operand.registers else early
+    shown, hinted_shown = stated.computing_factor, stated.hinted_computing_factor
     if in_rows(option, operand):
-        in_time = Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, late)
-    else:
-        in_time = early
+        shown = stated.row_computing_factor or shown
+        hinted_shown = stated.hinted_row_computing_factor or hinted_shown
+    early = times(hinted_shown, computing)
+    late = times(shown, computing) if operand.registers else early
+    in_time = early
+    if in_rows(option, operand):
+        in_time = _if_in_time(tiling, operand, problem, early, late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)
     return total([times(stated.traffic_factor, traffic), by_stage(tiling.space, operand, direct, late)])
 
@@ -86,6 +90,11 @@ def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, ear
         return late
     others = [(n + 1, early) for n in range(len(operand.hints))]
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))
+
+
+def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
+    """What rows take that are hinted: where there is no room for as many, hints gain nothing, and cost."""
+    return Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, largest([early, late]))
 
 
 def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:

@@ -135,6 +135,13 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         yield from ("", table(lines))
     if profile.rows or profile.unmeasured_rows:
         yield from ("", table(_rows(profile, stated_of)))
+    if (streams := profile.streams) is not None:
+        head = ("rows that stream", "computing shows", "start ns")
+        lines = [
+            (streams.memory, f"{streams.computing_factor:.0%}", _number(streams.start_ns)),
+            ("hinted", f"{streams.hinted_computing_factor:.0%}", _number(streams.hinted_start_ns)),
+        ]
+        yield from ("", table([head, *lines]))
     if profile.packing:
         ways = [("packing", "bytes of an element", "ns for each")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]

@@ -7,7 +7,7 @@ rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_mapping, read_number, read_text
@@ -41,7 +41,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
 
 def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
     """What a link's `streams` says."""
-    names = [field.name for field in fields(StreamTimes) if field.name != "source"]
+    names = [field.name for field in fields(StreamTimes) if field.default is MISSING]
     found = _read(StreamTimes, node, "`streams`", findings, required=names)
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)

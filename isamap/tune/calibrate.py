@@ -42,6 +42,7 @@ from isamap.tune.profile import (
     print_profile,
 )
 from isamap.tune.rows import row_figures
+from isamap.tune.streams import stream_figure
 from isamap.tune.threads import has_two_processors, thread_files, timed_threads
 
 PROBING = 0.2  # of the time for sampling: how much of the last cache can be used
@@ -93,6 +94,7 @@ def calibrate(
     if names is None:
         profile = _with_kept(machine, profile, found, ways, rng, watch)
         profile = _with_rows(machine, profile, rng, watch)
+        profile = _with_streams(machine, profile, rng, watch)
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
 
 
@@ -133,6 +135,14 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
         rows=tuple(r for r in found if isinstance(r, RowFigure)),
         unmeasured_rows=tuple(r for r in found if isinstance(r, UnmeasuredRows)),
     )
+
+
+def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
+    """With what rows along a sum take that come from beyond all caches."""
+    sizes = [b.size_bytes for b in profile.bandwidths if b.access == "read"]
+    if not sizes:
+        return profile
+    return replace(profile, streams=stream_figure(lay_over(machine, profile), sizes[-1], watch, rng))
 
 
 def caches_here(

@@ -23,7 +23,8 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
         name: _measured(entry, machine, figures.get(name, ())) for name, entry in machine.instructions.items()
     }
     links = tuple(
-        measured_rows(machine, measured_link(machine, link, profile), profile) for link in machine.links
+        measured_streams(measured_rows(machine, measured_link(machine, link, profile), profile), profile)
+        for link in machine.links
     )
     start_ns = machine.thread_start_ns if profile.thread_start is None else profile.thread_start.least
     machine = with_caches(machine, profile.caches)
@@ -116,3 +117,18 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
     # Hints never make a row along a sum dearer than it is without them.
     hinted_ns = min(found.hinted_start_ns, link.streams.row_start_ns)
     return replace(link, rows=rows, streams=replace(link.streams, hinted_start_ns=hinted_ns))
+
+
+def measured_streams(link: Link, profile: Profile) -> Link:
+    """A link with what rows along a sum take that stream through it."""
+    found = profile.streams
+    if found is None or link.streams is None or link.source_memory != found.memory:
+        return link
+    streams = replace(
+        link.streams,
+        row_start_ns=found.start_ns,
+        row_computing_factor=found.computing_factor,
+        hinted_row_start_ns=found.hinted_start_ns,
+        hinted_row_computing_factor=found.hinted_computing_factor,
+    )
+    return replace(link, streams=streams)

@@ -104,6 +104,20 @@ class RowFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamFigure:
+    """What rows along a sum take that stream from a memory, as its link's `streams` states it.
+
+    Units: nanoseconds a row; factors are how much of computing counts beside.
+    """
+
+    memory: str
+    computing_factor: float
+    start_ns: float
+    hinted_computing_factor: float
+    hinted_start_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class UnmeasuredRows:
     """A memory whose rows stay as they are stated; `said` is why."""
 
@@ -127,6 +141,7 @@ class Profile:
     caches: tuple[CacheFigure, ...] = ()
     rows: tuple[RowFigure, ...] = ()
     unmeasured_rows: tuple[UnmeasuredRows, ...] = ()
+    streams: StreamFigure | None = None
 
     @property
     def digest(self) -> str:
@@ -236,6 +251,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             if profile.unmeasured_rows
             else {}
         ),
+        **({"streams": _stream_json(profile.streams)} if profile.streams else {}),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -254,6 +270,12 @@ def _cache_json(cache: CacheFigure) -> dict[str, object]:
     if cache.kept_ns is None:  # so that a profile from before it was measured keeps its digest
         del content["kept_ns"]
     return content
+
+
+def _stream_json(streams: StreamFigure) -> dict[str, object]:
+    return {
+        name: _short(value) if isinstance(value, float) else value for name, value in asdict(streams).items()
+    }
 
 
 def _row_json(row: RowFigure) -> dict[str, object]:
@@ -320,6 +342,7 @@ def _profile(content: dict[str, Any]) -> Profile:
         tuple(CacheFigure(**c) for c in content.get("caches", ())),
         tuple(_row(r) for r in content.get("rows", ())),
         tuple(UnmeasuredRows(**r) for r in content.get("unmeasured_rows", ())),
+        StreamFigure(**content["streams"]) if "streams" in content else None,
     )
 
 

@@ -119,6 +119,21 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
         {"stage_b": 0, "prefetch_b": 0},
         lambda p: streams(p, row_start_ns=120.0),
     ),
+    "computing beside a row along a sum": (
+        streaming("k"),
+        {"stage_b": 0, "prefetch_b": 0},
+        lambda p: streams(p, row_computing_factor=4.0),
+    ),
+    "computing beside a hinted row along a sum": (
+        streaming("k"),
+        {"stage_b": 0, "prefetch_b": 1, "block_n": 4},
+        lambda p: streams(p, hinted_row_computing_factor=4.0),
+    ),
+    "hinted row along a sum": (
+        streaming("k"),
+        {"stage_b": 0, "prefetch_b": 1, "block_n": 4},
+        lambda p: streams(p, hinted_row_start_ns=120.0),
+    ),
     "hinted piece": (
         streaming(),
         {"stage_b": 0, "prefetch_b": 2},
