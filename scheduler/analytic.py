@@ -6,7 +6,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
             max(issues * interval,             the instruction's unit
                 k * latency,                   the chain of sums, when few accumulators hide it
                 loads of a and b),             each tile once
-        + what is used faster than it comes,   out of far caches (`bursts`)
+        issues, and what is used faster than it comes out of far caches (`bursts`),
         misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
         + beginning of rows)                   where reading jumps, out of where the tensors are,
                                                and the share of computing that shows beside
@@ -31,7 +31,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another, usable_bytes
+from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
@@ -40,7 +40,7 @@ from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.streams import exposed
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, whole_bytes
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, usable_bytes, whole_bytes
 
 # The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
 # processor overlaps perfectly; and the same of what processors fetch ahead by themselves.
@@ -64,10 +64,12 @@ class AnalyticModel:
         beside_streams = _exposed(tiling, missed, supply, problem)
         blocks = block_sums(space, problem.loops)
         beside_rows = _beside_rows(space, missed, blocks)
-        bursts = total([blocks, shown(space, missed)])
+        bursts = total([Const(_issues(option) * option.interval_ns), shown(tiling, problem, missed)])
         return total(
             [
-                largest([bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]),
+                largest(
+                    [blocks, bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]
+                ),
                 times(LEAK, total([supply, *moved])),
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, missed),
@@ -107,15 +109,16 @@ class AnalyticModel:
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         hidden += [_hints(tiling, o) for o in inputs if o.streams]
         held = [o for o in option.operands if o.is_accumulator]
+        computing = Const(_issues(option) * option.interval_ns)
         return (
-            Share("issues", "", True, Const(_issues(option) * option.interval_ns)),
+            Share("issues", "", True, computing),
             Share("latency", "", True, _latency(tiling)),
             *supply,
             *traffic,
             *moved,
             Share("levels", "", True, one_after_another(missed), beyond=True),
             Share("blocks", "", True, blocks, beyond=True),
-            Share("bursts", "", True, total([blocks, shown(tiling.space, missed)]), beyond=True),
+            Share("bursts", "", True, total([computing, shown(tiling, problem, missed)]), beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
             Share("beside rows", "", True, beside_rows, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),

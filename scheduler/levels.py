@@ -17,13 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isamap.plan.cost import Const, Cost, largest, times, total
-from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
-
-# How much of a cache a working set may take before it evicts itself.
-USABLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,11 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
     found: list[Misses] = []
     for level, (source, bandwidth) in enumerate(sources(problem)):
         cache = problem.caches[level]
-        if holds_all(space, cache):
+        if holds_all(space, problem.caches[: level + 1]):
             continue
         lines: list[Cost] = []
         for operand in space.option.operands:
-            loads = reloads(space, operand, nest, cache, usable_bytes(cache))
+            loads = reloads(space, operand, nest, problem.caches[: level + 1])
             lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
         begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
@@ -89,8 +86,8 @@ def first_reading(tiling: Tiling, operand: TileOperand, problem: Problem) -> flo
         return 0.0
     behind = [
         bandwidth
-        for cache, (_, bandwidth) in zip(problem.caches, sources(problem), strict=True)
-        if not holds_all(tiling.space, cache)
+        for level, (_, bandwidth) in enumerate(sources(problem))
+        if not holds_all(tiling.space, problem.caches[: level + 1])
     ]
     return whole_bytes(tiling.space, operand)[0] / behind[-1] if behind else 0.0
 
@@ -112,8 +109,3 @@ def _missed(
     if direct_bytes == staged_bytes and loads[0] is loads[1] and isinstance(again, Const):
         return direct
     return by_stage(space, operand, direct, times(ways * staged_bytes / bandwidth, *loads[1]))
-
-
-def usable_bytes(cache: Cache) -> int:
-    """What working sets may take of a cache. Units: bytes."""
-    return int(cache.capacity_bytes * USABLE)

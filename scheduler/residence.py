@@ -22,10 +22,12 @@ from isamap.scheduler.streams import beginnings
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, kept_points, loops, whole_bytes
 
 
-def holds_all(space: Space, cache: Cache) -> bool:
-    """Whether the tensors of a statement find room in a cache together, and are kept there until its end."""
+def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
+    """Whether the tensors of a statement find room together in one of these caches, and are kept there until
+    its end.
+    """
     size_bytes = sum(whole_bytes(space, operand)[0] for operand in space.option.operands)
-    return size_bytes <= cache.capacity_bytes and not kept_points(space, cache)
+    return any(size_bytes <= c.capacity_bytes and not kept_points(space, c) for c in caches)
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
@@ -35,7 +37,8 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     Copies read as far along each row as register blocks would; near ones are priced with what they begin.
     """
     space = tiling.space
-    home = next((n for n, c in enumerate(problem.caches) if holds_all(space, c)), len(problem.caches))
+    homes = (n for n, cache in enumerate(problem.caches) if holds_all(space, [cache]))
+    home = next(homes, len(problem.caches))
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     if level + 1 != home or not known or operand.packed or operand.is_accumulator:
         return Const(0)

@@ -18,11 +18,11 @@ bytes. The link into the cache from which rows come back at once states what a m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
-from isamap.scheduler.levels import usable_bytes
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
@@ -37,21 +37,22 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     sums = {axis.name for axis in space.option.axes if axis.is_reduction}
     if not known or operand.dense_axis not in sums or operand.is_accumulator:
         return Const(0)
-    cache, again_ns = near_cache(problem)
-    if cache is None or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, cache):
+    caches, again_ns = near_caches(problem)
+    if not caches or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, caches):
         return Const(0)
-    visits = times(*reloads(space, operand, loops(tiling), cache, usable_bytes(cache))[0])
+    visits = times(*reloads(space, operand, loops(tiling), caches)[0])
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
     begun = times(again_ns * rows, visits)
     return by_stage(space, operand, Threshold(visits, 1, Const(0), begun), Const(0))
 
 
-def near_cache(problem: Problem) -> tuple[Cache | None, float]:
-    """The first cache whose lost rows cost, and what each does; None where the machine states nothing of it.
+def near_caches(problem: Problem) -> tuple[Sequence[Cache], float]:
+    """The caches up to the first whose lost rows cost, and what each row does; none where the machine states
+    nothing of it.
 
     Units: nanoseconds.
     """
-    caches = zip(problem.caches, problem.rows_behind, strict=True)
-    stated = ((cache, rows.again_ns) for cache, rows in caches if rows.again_ns)
-    return next(stated, (None, 0.0))
+    stated = ((n, rows.again_ns) for n, rows in enumerate(problem.rows_behind, 1) if rows.again_ns)
+    count, again_ns = next(stated, (0, 0.0))
+    return problem.caches[:count], again_ns

@@ -6,7 +6,7 @@ ceil(1024 / block.n).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
@@ -17,6 +17,8 @@ from isamap.scheduler.space import Space, issues_along
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4
+# How much of a cache a working set may take before it evicts itself.
+USABLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,16 +162,18 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 
 
 def reloads(
-    space: Space, operand: TileOperand, nest: tuple[Loop, ...], cache: Cache, usable_bytes: int
+    space: Space, operand: TileOperand, nest: tuple[Loop, ...], caches: Sequence[Cache]
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
-    """How often each loop that the operand does not follow makes a cache reload it: in place, staged.
+    """How often each loop that the operand does not follow makes the last cache reload it: in place, staged.
 
-    It does where its body touches more than the cache holds, or takes longer than the cache keeps anything.
+    It does where its body touches more than the cache holds, or takes longer than the cache keeps anything,
+    and no cache before it holds and keeps all of that.
     """
+    cache = caches[-1]
     around = [loop for loop in nest if loop.axis not in operand.axes]
-    points = kept_points(space, cache)
     staged = tuple(
-        Threshold(loop.body_bytes, usable_bytes, _while_kept(loop, points), loop.trips) for loop in around
+        Threshold(loop.body_bytes, usable_bytes(cache), _while_kept(space, loop, caches), loop.trips)
+        for loop in around
     )
     held = rows_held(operand, cache)
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
@@ -183,9 +187,23 @@ def reloads(
     return direct, staged
 
 
-def _while_kept(loop: Loop, points: int) -> Cost:
-    """How often a cache loads anew what finds room in it beside all that the body of a loop touches."""
-    return Threshold(loop.body_points, points, Const(1), loop.trips) if points else Const(1)
+def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
+    """How often the last cache loads anew what finds room in it beside all that the body touches."""
+    *nearer, cache = caches
+    points = kept_points(space, cache)
+    if not points:
+        return Const(1)
+    late = loop.trips
+    longer = [(c, kept_points(space, c)) for c in nearer]
+    for other, kept in [(c, kept) for c, kept in longer if not kept or kept > points][-1:]:
+        there = Threshold(loop.body_points, kept, Const(1), late) if kept else Const(1)
+        late = Threshold(loop.body_bytes, usable_bytes(other), there, late)
+    return Threshold(loop.body_points, points, Const(1), late)
+
+
+def usable_bytes(cache: Cache) -> int:
+    """What working sets may take of a cache. Units: bytes."""
+    return int(cache.capacity_bytes * USABLE)
 
 
 def kept_points(space: Space, cache: Cache) -> int:

@@ -115,14 +115,12 @@ def _with_kept(
     calls = kept_calls(tried, 0)
     results = time_all(_plan(machine, [library], compiler, calls, tried, 0.0), rng.bytes(PAGE), watch)
     each = len(calls) // len(tried)
-    found: dict[str, int | None] = {}
-    nearer_ns: int | None = 0
-    for n, stream in enumerate(tried):
-        own_ns = kept_ns(stream, results[n * each : (n + 1) * each], machine, profile.bandwidths)
-        # What a nearer cache keeps is not lost because it would be by the next one.
-        nearer_ns = None if own_ns is None or nearer_ns is None else max(own_ns, nearer_ns)
-        found[stream.memory] = nearer_ns
-    caches = tuple(replace(c, kept_ns=found.get(c.memory)) for c in profile.caches)
+    found = {
+        stream.memory: kept_ns(stream, results[n * each : (n + 1) * each], machine, profile.bandwidths)
+        for n, stream in enumerate(tried)
+    }
+    known = [c for c in profile.caches if c.size_bytes is not None]  # of others nobody knows where they are
+    caches = tuple(replace(c, kept_ns=found.get(c.memory)) if c in known else c for c in profile.caches)
     return replace(profile, caches=caches)
 
 

@@ -12,13 +12,13 @@ of a guest with two cores of thirty-two,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from math import sqrt
 
 from isamap.codegen.spread import Spread
 from isamap.codegen.timing import Timed
 from isamap.machine import Machine, caches_from_nearest
 from isamap.tune.bandwidth import Stream
+from isamap.tune.caches import SLOWER
 from isamap.tune.profile import BandwidthFigure
 
 WAITS_NS = tuple(31_250 << n for n in range(11))  # up to 32 ms: few kernels come back to a cache so late
@@ -35,10 +35,11 @@ static int64_t now(void) {
 /* The last of the numbers says how long nothing is touched before a sample. */
 void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_t trips, int64_t count,
             int64_t *ns) {
+  const int64_t one_block[1] = {1};
   for (int64_t n = 0; n < count; ++n) {
     f(data, numbers, 2);
     int64_t start = now();
-    while (now() - start < numbers[1]) continue;
+    while (now() - start < numbers[1]) f(data, one_block, 1);  /* wide units fall asleep, and wake slowly */
     start = now();
     f(data, numbers, trips);
     ns[n] = now() - start;
@@ -68,22 +69,26 @@ def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
 def kept_ns(
     stream: Stream, results: Sequence[Spread | str], machine: Machine, bandwidths: Sequence[BandwidthFigure]
 ) -> int | None:
-    """The longest time for which a cache keeps a buffer; None where it outlasts all, or nothing was measured.
+    """The longest time for which a cache keeps a buffer; None where it outlasts all waits, where nothing was
+    measured, or where the next memory is hardly slower, so that nothing tells them apart.
 
     `results` are those of `kept_calls` for the stream. A buffer is lost that takes more than the geometric
     mean of what it takes at once and what the next memory takes; one lost at once is kept while it is read.
     """
     behind = _behind(stream.memory, machine, bandwidths)
-    took = [r.middle for r in results if isinstance(r, Spread)]
-    if behind is None or len(took) < 1 + len(WAITS_NS):
+    took = [r for r in results if isinstance(r, Spread)]
+    if behind is None or len(took) < 1 + len(WAITS_NS) or behind < SLOWER * took[0].middle:
         return None
-    near_ns, *waited = took
-    lost_ns = sqrt(near_ns * max(near_ns, behind))
-    waits = zip(WAITS_NS, waited, strict=True)
-    kept = [0, *(wait_ns for wait_ns, _ in takewhile(lambda pair: pair[1] <= lost_ns, waits))]
-    if kept[-1] == WAITS_NS[-1]:
+    # Not the middle of what was waited for: others are not always as quiet as half of the time.
+    near_ns, waited = took[0].middle, [spread.high for spread in took[1:]]
+    lost_ns = sqrt(near_ns * behind)
+    lost = [took_ns > lost_ns for took_ns in waited]
+    # One slow wait between two others is chance; the last one has none behind it.
+    first = next((n for n, pair in enumerate(zip(lost, [*lost[1:], True], strict=True)) if all(pair)), None)
+    if first is None:
         return None
-    return kept[-1] + int(near_ns * stream.size_bytes)  # nobody touches a byte while the others are read
+    kept = WAITS_NS[first - 1] if first else 0
+    return kept + int(near_ns * stream.size_bytes)  # nobody touches a byte while the others are read
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:

@@ -1,6 +1,6 @@
 """What rows along a sum take that stream from memory, with and without hints about the next ones.
 
-    C[m, n] += A[m, k] * B[n, k], with 96 MiB of B, 4 rows of A and 16
+    C[m, n] += A[m, k] * B[n, k], with 64 MiB of B, 4 rows of A and 16
 
 Four products say it: those of 16 rows what computing adds, those of 4 what is left beside it for each row.
 Pieces of rows, which lie across a sum, are measured with all others (`rows`).
@@ -39,8 +39,8 @@ from isamap.tune.profile import StreamFigure
 
 K = 2048
 FEW, MANY = 4, 16  # rows of A
-MOST_BYTES = 96 << 20
-LEAST_S, TURNS = 0.02, 4  # of calls in a turn
+MOST_BYTES = 64 << 20
+LEAST_S, TURNS = 0.05, 6  # of calls in a turn
 LIMIT_S = 60  # of a turn
 _TEXT = """
 kernel streams() {{

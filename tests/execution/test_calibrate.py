@@ -13,15 +13,17 @@ import pytest
 from isamap.cli import main
 from isamap.codegen.silicon_source import Form
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import Plan
+from isamap.codegen.timing import PAGE, Plan, time_all
 from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
-from isamap.codegen.toolchain import find_compiler
+from isamap.codegen.toolchain import build, find_compiler
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.system_caches import SystemCache, system_caches
 from isamap.source import MissingTool, UsageProblem
+from isamap.tune.bandwidth import stream_source, streams
 from isamap.tune.caches import reported_caches
 from isamap.tune.calibrate import caches_here, calibrate
 from isamap.tune.instructions import NO_CHAIN
+from isamap.tune.keeping import SAMPLER, WAITS_NS, kept_calls, kept_streams
 from isamap.tune.packing import copies, time_copy
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
@@ -226,3 +228,23 @@ def test_a_cache_whose_reads_fail_stays_as_it_is_reported(monkeypatch: pytest.Mo
     monkeypatch.setattr("isamap.tune.calibrate.time_all", all_end)
     found = caches_here(machine, compiler, BUDGET_S, np.random.default_rng(1), lambda _: None)
     assert found == reported_caches(machine, system)
+
+
+@pytest.mark.silicon
+@pytest.mark.parametrize("name", HERE)
+def test_waiting_is_no_part_of_what_a_cache_takes_after_it(name: str) -> None:
+    machine = load_machine(name)
+    tried = kept_streams(machine, streams(machine))[:1]
+    compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
+    source = stream_source(machine, tried, SAMPLER)
+    library = build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")
+    calls = kept_calls(tried, 0)
+    plan = Plan(name, (library,), compiler, tuple(calls), (), tried[0].size_bytes, 0.0)
+    results = time_all(plan, bytes(PAGE))
+    assert len(results) == 1 + len(WAITS_NS)
+    for wait_ns, result in zip((0, *WAITS_NS), results, strict=True):
+        assert isinstance(result, Spread), result
+        assert result.count > 1
+        # The longest wait is 32 ms, and one way through the buffer takes some hundredths of one.
+        if wait_ns == WAITS_NS[-1]:
+            assert result.least * tried[0].size_bytes < wait_ns / 2

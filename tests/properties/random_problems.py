@@ -21,8 +21,8 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
         NestProblem(number, tuple(random_option(random, f"f{i}") for i in range(random.randint(1, options))))
         for number in range(random.randint(1, statements))
     )
-    kept_ns = random.choice([0, 0, 4, 40])
-    caches = tuple(replace(c, kept_ns=kept_ns) for c in small_caches(random.choice([64, 256, 4096])))
+    sizes = small_caches(random.choice([64, 256, 4096]))
+    caches = tuple(replace(cache, kept_ns=random.choice([0, 0, 4, 40])) for cache in sizes)
     registers = (("reg", random.choice([3, 4, 6, 16])), ("wide", random.choice([2, 4])))
     made = Problem("kernel", "machine", (), nests, registers, caches, 1.0)
     if random.random() < 0.2:

@@ -174,6 +174,17 @@ def test_a_larger_machine_never_makes_the_optimum_worse(question: Problem, what:
     assert large.cost_ns <= small.cost_ns * (1 + 1e-3) + 1e-9
 
 
+@given(problems(largest=4), st.sampled_from([0.3, 0.8]))
+@settings(max_examples=max(20, ASKED))
+def test_a_faster_unit_costs_no_more_whatever_is_decided(question: Problem, factor: float) -> None:
+    model, (nest,) = AnalyticModel(), question.nests
+    (option,) = nest.options
+    fast = replace(option, interval_ns=factor * option.interval_ns)
+    usual, less = (model.expression(question, nest, o) for o in (option, fast))
+    for assignment in every_assignment(Space(0, option, dict(question.registers), {})):
+        assert evaluate(less, assignment) <= evaluate(usual, assignment) * (1 + 1e-9)
+
+
 @given(problems(largest=6))
 @settings(max_examples=max(20, ASKED))
 def test_bounds_hold_everywhere(question: Problem) -> None:

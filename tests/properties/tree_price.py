@@ -6,7 +6,7 @@ knows no decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import ceil, gcd, prod
 
@@ -40,14 +40,15 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
     inputs = [o for o in option.operands if not o.is_accumulator]
     held = [o for o in option.operands if o.is_accumulator]
     sums, loops = _summing(walk, problem.loops)
+    computing = prod(ceil(a.extent / a.tile) for a in option.axes) * option.interval_ns
     loads = sum(
         _issues(option, o) * _tile_ns(walk, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
         for o in inputs
     )
     traffic = [
         [_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands]
-        for level, cache in enumerate(problem.caches)
-        if not _holds_all(walk, cache)
+        for level in range(len(problem.caches))
+        if not _holds_all(walk, problem.caches[: level + 1])
     ]
     rows = _beside_rows(walk, problem, traffic[-1], sums) if traffic else 0.0
     engines = [
@@ -57,7 +58,8 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
     return (
         max(
             [
-                sums + _shown(walk, problem),
+                sums,
+                computing + _shown(walk, problem),
                 loads,
                 *map(sum, traffic),
                 _one_after_another(walk, problem),
@@ -81,7 +83,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
 
 def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float) -> float:
     """What comes across sums from where all tensors are, and a share of what is computed on it."""
-    far = [n for n, cache in enumerate(problem.caches) if not _holds_all(walk, cache)][-1]
+    far = [n for n in range(len(problem.caches)) if not _holds_all(walk, problem.caches[: n + 1])][-1]
     behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     across = [not o.is_accumulator and o.dense_axis not in summed for o in walk.option.operands]
@@ -95,8 +97,8 @@ def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float
 def _one_after_another(walk: Walk, problem: Problem) -> float:
     """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
     found = before = 0.0
-    for level, cache in enumerate(problem.caches):
-        if _holds_all(walk, cache):
+    for level in range(len(problem.caches)):
+        if _holds_all(walk, problem.caches[: level + 1]):
             continue
         share = max(0.0, 1 - _behind(problem, level) / before) if before else 1.0
         before = _behind(problem, level)
@@ -175,39 +177,37 @@ def _all_bytes(walk: Walk) -> int:
     return sum(_direct_bytes(operand, whole) for operand in walk.option.operands)
 
 
-def _holds_all(walk: Walk, cache: Cache) -> bool:
-    """Whether a cache has room for all tensors, and keeps them while all is computed."""
+def _holds_all(walk: Walk, caches: Sequence[Cache]) -> bool:
+    """Whether one of the caches has room for all tensors, and keeps them while all is computed."""
     whole = {a.name: ceil(a.extent / a.tile) * a.tile for a in walk.option.axes}
-    return _all_bytes(walk) <= cache.capacity_bytes and _kept(walk, cache, whole)
+    return any(_all_bytes(walk) <= c.capacity_bytes and _kept(walk, c, whole) for c in caches)
 
 
 def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
     """Whether a cache keeps what nobody touches while so many elements of each axis are computed."""
-    every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
-    if not cache.kept_ns or every <= cache.kept_ns:
-        return True
     tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
-    return prod(covered.values()) <= max(1, int(cache.kept_ns / walk.option.interval_ns)) * tiles
+    return prod(covered.values()) <= _keeps(walk, cache) * tiles
 
 
 def _shown(walk: Walk, problem: Problem) -> float:
     """What all lines of an input take longer than the issues that a register block has for each."""
     found = [0.0]
-    sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
-    for operand in walk.option.operands:
-        size = operand.staged_bytes or operand.tensor_bytes
+    option = walk.option
+    tiles = {a.name: a.tile for a in option.axes}
+    sums = {axis.name for axis in option.axes if axis.is_reduction}
+    for operand in option.operands:
+        size = max(operand.staged_bytes, operand.tensor_bytes)
         others = [name for name in walk.running if name not in operand.axes]
-        if operand.is_accumulator or operand.streams or not size or len(others) > 2 or sums & {*others}:
+        if operand.is_accumulator or operand.streams or operand.subscripts or not size:
             continue
-        tile = size * prod(a.tile for a in walk.option.axes if a.name in operand.axes)
-        issues = prod(
-            walk.held[name] // next(a.tile for a in walk.option.axes if a.name == name) for name in others
-        )
-        computed = walk.option.interval_ns * issues / tile
-        ns, before = 0.0, walk.option.interval_ns / tile
-        for level, cache in enumerate(problem.caches):
+        if len(others) > 2 or sums & {*others} or any(_may_tear(walk, operand, c) for c in problem.caches):
+            continue
+        tile = size * prod(tiles[name] for name in operand.axes)
+        computed = option.interval_ns * prod(walk.held[name] // tiles[name] for name in others) / tile
+        ns, before = 0.0, option.interval_ns / tile
+        for level in range(len(problem.caches)):
             byte_ns = 1 / _behind(problem, level)
-            if _holds_all(walk, cache) or byte_ns <= before:
+            if _holds_all(walk, problem.caches[: level + 1]) or byte_ns <= before:
                 continue
             part = max(0.0, byte_ns - max(before, computed)) / byte_ns
             ns, before = ns + part * _missed(walk, operand, problem, level), byte_ns
@@ -215,16 +215,25 @@ def _shown(walk: Walk, problem: Problem) -> float:
     return max(found)
 
 
+def _may_tear(walk: Walk, operand: TileOperand, cache: Cache) -> bool:
+    """Whether so many rows could be read in place along a sum that they evict each other meanwhile."""
+    sums = {axis.name for axis in walk.option.axes if axis.is_reduction} & {*walk.running}
+    rows = {name for name in operand.axes if name in walk.running} - sums
+    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    return bool(known and operand.dense_axis in sums and rows and operand.direct_ns is not None)
+
+
 def _missed(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
-    times = _loads(walk, operand, problem.caches[level])
+    times = _loads(walk, operand, problem.caches[: level + 1])
     ways = 2 if operand.is_accumulator else 1
     return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
 
 
-def _loads(walk: Walk, operand: TileOperand, cache: Cache) -> int:
-    """How often a cache loads the operand."""
+def _loads(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
+    """How often the last of these caches loads the operand."""
+    *nearer, cache = caches
     held = _rows_held(walk, operand, cache)
     times = 1
     for turn in walk.turns:
@@ -232,10 +241,22 @@ def _loads(walk: Walk, operand: TileOperand, cache: Cache) -> int:
             continue
         body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
         rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
-        late = not _kept(walk, cache, {name: turn.inside[name] for name in walk.running})
-        if body > int(cache.capacity_bytes * USABLE) or late or (held and rows > held):
+        covered = {name: turn.inside[name] for name in walk.running}
+        late = not _kept(walk, cache, covered)
+        # The farthest of those before that keep longer may still have it.
+        longer = [c for c in nearer if _keeps(walk, c) > _keeps(walk, cache)][-1:]
+        near = [c for c in longer if body <= int(c.capacity_bytes * USABLE) and _kept(walk, c, covered)]
+        if body > int(cache.capacity_bytes * USABLE) or (late and not near) or (held and rows > held):
             times *= turn.trips
     return times
+
+
+def _keeps(walk: Walk, cache: Cache) -> float:
+    """For how many issues a cache keeps what nobody touches; infinite for all of them."""
+    every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
+    if not cache.kept_ns or every <= cache.kept_ns:
+        return float("inf")
+    return max(1, int(cache.kept_ns / walk.option.interval_ns))
 
 
 def _behind(problem: Problem, level: int) -> float:
@@ -264,7 +285,7 @@ def _rows(walk: Walk, operand: TileOperand) -> int:
 
 def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """To begin each row read in place, out of where all tensors are."""
-    homes = [n for n, cache in enumerate(problem.caches) if _holds_all(walk, cache)]
+    homes = [n for n, cache in enumerate(problem.caches) if _holds_all(walk, [cache])]
     home = homes[0] if homes else len(problem.caches)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     is_near_copy = operand.name in walk.stages and home < len(problem.caches)
@@ -311,10 +332,10 @@ def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
     behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
-    stated = [(c, r.again_ns) for c, r in zip(problem.caches, behind, strict=True) if r.again_ns > 0]
-    if not stated or not known or not summed or _holds_all(walk, stated[0][0]):
+    stated = [(n, r.again_ns) for n, r in enumerate(behind, 1) if r.again_ns > 0]
+    if not stated or not known or not summed or _holds_all(walk, problem.caches[: stated[0][0]]):
         return 0.0
-    visits = _loads(walk, operand, stated[0][0])
+    visits = _loads(walk, operand, problem.caches[: stated[0][0]])
     return stated[0][1] * _rows(walk, operand) * visits if visits > 1 else 0.0
 
 
@@ -345,7 +366,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """What the copies of an input read, at the bandwidth of where all tensors lie."""
-    far = [n for n, cache in enumerate(problem.caches) if not _holds_all(walk, cache)]
+    far = [n for n in range(len(problem.caches)) if not _holds_all(walk, problem.caches[: n + 1])]
     if operand.is_accumulator or operand.homes[0] or not far:
         return 0.0
     whole = {axis.name: axis.extent for axis in walk.option.axes}

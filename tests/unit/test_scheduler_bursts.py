@@ -39,7 +39,7 @@ def shown_ns(problem: Problem, name: str, assignment: dict[str, int]) -> float:
         )
         for level in misses(tile(space), problem)
     ]
-    return float(evaluate(shown(space, missed), assignment))
+    return float(evaluate(shown(tile(space), problem, missed), assignment))
 
 
 def flat(bandwidth: float) -> Problem:

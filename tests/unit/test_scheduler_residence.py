@@ -10,7 +10,7 @@ from plan_problems import CACHES, MEMORY_ROWS, gemm
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import where_time_goes
@@ -38,7 +38,7 @@ def test_what_fits_no_cache_is_read_from_memory() -> None:
 def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: str | None) -> None:
     problem = gemm(size, size, size)
     space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
-    found = next((cache.name for cache in problem.caches if holds_all(space, cache)), None)
+    found = next((cache.name for cache in problem.caches if holds_all(space, [cache])), None)
     assert found == home
 
 
@@ -53,7 +53,7 @@ def test_a_cache_that_others_share_holds_what_is_used_within_its_time() -> None:
     for kept_ns, held in ((0, True), (int(issues_ns) + 1, True), (int(issues_ns) - 1, False)):
         problem = kept_for(kept_ns)
         space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
-        assert holds_all(space, problem.caches[2]) == held
+        assert holds_all(space, problem.caches) == held
     assert "from memory" not in sources(kept_for(0))
     assert "from memory" in sources(kept_for(1_000_000))
 
@@ -68,13 +68,19 @@ def test_what_loops_come_back_to_too_late_is_read_again() -> None:
     space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
     b = next(o for o in space.option.operands if o.name == "b")
 
-    def read(kept_ns: int) -> float:
+    def read(kept_ns: int, *before: Cache) -> float:
         cache = replace(CACHES[2], kept_ns=kept_ns)
-        factors, _ = reloads(space, b, loops(tile(space)), cache, cache.capacity_bytes)
+        factors, _ = reloads(space, b, loops(tile(space)), [*before, cache])
         return prod(float(evaluate(factor, names)) for factor in factors)
 
     body_ns = 0.14 * 64 * 1024 * 1024 / 16
     assert [read(kept_ns) for kept_ns in (0, int(1.01 * body_ns), int(0.99 * body_ns))] == [1, 1, 16]
+    # A cache before it that has room for the body of 64 rows, 4.5 MB, and keeps it, does not ask.
+    large, short = replace(CACHES[1], capacity_bytes=8 << 20), int(0.99 * body_ns)
+    assert read(short, CACHES[0], large) == 1
+    assert read(short, large, CACHES[1]) == 16, "the one just before has no room"
+    assert read(short, replace(large, kept_ns=int(1.01 * body_ns))) == 1
+    assert read(short, replace(large, kept_ns=short)) == 16
 
 
 def begun_ns(problem: Problem, columns: int, stage: int = 0, **decided: int) -> float:

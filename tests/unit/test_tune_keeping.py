@@ -62,9 +62,17 @@ def test_what_is_lost_at_once_is_kept_while_it_is_read() -> None:
     assert found([0.04] + [0.16] * len(WAITS_NS)) == int(0.04 * L3.size_bytes)
 
 
-def test_a_moment_in_which_it_comes_back_does_not_count() -> None:
-    took = [0.04, 0.04, 0.16] + [0.04] * (len(WAITS_NS) - 2)
-    assert found(took) == WAITS_NS[0] + int(0.04 * L3.size_bytes)
+def test_one_slow_reading_between_others_is_chance_and_two_are_not() -> None:
+    waited = [0.04] * len(WAITS_NS)
+    waited[1] = 0.16
+    assert found([0.04, *waited]) is None
+    waited[2] = 0.16
+    assert found([0.04, *waited]) == WAITS_NS[0] + int(0.04 * L3.size_bytes)
+
+
+def test_where_the_next_memory_is_hardly_slower_nothing_is_said() -> None:
+    near = [spread(0.15)] + [spread(0.16)] * len(WAITS_NS)
+    assert kept_ns(L3, near, MACHINE, BANDWIDTHS) is None
 
 
 def test_without_readings_nothing_is_said() -> None:
