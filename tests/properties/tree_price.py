@@ -6,18 +6,28 @@ knows no decision.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
-from math import ceil, gcd, prod
+from math import ceil, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
+from properties.tree_caches import (
+    USABLE,
+    bandwidth_behind,
+    direct_bytes,
+    holds_all,
+    missed_ns,
+    rows_of,
+    shown_ns,
+    times_loaded,
+)
 from properties.tree_walk import Walk, walked
 
 from isamap.machine.timings import LoopTimes, Tlb
-from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
-LEAK, STREAM_LEAK, USABLE = 0.1, 0.06, 0.75
+LEAK, STREAM_LEAK = 0.1, 0.06
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -46,9 +56,9 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         for o in inputs
     )
     traffic = [
-        [_missed(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands]
+        [missed_ns(walk, o, problem, level) + _starts(walk, o, problem, level) for o in option.operands]
         for level in range(len(problem.caches))
-        if not _holds_all(walk, problem.caches[: level + 1])
+        if not holds_all(walk, problem.caches[: level + 1])
     ]
     rows = _beside_rows(walk, problem, traffic[-1], sums) if traffic else 0.0
     engines = [
@@ -59,7 +69,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         max(
             [
                 sums,
-                computing + _shown(walk, problem),
+                computing + shown_ns(walk, problem),
                 loads,
                 *map(sum, traffic),
                 _one_after_another(walk, problem),
@@ -83,7 +93,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
 
 def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float) -> float:
     """What comes across sums from where all tensors are, and a share of what is computed on it."""
-    far = [n for n in range(len(problem.caches)) if not _holds_all(walk, problem.caches[: n + 1])][-1]
+    far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])][-1]
     behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     across = [not o.is_accumulator and o.dense_axis not in summed for o in walk.option.operands]
@@ -98,12 +108,12 @@ def _one_after_another(walk: Walk, problem: Problem) -> float:
     """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
     found = before = 0.0
     for level in range(len(problem.caches)):
-        if _holds_all(walk, problem.caches[: level + 1]):
+        if holds_all(walk, problem.caches[: level + 1]):
             continue
-        share = max(0.0, 1 - _behind(problem, level) / before) if before else 1.0
-        before = _behind(problem, level)
+        share = max(0.0, 1 - bandwidth_behind(problem, level) / before) if before else 1.0
+        before = bandwidth_behind(problem, level)
         for operand in walk.option.operands:
-            found += share * _missed(walk, operand, problem, level) + _starts(walk, operand, problem, level)
+            found += share * missed_ns(walk, operand, problem, level) + _starts(walk, operand, problem, level)
     return found
 
 
@@ -159,133 +169,9 @@ def _held(walk: Walk, operand: TileOperand) -> float:
     return moved + ends
 
 
-def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
-    if operand.name in walk.stages:
-        return operand.staged_bytes * prod(covered[name] for name in operand.axes)
-    return _direct_bytes(operand, covered)
-
-
-def _direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
-    """Windows that overlap are read once."""
-    subscripts = operand.subscripts or tuple(((name, 1),) for name in operand.axes)
-    lengths = [1 + sum(abs(c) * (covered[name] - 1) for name, c in subscript) for subscript in subscripts]
-    return operand.tensor_bytes * prod(lengths)
-
-
-def _all_bytes(walk: Walk) -> int:
-    whole = {axis.name: axis.extent for axis in walk.option.axes}
-    return sum(_direct_bytes(operand, whole) for operand in walk.option.operands)
-
-
-def _holds_all(walk: Walk, caches: Sequence[Cache]) -> bool:
-    """Whether one of the caches has room for all tensors, and keeps them while all is computed."""
-    whole = {a.name: ceil(a.extent / a.tile) * a.tile for a in walk.option.axes}
-    return any(_all_bytes(walk) <= c.capacity_bytes and _kept(walk, c, whole) for c in caches)
-
-
-def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
-    """Whether a cache keeps what nobody touches while so many elements of each axis are computed."""
-    tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
-    return prod(covered.values()) <= _keeps(walk, cache) * tiles
-
-
-def _shown(walk: Walk, problem: Problem) -> float:
-    """What all lines of an input take longer than the issues that a register block has for each."""
-    found = [0.0]
-    option = walk.option
-    tiles = {a.name: a.tile for a in option.axes}
-    sums = {axis.name for axis in option.axes if axis.is_reduction}
-    for operand in option.operands:
-        size = max(operand.staged_bytes, operand.tensor_bytes)
-        others = [name for name in walk.running if name not in operand.axes]
-        if operand.is_accumulator or operand.streams or operand.subscripts or not size:
-            continue
-        if len(others) > 2 or sums & {*others} or any(_may_tear(walk, operand, c) for c in problem.caches):
-            continue
-        tile = size * prod(tiles[name] for name in operand.axes)
-        computed = option.interval_ns * prod(walk.held[name] // tiles[name] for name in others) / tile
-        ns, before = 0.0, option.interval_ns / tile
-        for level in range(len(problem.caches)):
-            byte_ns = 1 / _behind(problem, level)
-            if _holds_all(walk, problem.caches[: level + 1]) or byte_ns <= before:
-                continue
-            part = max(0.0, byte_ns - max(before, computed)) / byte_ns
-            ns, before = ns + part * _missed(walk, operand, problem, level), byte_ns
-        found.append(ns)
-    return max(found)
-
-
-def _may_tear(walk: Walk, operand: TileOperand, cache: Cache) -> bool:
-    """Whether so many rows could be read in place along a sum that they evict each other meanwhile."""
-    sums = {axis.name for axis in walk.option.axes if axis.is_reduction} & {*walk.running}
-    rows = {name for name in operand.axes if name in walk.running} - sums
-    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    return bool(known and operand.dense_axis in sums and rows and operand.direct_ns is not None)
-
-
-def _missed(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
-    """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
-    whole = {axis.name: axis.extent for axis in walk.option.axes}
-    times = _loads(walk, operand, problem.caches[: level + 1])
-    ways = 2 if operand.is_accumulator else 1
-    return ways * _bytes(walk, operand, whole) / _behind(problem, level) * times
-
-
-def _loads(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
-    """How often the last of these caches loads the operand."""
-    *nearer, cache = caches
-    held = _rows_held(walk, operand, cache)
-    times = 1
-    for turn in walk.turns:
-        if turn.axis in operand.axes:
-            continue
-        body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
-        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
-        covered = {name: turn.inside[name] for name in walk.running}
-        late = not _kept(walk, cache, covered)
-        # The farthest of those before that keep longer may still have it.
-        longer = [c for c in nearer if _keeps(walk, c) > _keeps(walk, cache)][-1:]
-        near = [c for c in longer if body <= int(c.capacity_bytes * USABLE) and _kept(walk, c, covered)]
-        if body > int(cache.capacity_bytes * USABLE) or (late and not near) or (held and rows > held):
-            times *= turn.trips
-    return times
-
-
-def _keeps(walk: Walk, cache: Cache) -> float:
-    """For how many issues a cache keeps what nobody touches; infinite for all of them."""
-    every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
-    if not cache.kept_ns or every <= cache.kept_ns:
-        return float("inf")
-    return max(1, int(cache.kept_ns / walk.option.interval_ns))
-
-
-def _behind(problem: Problem, level: int) -> float:
-    further = [cache.bandwidth_bytes_per_ns for cache in problem.caches[level + 1 :]]
-    return further[0] if further else problem.memory_bandwidth_bytes_per_ns
-
-
-def _rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
-    """Rows read in place that a cache holds before they evict each other; 0 where all are."""
-    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    if not known or operand.name in walk.stages:
-        return 0
-    way = max(1, cache.capacity_bytes // cache.ways)
-    # A piece is four lines long: rows that begin within as many lines as ways allow meet in one set.
-    near = 4 * cache.line_bytes // cache.ways
-    offsets = [apart * operand.pitch_bytes % way for apart in range(1, way // gcd(operand.pitch_bytes, way))]
-    apart = [n for n, at in enumerate(offsets, 1) if at <= near or way - at <= near]
-    held = cache.ways * (apart[0] if apart else way // gcd(operand.pitch_bytes, way))
-    return held if _rows(walk, operand) > held else 0
-
-
-def _rows(walk: Walk, operand: TileOperand) -> int:
-    extents = {axis.name: axis.extent for axis in walk.option.axes}
-    return prod(extents[name] for name in operand.axes if name != operand.dense_axis)
-
-
 def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
     """To begin each row read in place, out of where all tensors are."""
-    homes = [n for n, cache in enumerate(problem.caches) if _holds_all(walk, [cache])]
+    homes = [n for n, cache in enumerate(problem.caches) if holds_all(walk, [cache])]
     home = homes[0] if homes else len(problem.caches)
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     is_near_copy = operand.name in walk.stages and home < len(problem.caches)
@@ -300,16 +186,16 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
     counted = prod(pieces)
     if stated.start_bytes:
         counted = min(counted, ceil(extents[operand.dense_axis] * operand.tensor_bytes / stated.start_bytes))
-    begun = stated.start_ns * _rows(walk, operand) * counted
+    begun = stated.start_ns * rows_of(walk, operand) * counted
     if home == len(problem.caches) and is_short:
-        begun = far.short_start_ns * _rows(walk, operand) * prod(pieces)
+        begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
     line = problem.caches[-1].line_bytes
     if home == len(problem.caches) and in_place and line and 0 < far.followed_count < beside:
         lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
-        begun += far.late_line_ns * _rows(walk, operand) * lines
+        begun += far.late_line_ns * rows_of(walk, operand) * lines
     return begun
 
 
@@ -333,10 +219,10 @@ def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
     behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
     stated = [(n, r.again_ns) for n, r in enumerate(behind, 1) if r.again_ns > 0]
-    if not stated or not known or not summed or _holds_all(walk, problem.caches[: stated[0][0]]):
+    if not stated or not known or not summed or holds_all(walk, problem.caches[: stated[0][0]]):
         return 0.0
-    visits = _loads(walk, operand, problem.caches[: stated[0][0]])
-    return stated[0][1] * _rows(walk, operand) * visits if visits > 1 else 0.0
+    visits = times_loaded(walk, operand, problem.caches[: stated[0][0]])
+    return stated[0][1] * rows_of(walk, operand) * visits if visits > 1 else 0.0
 
 
 def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
@@ -366,11 +252,11 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """What the copies of an input read, at the bandwidth of where all tensors lie."""
-    far = [n for n in range(len(problem.caches)) if not _holds_all(walk, problem.caches[: n + 1])]
+    far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     if operand.is_accumulator or operand.homes[0] or not far:
         return 0.0
     whole = {axis.name: axis.extent for axis in walk.option.axes}
-    return _direct_bytes(operand, whole) / _behind(problem, far[-1])
+    return direct_bytes(operand, whole) / bandwidth_behind(problem, far[-1])
 
 
 def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
@@ -416,4 +302,4 @@ def _pages(walk: Walk, operand: TileOperand, tlb: Tlb) -> float:
     if prod(walk.held[name] for name in rows) <= tlb.count * on_a_page:
         return 0.0
     others = [walk.entries(name) for name in walk.running if name not in rows]
-    return tlb.miss_ns * _rows(walk, operand) / on_a_page * prod(others)
+    return tlb.miss_ns * rows_of(walk, operand) / on_a_page * prod(others)

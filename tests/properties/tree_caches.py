@@ -1,0 +1,139 @@
+"""What caches hold and miss of a nest's loops, as `tree_price` counts it, and what shows of it.
+
+Like that, it shares no code with the model, no expression, and knows no decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, gcd, prod
+
+from properties.tree_walk import Walk
+
+from isamap.plan.problem import Cache, Problem, TileOperand
+
+USABLE = 0.75
+
+
+def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
+    if operand.name in walk.stages:
+        return operand.staged_bytes * prod(covered[name] for name in operand.axes)
+    return direct_bytes(operand, covered)
+
+
+def direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
+    """Windows that overlap are read once."""
+    subscripts = operand.subscripts or tuple(((name, 1),) for name in operand.axes)
+    lengths = [1 + sum(abs(c) * (covered[name] - 1) for name, c in subscript) for subscript in subscripts]
+    return operand.tensor_bytes * prod(lengths)
+
+
+def _all_bytes(walk: Walk) -> int:
+    whole = {axis.name: axis.extent for axis in walk.option.axes}
+    return sum(direct_bytes(operand, whole) for operand in walk.option.operands)
+
+
+def holds_all(walk: Walk, caches: Sequence[Cache]) -> bool:
+    """Whether one of the caches has room for all tensors, and keeps them while all is computed."""
+    whole = {a.name: ceil(a.extent / a.tile) * a.tile for a in walk.option.axes}
+    return any(_all_bytes(walk) <= c.capacity_bytes and _kept(walk, c, whole) for c in caches)
+
+
+def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
+    """Whether a cache keeps what nobody touches while so many elements of each axis are computed."""
+    tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
+    return prod(covered.values()) <= _keeps(walk, cache) * tiles
+
+
+def shown_ns(walk: Walk, problem: Problem) -> float:
+    """What all lines of an input take longer than the issues that a register block has for each."""
+    found = [0.0]
+    option = walk.option
+    tiles = {a.name: a.tile for a in option.axes}
+    sums = {axis.name for axis in option.axes if axis.is_reduction}
+    for operand in option.operands:
+        size = max(operand.staged_bytes, operand.tensor_bytes)
+        others = [name for name in walk.running if name not in operand.axes]
+        if operand.is_accumulator or operand.streams or operand.subscripts or not size:
+            continue
+        if len(others) > 2 or sums & {*others} or any(_may_tear(walk, operand, c) for c in problem.caches):
+            continue
+        tile = size * prod(tiles[name] for name in operand.axes)
+        computed = option.interval_ns * prod(walk.held[name] // tiles[name] for name in others) / tile
+        ns, before = 0.0, option.interval_ns / tile
+        for level in range(len(problem.caches)):
+            byte_ns = 1 / bandwidth_behind(problem, level)
+            if holds_all(walk, problem.caches[: level + 1]) or byte_ns <= before:
+                continue
+            part = max(0.0, byte_ns - max(before, computed)) / byte_ns
+            ns, before = ns + part * missed_ns(walk, operand, problem, level), byte_ns
+        found.append(ns)
+    return max(found)
+
+
+def _may_tear(walk: Walk, operand: TileOperand, cache: Cache) -> bool:
+    """Whether so many rows could be read in place along a sum that they evict each other meanwhile."""
+    sums = {axis.name for axis in walk.option.axes if axis.is_reduction} & {*walk.running}
+    rows = {name for name in operand.axes if name in walk.running} - sums
+    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    return bool(known and operand.dense_axis in sums and rows and operand.direct_ns is not None)
+
+
+def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+    """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
+    whole = {axis.name: axis.extent for axis in walk.option.axes}
+    times = times_loaded(walk, operand, problem.caches[: level + 1])
+    ways = 2 if operand.is_accumulator else 1
+    return ways * _bytes(walk, operand, whole) / bandwidth_behind(problem, level) * times
+
+
+def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
+    """How often the last of these caches loads the operand."""
+    *nearer, cache = caches
+    held = _rows_held(walk, operand, cache)
+    times = 1
+    for turn in walk.turns:
+        if turn.axis in operand.axes:
+            continue
+        body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
+        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+        covered = {name: turn.inside[name] for name in walk.running}
+        late = not _kept(walk, cache, covered)
+        # The farthest of those before that keep longer may still have it.
+        longer = [c for c in nearer if _keeps(walk, c) > _keeps(walk, cache)][-1:]
+        near = [c for c in longer if body <= int(c.capacity_bytes * USABLE) and _kept(walk, c, covered)]
+        if body > int(cache.capacity_bytes * USABLE) or (late and not near) or (held and rows > held):
+            times *= turn.trips
+    return times
+
+
+def _keeps(walk: Walk, cache: Cache) -> float:
+    """For how many issues a cache keeps what nobody touches; infinite for all of them."""
+    every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
+    if not cache.kept_ns or every <= cache.kept_ns:
+        return float("inf")
+    return max(1, int(cache.kept_ns / walk.option.interval_ns))
+
+
+def bandwidth_behind(problem: Problem, level: int) -> float:
+    further = [cache.bandwidth_bytes_per_ns for cache in problem.caches[level + 1 :]]
+    return further[0] if further else problem.memory_bandwidth_bytes_per_ns
+
+
+def _rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
+    """Rows read in place that a cache holds before they evict each other; 0 where all are."""
+    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    if not known or operand.name in walk.stages:
+        return 0
+    way = max(1, cache.capacity_bytes // cache.ways)
+    # A piece is four lines long: rows that begin within as many lines as ways allow meet in one set.
+    near = 4 * cache.line_bytes // cache.ways
+    offsets = [apart * operand.pitch_bytes % way for apart in range(1, way // gcd(operand.pitch_bytes, way))]
+    apart = [n for n, at in enumerate(offsets, 1) if at <= near or way - at <= near]
+    held = cache.ways * (apart[0] if apart else way // gcd(operand.pitch_bytes, way))
+    return held if rows_of(walk, operand) > held else 0
+
+
+def rows_of(walk: Walk, operand: TileOperand) -> int:
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    return prod(extents[name] for name in operand.axes if name != operand.dense_axis)
