@@ -47,7 +47,7 @@ def beginnings(
     late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
-        hinted_ns = stated.hinted_row_start_ns or stated.hinted_start_ns
+        hinted_ns = _either(stated.hinted_row_start_ns, stated.hinted_start_ns)
         early = _if_in_time(tiling, operand, problem, times(hinted_ns * rows, *pieces), late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, early)
     return by_stage(tiling.space, operand, direct, begun)
@@ -68,8 +68,8 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     stated = _stated(problem)
     shown, hinted_shown = stated.computing_factor, stated.hinted_computing_factor
     if in_rows(option, operand):
-        shown = stated.row_computing_factor or shown
-        hinted_shown = stated.hinted_row_computing_factor or hinted_shown
+        shown = _either(stated.row_computing_factor, shown)
+        hinted_shown = _either(stated.hinted_row_computing_factor, hinted_shown)
     early = times(hinted_shown, computing)
     late = times(shown, computing) if operand.registers else early
     in_time = early
@@ -82,6 +82,11 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
 def _stated(problem: Problem) -> StreamTimes:
     assert problem.memory_streams is not None, "inputs stream only where a machine says what that takes"
     return problem.memory_streams
+
+
+def _either(of_rows: float | None, of_pieces: float) -> float:
+    """What rows along a sum take: as pieces do where nothing is stated of them."""
+    return of_pieces if of_rows is None else of_rows
 
 
 def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, early: Cost) -> Cost:

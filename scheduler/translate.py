@@ -134,7 +134,8 @@ class Translator:
         if _is_number(broken) and all(map(_is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scaled(broken, factor, paid=False))
-            return multiplied(self.model, self._exact(self._keep(times(*others))), once, None)
+            most = floor(self.cap_ns * self.scale) + 1 if paid else None
+            return multiplied(self.model, self._exact(self._keep(times(*others))), once, most)
         return self._scaled(self._spread(broken, others), factor, paid=paid)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:

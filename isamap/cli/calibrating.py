@@ -135,13 +135,8 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         yield from ("", table(lines))
     if profile.rows or profile.unmeasured_rows:
         yield from ("", table(_rows(profile, stated_of)))
-    if (streams := profile.streams) is not None:
-        head = ("rows that stream", "computing shows", "start ns")
-        lines = [
-            (streams.memory, f"{streams.computing_factor:.0%}", _number(streams.start_ns)),
-            ("hinted", f"{streams.hinted_computing_factor:.0%}", _number(streams.hinted_start_ns)),
-        ]
-        yield from ("", table([head, *lines]))
+    if profile.streams or profile.unmeasured_streams:
+        yield from ("", table(_streams(profile)))
     if profile.packing:
         ways = [("packing", "bytes of an element", "ns for each")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]
@@ -169,6 +164,20 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
         for r in profile.rows
     ]
     return [head, *lines, *((r.memory, *["–"] * 6, r.said) for r in profile.unmeasured_rows)]
+
+
+def _streams(profile: Profile) -> list[tuple[str, ...]]:
+    """What rows take that stream along a sum, or why nobody knows."""
+    head = ("rows that stream", "computing shows", "start ns", "")
+    if (lost := profile.unmeasured_streams) is not None:
+        return [head, (lost.memory, "–", "–", lost.said)]
+    found = profile.streams
+    assert found is not None, "one of both is there"
+    return [
+        head,
+        (found.memory, f"{found.computing_factor:.0%}", _number(found.start_ns), ""),
+        ("hinted", f"{found.hinted_computing_factor:.0%}", _number(found.hinted_start_ns), ""),
+    ]
 
 
 def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:

@@ -42,5 +42,5 @@ def _all_timings(machine: Machine) -> Iterator[tuple[str, RowTimes | StreamTimes
 
 
 def _stated(figures: RowTimes | StreamTimes | Tlb | LoopTimes) -> list[tuple[str, float]]:
-    values = [(f.name, getattr(figures, f.name)) for f in fields(figures) if f.name != "source"]
-    return [(name, value) for name, value in values if value]
+    values = [(f, getattr(figures, f.name)) for f in fields(figures) if f.name != "source"]
+    return [(f.name, value) for f, value in values if value != f.default]

@@ -48,7 +48,7 @@ class StreamTimes:
     piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
     sum in `row_start_ns`. Pieces of at least `long_bytes` need no hints.
 
-    What begins with `row_` and `hinted_row_` is that of rows along a sum; 0 is as pieces take it.
+    What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
     """
 
     traffic_factor: float
@@ -58,9 +58,9 @@ class StreamTimes:
     hinted_start_ns: float
     long_bytes: int
     ahead_bytes: int
-    row_computing_factor: float = 0.0
-    hinted_row_computing_factor: float = 0.0
-    hinted_row_start_ns: float = 0.0
+    row_computing_factor: float | None = None
+    hinted_row_computing_factor: float | None = None
+    hinted_row_start_ns: float | None = None
     source: str = ""
 
 

@@ -6,7 +6,7 @@ it is read, then nothing is touched for a while, then it is read again by the cl
 of a guest with two cores of thirty-two,
 
     0     0.3   1     3     10    ms after they were read, are read again at
-    28.8  27.6  16.3  10.7  10.7  bytes per ns, of which the last is what memory gives.
+    30    30    24    13    11    bytes per ns, of which the last is what memory gives.
 """
 
 from __future__ import annotations

@@ -11,24 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.child import Limits
-from isamap.codegen.runner import run_program
 from isamap.codegen.spread import Spread
-from isamap.codegen.toolchain import compile_library
-from isamap.ir import bind
-from isamap.lower.lower import lower
 from isamap.machine import Machine
-from isamap.plan.build import build_problem
 from isamap.scheduler.answer import schedule
-from isamap.source import NoMapping, Source
-from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit
+from isamap.source import NoMapping
+from isamap.tune.clocked import Clocked
 from isamap.tune.instructions import numbers
 from isamap.tune.profile import PackingFigure
 
 ROWS, COLUMNS = 128, 512
 CALLS = 200
+LIMIT_S = 20  # of all calls
 
 _INTERLEAVED = (
     "out Y: {t}[{m} / GROUP, {n}, GROUP]; "
@@ -49,7 +42,7 @@ class Copy:
 
     way: str
     dtype: str
-    source: Source
+    text: str
 
 
 def copies() -> Iterator[Copy]:
@@ -58,25 +51,22 @@ def copies() -> Iterator[Copy]:
         for dtype in _TYPES:
             body = text.format(t=dtype, m=ROWS, n=COLUMNS)
             kernel = f"kernel packed() {{ in X: {dtype}[{ROWS}, {COLUMNS}]; {body} }}"
-            yield Copy(way, dtype, Source("packing", kernel))
+            yield Copy(way, dtype, kernel)
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
     """The ns for each element; None where the machine has nothing that copies this type.
 
-    Raises: RunProblem, CompilerRefused, MissingTool.
+    Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
-    kernel = make_guards_explicit(bind(parse_kernel(copy.source), {}))
     try:
-        problem = build_problem(kernel, machine, {})
+        clocked = Clocked.of("packing", copy.text, machine)
     except NoMapping:
         return None
-    chosen = schedule(problem, heuristic="greedy")
-    emitted = emit_c(lower(kernel, machine, chosen, {}), machine)
-    x, y = kernel.operand("X"), kernel.operand("Y")
+    library = clocked.compiled(schedule(clocked.problem, heuristic="greedy"))
+    x, y = clocked.kernel.operand("X"), clocked.kernel.operand("Y")
     shape = tuple(extent.value or 1 for extent in y.shape)
     data = numbers(x.dtype, ROWS * COLUMNS, rng).reshape(ROWS, COLUMNS)
     arrays = {"X": data, "Y": np.zeros(shape, y.dtype.numpy())}
-    result = run_program(compile_library(emitted, machine), arrays, repeat=CALLS, limits=Limits(20))
-    per_element = [1e9 * seconds / data.size for seconds in result.seconds]
+    per_element = [ns / data.size for ns in clocked.calls_ns(library, arrays, CALLS, LIMIT_S)]
     return PackingFigure(copy.way, x.dtype.size_bytes, Spread.of(per_element))

@@ -118,8 +118,8 @@ class StreamFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class UnmeasuredRows:
-    """A memory whose rows stay as they are stated; `said` is why."""
+class Unmeasured:
+    """A memory of which something stays as it is stated; `said` is why."""
 
     memory: str
     said: str
@@ -140,8 +140,9 @@ class Profile:
     thread_start: Spread | None = None
     caches: tuple[CacheFigure, ...] = ()
     rows: tuple[RowFigure, ...] = ()
-    unmeasured_rows: tuple[UnmeasuredRows, ...] = ()
+    unmeasured_rows: tuple[Unmeasured, ...] = ()
     streams: StreamFigure | None = None
+    unmeasured_streams: Unmeasured | None = None
 
     @property
     def digest(self) -> str:
@@ -252,6 +253,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             else {}
         ),
         **({"streams": _stream_json(profile.streams)} if profile.streams else {}),
+        **({"unmeasured_streams": asdict(profile.unmeasured_streams)} if profile.unmeasured_streams else {}),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -341,8 +343,9 @@ def _profile(content: dict[str, Any]) -> Profile:
         _spread(content["thread_start_ns"]),
         tuple(CacheFigure(**c) for c in content.get("caches", ())),
         tuple(_row(r) for r in content.get("rows", ())),
-        tuple(UnmeasuredRows(**r) for r in content.get("unmeasured_rows", ())),
+        tuple(Unmeasured(**r) for r in content.get("unmeasured_rows", ())),
         StreamFigure(**content["streams"]) if "streams" in content else None,
+        Unmeasured(**content["unmeasured_streams"]) if "unmeasured_streams" in content else None,
     )
 
 

@@ -20,23 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.child import Limits
-from isamap.codegen.runner import RunProblem, run_program
-from isamap.codegen.toolchain import compile_library
-from isamap.ir import F32, bind
-from isamap.lower.lower import lower
+from isamap.ir import F32
 from isamap.machine import Machine
-from isamap.plan.build import build_problem
 from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
-from isamap.source import Diagnostic, Infeasible, NoMapping, Source
-from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit
+from isamap.source import Diagnostic, Infeasible
+from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import RowFigure, RowReading, UnmeasuredRows
+from isamap.tune.profile import RowFigure, RowReading, Unmeasured
 
 LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages alone
 UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages
@@ -90,21 +83,21 @@ Program = Callable[[Mapping[str, NDArray[Any]]], Took]
 
 def row_figures(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
-) -> Iterator[RowFigure | UnmeasuredRows]:
+) -> Iterator[RowFigure | Unmeasured]:
     """A figure for each memory but the nearest, or why its products say nothing.
 
     `sizes` are how many bytes of B lie in each memory, the nearest first.
 
-    Raises: CompilerRefused, MissingTool.
+    Raises: MissingTool.
     """
     for memory, size_bytes in list(sizes.items())[1:]:
         n, k = shape(min(size_bytes, MOST_BYTES))
         watch(f"rows out of {memory}")
-        # All else that was measured is worth keeping: what cannot be scheduled, or crashes, costs one figure.
+        # All else that was measured is worth keeping.
         try:
             found = _measured(memory, n, k, machine, rng)
-        except (NoMapping, Infeasible, RunProblem) as problem:
-            found = UnmeasuredRows(memory, problem.diagnostics[0].message)
+        except CANNOT as problem:
+            found = Unmeasured(memory, problem.diagnostics[0].message)
             watch(f"rows out of {memory} are not measured: {found.said}")
         yield found
 
@@ -189,20 +182,16 @@ def _program(one: Product, machine: Machine) -> Program:
     Raises: NoMapping where the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
     """
-    text = _TEXT.format(m=one.m, n=one.n, k=one.k)
-    kernel = make_guards_explicit(bind(parse_kernel(Source("rows", text)), {}))
-    problem = build_problem(kernel, machine, {})
-    chosen = _in_pieces(one, problem)
-    compiled = compile_library(emit_c(lower(kernel, machine, chosen, {}), machine), machine)
-    issues_ns, piece = _piece(one, problem, chosen)
+    clocked = Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine)
+    chosen = _in_pieces(one, clocked.problem)
+    library = clocked.compiled(chosen)
+    issues_ns, piece = _piece(one, clocked.problem, chosen)
     pieces = one.k * ceil(one.n / piece)
 
     def run(arrays: Mapping[str, NDArray[Any]]) -> Took:
         calls = max(2, ceil(LEAST_S / (1e-9 * pieces * max(issues_ns, 1.0))))
-        result = run_program(compiled, arrays, repeat=calls, limits=Limits(LIMIT_S))
-        if not result.seconds:
-            raise RunProblem(Diagnostic("rows-refused", f"the emitted `rows` returned: {result.meaning}"))
-        return Took(1e9 * min(result.seconds) / pieces, issues_ns, piece * F32.size_bytes)
+        ns = min(clocked.calls_ns(library, arrays, calls, LIMIT_S))
+        return Took(ns / pieces, issues_ns, piece * F32.size_bytes)
 
     return run
 

@@ -3,6 +3,7 @@
     C[m, n] += A[m, k] * B[n, k], with 64 MiB of B, 4 rows of A and 16
 
 Four products say it: those of 16 rows what computing adds, those of 4 what is left beside it for each row.
+Where 16 take longer to compute than to come from memory, nothing streams, and there are fewer.
 Pieces of rows, which lie across a sum, are measured with all others (`rows`).
 """
 
@@ -12,33 +13,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.child import Limits
-from isamap.codegen.runner import RunProblem, run_program
-from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.ir import F32, bind
-from isamap.lower.lower import lower
+from isamap.codegen.toolchain import Compiled
+from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.machine.timings import StreamTimes
-from isamap.plan.build import build_problem
 from isamap.plan.decisions import mapping_of, prefetch_of, stage_of
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Problem, TileOperand
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.shares import where_time_goes
-from isamap.source import Diagnostic, Infeasible, NoMapping, Source
-from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit
+from isamap.source import Diagnostic, Infeasible
+from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import StreamFigure
+from isamap.tune.profile import StreamFigure, Unmeasured
 
 K = 2048
-FEW, MANY = 4, 16  # rows of A
+FEW, MANY = 4, (16, 12, 8)  # rows of A; of many, the first with which B still streams
 MOST_BYTES = 64 << 20
 LEAST_S, TURNS = 0.05, 6  # of calls in a turn
 LIMIT_S = 60  # of a turn
@@ -61,32 +58,35 @@ class Took:
 
 def stream_figure(
     machine: Machine, size_bytes: int, watch: Callable[[str], None], rng: np.random.Generator
-) -> StreamFigure | None:
-    """The figure of the memory beyond all caches; None where no mapping reads rows of B along the sum as they
-    stream, or nothing can be hinted of them.
+) -> StreamFigure | Unmeasured | None:
+    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
-    Raises: CompilerRefused, MissingTool.
+    Raises: MissingTool.
     """
     link = next((x for x in machine.links if x.streams is not None), None)
     n = min(size_bytes, MOST_BYTES) // (F32.size_bytes * K)
     if link is None or link.streams is None or not n:
         return None
     watch("rows that stream")
-    with suppress(NoMapping, Infeasible, RunProblem):
+    try:
         return figure_of(link.source_memory, link.streams, n, _measured(machine, n, rng))
-    return None
+    except CANNOT as problem:
+        why = problem.diagnostics[0].message
+        watch(f"rows that stream are not measured: {why}")
+        return Unmeasured(link.source_memory, why)
 
 
 def figure_of(
     memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], Took]
 ) -> StreamFigure:
-    """What the times of products say, by rows of A and whether rows of B are hinted.
+    """What the times of products say, by rows of A (few and many) and whether rows of B are hinted.
 
     Raises: Infeasible where more computing takes no longer by the model.
     """
     found: dict[bool, tuple[float, float]] = {}
+    most = max(m for m, _ in took)
     for hinted in (False, True):
-        few, many = took[FEW, hinted], took[MANY, hinted]
+        few, many = took[FEW, hinted], took[most, hinted]
         added_ns = many.computing_ns - few.computing_ns
         if added_ns <= 0:
             raise Infeasible(Diagnostic("streams-without-computing", "more rows take no longer by the model"))
@@ -102,28 +102,23 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
-    programs: dict[tuple[int, bool], tuple[Compiled, Took]] = {}
-    for m in (FEW, MANY):
-        kernel = make_guards_explicit(bind(parse_kernel(Source("streams", _TEXT.format(m=m, n=n, k=K))), {}))
-        problem = build_problem(kernel, machine, {})
-        for hinted in (False, True):
-            chosen = _chosen(problem, hinted)
-            compiled = compile_library(emit_c(lower(kernel, machine, chosen, {}), machine), machine)
-            programs[m, hinted] = (compiled, _modelled(problem, chosen))
+    programs: dict[tuple[int, bool], tuple[Clocked, Compiled, Took]] = {}
+    arrays: dict[int, dict[str, NDArray[Any]]] = {}
     b = numbers(F32, n * K, rng).reshape(n, K)
+    asked = {m: Clocked.of("streams", _TEXT.format(m=m, n=n, k=K), machine) for m in (FEW, *MANY)}
+    many = next((m for m in MANY if _streaming(asked[m].problem)), MANY[-1])
+    for m in (FEW, many):
+        a = numbers(F32, m * K, rng).reshape(m, K)
+        arrays[m] = {"A": a, "B": b, "C": np.zeros((m, n), np.float32)}
+        for hinted in (False, True):
+            chosen = _chosen(asked[m].problem, hinted)
+            compiled = asked[m].compiled(chosen)
+            programs[m, hinted] = (asked[m], compiled, _modelled(asked[m].problem, chosen))
     found: dict[tuple[int, bool], Took] = {}
     for _ in range(TURNS):  # what else the computer does disturbs all of them alike
-        for (m, hinted), (compiled, modelled) in programs.items():
-            arrays = {
-                "A": numbers(F32, m * K, rng).reshape(m, K),
-                "B": b,
-                "C": np.zeros((m, n), np.float32),
-            }
+        for (m, hinted), (clocked, library, modelled) in programs.items():
             calls = max(2, ceil(LEAST_S / (1e-9 * max(1.0, modelled.ns))))
-            result = run_program(compiled, arrays, repeat=calls, limits=Limits(LIMIT_S))
-            if not result.seconds:
-                raise RunProblem(Diagnostic("streams-refused", f"the emitted `streams`: {result.meaning}"))
-            ns = 1e9 * min(result.seconds)
+            ns = min(clocked.calls_ns(library, arrays[m], calls, LIMIT_S))
             if (m, hinted) not in found or ns < found[m, hinted].ns:
                 found[m, hinted] = Took(ns, modelled.traffic_ns, modelled.computing_ns)
     return found
@@ -135,10 +130,7 @@ def _chosen(problem: Problem, hinted: bool) -> Schedule:
     Raises: Infeasible where there is none.
     """
     best: Schedule | None = None
-    for number, option in enumerate(problem.nests[0].options):
-        b = next((o for o in option.operands if o.tensor == "B"), None)
-        if b is None or not (b.streams and b.hints and in_rows(option, b)) or b.direct_ns is None:
-            continue
+    for number, b in _streaming(problem):
         fixed = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): int(hinted)}
         with suppress(Infeasible):
             found = schedule(problem, heuristic="greedy", fixed=fixed)
@@ -147,6 +139,21 @@ def _chosen(problem: Problem, hinted: bool) -> Schedule:
     if best is None:
         raise Infeasible(Diagnostic("streams-in-no-rows", "no mapping reads rows that stream along a sum"))
     return best
+
+
+def _streaming(problem: Problem) -> list[tuple[int, TileOperand]]:
+    """The mappings, by number, that read rows of B in place along the sum as they stream."""
+    found = [
+        (number, operand, option)
+        for number, option in enumerate(problem.nests[0].options)
+        for operand in option.operands
+        if operand.tensor == "B"
+    ]
+    return [
+        (number, b)
+        for number, b, option in found
+        if b.streams and b.hints and in_rows(option, b) and b.direct_ns is not None
+    ]
 
 
 def _modelled(problem: Problem, chosen: Schedule) -> Took:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from ctypes import CDLL, CFUNCTYPE, POINTER, c_int64, c_void_p
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic_ns
+from typing import Any
 
 import numpy as np
 import pytest
 
 from isamap.cli import main
+from isamap.codegen.runner import RunProblem
 from isamap.codegen.silicon_source import Form
 from isamap.codegen.spread import Spread
 from isamap.codegen.timing import PAGE, Plan, time_all
@@ -18,13 +22,14 @@ from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
 from isamap.codegen.toolchain import build, find_compiler
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.system_caches import SystemCache, system_caches
-from isamap.source import MissingTool, UsageProblem
+from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.tune.bandwidth import stream_source, streams
 from isamap.tune.caches import reported_caches
-from isamap.tune.calibrate import caches_here, calibrate
+from isamap.tune.calibrate import caches_here, calibrate, packing_figures
 from isamap.tune.instructions import NO_CHAIN
 from isamap.tune.keeping import SAMPLER, WAITS_NS, kept_calls, kept_streams
-from isamap.tune.packing import copies, time_copy
+from isamap.tune.packing import Copy, copies, time_copy
+from isamap.tune.profile import PackingFigure
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
 BUDGET_S = 0.05
@@ -230,21 +235,61 @@ def test_a_cache_whose_reads_fail_stays_as_it_is_reported(monkeypatch: pytest.Mo
     assert found == reported_caches(machine, system)
 
 
+def test_waiting_is_no_part_of_what_a_cache_takes_after_it() -> None:
+    machine = load_machine("generic-c")
+    tried = kept_streams(machine, streams(machine))[:1]
+    compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
+    source = stream_source(machine, tried, SAMPLER)
+    library = CDLL(str(build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")))
+    called: list[tuple[int, int]] = []
+
+    def read(_: object, numbers: Any, trips: int) -> None:
+        called.append((numbers[0], trips))
+
+    blocks, trips = 1000, 7
+    for wait_ns in (0, 20_000_000):
+        called.clear()
+        took = (c_int64 * 1)()
+        start = monotonic_ns()
+        timed = CFUNCTYPE(None, c_void_p, POINTER(c_int64), c_int64)(read)
+        library.sample(timed, None, (c_int64 * 2)(blocks, wait_ns), c_int64(trips), c_int64(1), took)
+        elapsed_ns = monotonic_ns() - start
+        assert (called[0], called[-1]) == ((blocks, 2), (blocks, trips)), (
+            "once to bring it near, then by the clock"
+        )
+        assert set(called[1:-1]) <= {(1, 1)}, "the nearest block alone while nothing else is touched"
+        assert bool(called[1:-1]) == (wait_ns > 0)
+        assert 0 < took[0] <= elapsed_ns - wait_ns
+
+
 @pytest.mark.silicon
 @pytest.mark.parametrize("name", HERE)
-def test_waiting_is_no_part_of_what_a_cache_takes_after_it(name: str) -> None:
+def test_every_wait_has_samples(name: str) -> None:
     machine = load_machine(name)
     tried = kept_streams(machine, streams(machine))[:1]
     compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
     source = stream_source(machine, tried, SAMPLER)
     library = build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")
-    calls = kept_calls(tried, 0)
-    plan = Plan(name, (library,), compiler, tuple(calls), (), tried[0].size_bytes, 0.0)
+    plan = Plan(name, (library,), compiler, tuple(kept_calls(tried, 0)), (), tried[0].size_bytes, 0.0)
     results = time_all(plan, bytes(PAGE))
     assert len(results) == 1 + len(WAITS_NS)
-    for wait_ns, result in zip((0, *WAITS_NS), results, strict=True):
-        assert isinstance(result, Spread), result
-        assert result.count > 1
-        # The longest wait is 32 ms, and one way through the buffer takes some hundredths of one.
-        if wait_ns == WAITS_NS[-1]:
-            assert result.least * tried[0].size_bytes < wait_ns / 2
+    assert all(isinstance(r, Spread) and r.count > 1 and r.least > 0 for r in results), results
+
+
+def test_a_copy_that_crashes_costs_its_own_figure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("generic-c")
+    found = time_copy(next(copies()), machine, np.random.default_rng(0))
+    assert found is not None
+
+    def time_one(copy: Copy, *_: object) -> PackingFigure | None:
+        if copy.dtype == "bf16":
+            raise RunProblem(Diagnostic("program-crashed", "it crashed"))
+        return None if copy.dtype == "i8" else replace(found, way=copy.way)
+
+    monkeypatch.setattr("isamap.tune.calibrate.time_copy", time_one)
+    said: list[str] = []
+    figures = packing_figures(machine, np.random.default_rng(0), said.append)
+    assert [f.way for f in figures] == ["rows", "transposed", "pairs of rows", "fours of rows"]
+    lost = [line for line in said if "is not measured" in line]
+    assert lost[0] == "packing: rows of bf16 is not measured: it crashed"
+    assert len(lost) == 4

@@ -223,3 +223,16 @@ def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_p
     assert 8192 in {o.ahead_bytes for option in first.nests[0].options for o in option.operands if o.streams}
     assert replace(second, machine=first.machine, tlb=first.tlb) == first
     assert second.tlb.count == 96
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions"),
+    [
+        ("row_computing_factor", {"stage_b": 0, "prefetch_b": 0}),
+        ("hinted_row_computing_factor", {"stage_b": 0, "prefetch_b": 1, "block_n": 4}),
+        ("hinted_row_start_ns", {"stage_b": 0, "prefetch_b": 1, "block_n": 4}),
+    ],
+)
+def test_a_figure_of_nothing_is_not_a_figure_that_is_not_stated(name: str, decisions: dict[str, int]) -> None:
+    nothing = price_ns(streams(streaming("k"), **{name: 0.0}), **decisions)
+    assert nothing < price_ns(streaming("k"), **decisions)

@@ -18,7 +18,16 @@ from isamap.plan.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import MOST_BYTES, streams
-from isamap.tune.caches import FILLED, SLOWER, parts, probes, reported_caches, usable_bytes, with_usable
+from isamap.tune.caches import (
+    FILLED,
+    SLOWER,
+    least_of,
+    parts,
+    probes,
+    reported_caches,
+    usable_bytes,
+    with_usable,
+)
 from isamap.tune.compare import warnings
 from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.profile import CacheFigure, Profile, parse_profile, print_profile
@@ -93,6 +102,16 @@ def test_what_can_be_used_of_a_cache_has_fewer_ways() -> None:
     assert replace(whole, said=L3.said) == L3
     assert whole.said == "as reported, and read like a cache"
     assert with_usable(L3, 5 * MIB // 2).ways == 1
+
+
+def test_of_a_cache_that_is_found_twice_the_worse_counts() -> None:
+    lucky, busy = with_usable(L3, 24 * MIB), with_usable(L3, 12 * MIB)
+    assert least_of(lucky, busy) == least_of(busy, lucky) == busy
+    for first, then, kept in ((None, None, None), (None, 1000, 1000), (2000, 1000, 1000), (2000, None, 2000)):
+        found = least_of(replace(lucky, kept_ns=first), replace(busy, kept_ns=then))
+        assert found == replace(busy, kept_ns=kept)
+    unknown = reported_caches(MACHINE, ())[1]
+    assert least_of(unknown, unknown) == unknown
 
 
 def test_measured_caches_reach_the_problem() -> None:

@@ -20,7 +20,7 @@ from isamap.tune.profile import (
     Profile,
     RowFigure,
     RowReading,
-    UnmeasuredRows,
+    Unmeasured,
     parse_profile,
     print_profile,
 )
@@ -110,7 +110,7 @@ def test_where_more_computing_takes_no_longer_nothing_says_how_much_of_it_shows(
 SIZES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 8 << 20, "mem": 16 << 20}
 
 
-def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | UnmeasuredRows], list[str]]:
+def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | Unmeasured], list[str]]:
     """What products say of rows, and what is said meanwhile."""
     said: list[str] = []
     return list(row_figures(machine, SIZES, said.append, np.random.default_rng(1))), said
@@ -148,7 +148,7 @@ def test_a_product_that_crashes_or_takes_too_long_costs_the_figure_of_its_memory
 
     given(monkeypatch, made)
     (near, lost, last), said = measured()
-    assert lost == UnmeasuredRows("l3", why)
+    assert lost == Unmeasured("l3", why)
     assert f"rows out of l3 are not measured: {why}" in said
     for memory, found in (("l2", near), ("mem", last)):
         assert isinstance(found, RowFigure)
@@ -162,7 +162,7 @@ def test_a_product_of_few_rows_that_cannot_be_performed_is_said(monkeypatch: pyt
         return lambda _: timed(one)
 
     given(monkeypatch, made)
-    assert measured()[0] == [UnmeasuredRows(m, "four rows find no room") for m in ("l2", "l3", "mem")]
+    assert measured()[0] == [Unmeasured(m, "four rows find no room") for m in ("l2", "l3", "mem")]
 
 
 def test_where_nothing_can_be_hinted_all_else_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,14 +179,14 @@ def test_where_nothing_can_be_hinted_all_else_is_measured(monkeypatch: pytest.Mo
 
 def test_a_machine_without_a_product_of_its_own_says_so() -> None:
     found, _ = measured(replace(MACHINE, instructions={}))
-    assert [type(r) for r in found] == [UnmeasuredRows] * 3
-    assert all(isinstance(r, UnmeasuredRows) and r.said for r in found)
+    assert [type(r) for r in found] == [Unmeasured] * 3
+    assert all(isinstance(r, Unmeasured) and r.said for r in found)
 
 
 def test_issues_of_more_rows_than_a_product_of_few_has_are_said() -> None:
     found, _ = measured(load_machine("matmul-16x16x16"))
     said = "no issue multiplies 4 rows: one takes 16"
-    assert found == [UnmeasuredRows(m, said) for m in ("l2", "l3", "mem")]
+    assert found == [Unmeasured(m, said) for m in ("l2", "l3", "mem")]
 
 
 def test_a_product_that_refuses_its_operands_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,17 +196,17 @@ def test_a_product_that_refuses_its_operands_is_said(monkeypatch: pytest.MonkeyP
         del words, options
         return result
 
-    monkeypatch.setattr("isamap.tune.rows.compile_library", run)
-    monkeypatch.setattr("isamap.tune.rows.run_program", run)
+    monkeypatch.setattr("isamap.tune.clocked.compile_library", run)
+    monkeypatch.setattr("isamap.tune.clocked.run_program", run)
     found, _ = measured(load_machine("generic-c"))
     said = f"the emitted `rows` returned: {result.meaning}"
-    assert found == [UnmeasuredRows(m, said) for m in ("l2", "l3", "mem")]
+    assert found == [Unmeasured(m, said) for m in ("l2", "l3", "mem")]
 
 
 def test_what_is_not_measured_is_kept_and_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    made = replace(profile(FIGURE), unmeasured_rows=(UnmeasuredRows("mem", "stopped after 60 s"),))
+    made = replace(profile(FIGURE), unmeasured_rows=(Unmeasured("mem", "stopped after 60 s"),))
     assert parse_profile(Source("p", print_profile(made))) == made
     assert link("mem", *made.rows) == link("mem")
 
