@@ -38,6 +38,7 @@ from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
 from isamap.plan.apart import lanes_ns
+from isamap.plan.ends import with_ends
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
 from isamap.plan.hinting import with_hints
@@ -168,10 +169,14 @@ def option_of(
         described = input_of(operand, tile, suppliers, kernel, prices_copies=prices_copies)
         if described is None:
             return None
+        if prices_copies:
+            described = with_ends(described, operand, tile, suppliers, profile)
         operands += _with_reads(described, operand, tile, kernel)
     held = _held(tile, suppliers, kernel, prices_copies=prices_copies)
     if held is None:
         return None
+    if prices_copies and tile.accumulator is not None and tile.held is None:
+        held = with_ends(held, tile.accumulator, tile, suppliers, profile)
     operands.append(held)
     held_tile = tile.held or tile.accumulator or tile.result
     subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}

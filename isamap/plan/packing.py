@@ -52,8 +52,11 @@ def pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppl
             return (direct.cost_ns + stored.cost_ns) / elements
     cells = copy_by_cells(operand, in_tiles(operand, suppliers).buffer, ZERO)
     packed_ns = packing_ns(cells, operand.shape, suppliers) if cells is not None else None
-    if packed_ns is not None:
-        return packed_ns
+    return element_ns(operand, suppliers) if packed_ns is None else packed_ns
+
+
+def element_ns(operand: OperandTile, suppliers: Suppliers) -> float:
+    """Time to copy one element into a buffer by itself."""
     element = standing(operand.subject, lambda _: False)
     single = Want(element, "", operand.dtype, (), ())
     cell = Read(

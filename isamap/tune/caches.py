@@ -92,7 +92,7 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
 
 
 def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
-    """A cache as it was found twice: what can be used of it both times, and how long it keeps that at least."""
+    """A cache as it was found twice: what can be used both times, and how long that is kept at least."""
     less = min(figure, again, key=lambda f: f.size_bytes or 0)
     kept = [f.kept_ns for f in (figure, again) if f.kept_ns is not None]
     return replace(less, kept_ns=min(kept, default=None))

@@ -1,0 +1,58 @@
+"""What tiles take that an array ends in, where the machine moves parts of registers and where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.ir import bind
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine
+from isamap.plan.build import build_problem
+from isamap.plan.problem import TileOperand
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+
+def operand(kernel: str, machine: str, mapping: str, name: str, **sizes: int) -> TileOperand:
+    """An operand of a product with the mapping whose text begins so."""
+    path = kernel_path(kernel)
+    problem = build_problem(
+        bind(parse_kernel(Source(path.name, path.read_text())), sizes), load_machine(machine), {}
+    )
+    option = next(o for o in problem.nests[0].options if o.mapping.startswith(mapping))
+    return next(o for o in option.operands if o.name == name)
+
+
+def direct_ns(machine: str, name: str, n: int) -> float:
+    register = "ymm" if machine == "x86-avx2" else "zmm"
+    found = operand("gemm_f32", machine, f"fma_{register}_f32 {{ i: n }}", name, M=64, N=n, K=64).direct_ns
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["b", "c"])
+def test_without_an_instruction_for_parts_the_last_tile_goes_by_elements(name: str) -> None:
+    whole = direct_ns("x86-avx2", name, 40)
+    more = {n: (direct_ns("x86-avx2", name, n) - whole) * tiles for n, tiles in ((33, 5), (35, 5), (19, 3))}
+    assert 0 < more[33] < more[35], "the more elements are left, the longer"
+    assert more[35] == pytest.approx(more[19]), "as many elements are left of one tile"
+
+
+@pytest.mark.parametrize("name", ["b", "c"])
+def test_with_one_the_last_tile_is_masked(name: str) -> None:
+    assert direct_ns("x86-avx512", name, 35) == direct_ns("x86-avx512", name, 48)
+
+
+def test_axes_that_an_operand_does_not_have_do_not_matter() -> None:
+    assert direct_ns("x86-avx2", "a", 35) == direct_ns("x86-avx2", "a", 40)
+
+
+def test_a_sum_that_ends_in_a_tile_goes_by_elements_too() -> None:
+    sizes = {"M": 64, "N": 64}
+    odd, even = (
+        operand("gemm_nt_f32", "x86-avx2", "fma_ymm_f32 { i: k }", "a", K=k, **sizes) for k in (65, 72)
+    )
+    assert odd.direct_ns is not None
+    assert even.direct_ns is not None
+    assert odd.direct_ns > even.direct_ns
+    assert odd.pack_ns_per_element == even.pack_ns_per_element
