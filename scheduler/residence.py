@@ -54,7 +54,8 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     if is_far:
         far_ns = _far_ns(stated, operand, rows, extent, pieces)
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
-        return beginnings(tiling, operand, problem, pieces, unasked) if operand.streams else unasked
+        each = begun(tiling, operand, 0)
+        return beginnings(tiling, operand, problem, pieces, each, unasked) if operand.streams else unasked
     return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
 
 

@@ -29,12 +29,17 @@ from isamap.scheduler.tiling import Tiling, by_stage
 
 
 def beginnings(
-    tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Sequence[Cost], begun: Cost
+    tiling: Tiling,
+    operand: TileOperand,
+    problem: Problem,
+    pieces: Sequence[Cost],
+    each: Sequence[Cost],
+    begun: Cost,
 ) -> Cost:
     """The time to begin the rows or pieces of rows of an input that streams.
 
-    `pieces` are factors of how often each row is begun; `begun` is the time of what nobody asks for, which
-    copies begin as well.
+    `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
+    somebody follows too; `begun` is the time of what nobody asks for, which copies begin as well.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
@@ -45,9 +50,13 @@ def beginnings(
     # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
     late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
+    if stated.long_start_ns is not None:
+        # Who comes back to 16 rows after a kilobyte of each is not expected there, as he is by what computes.
+        unasked = times(stated.long_start_ns * rows, *each)
+        late = Threshold(times(*each), long, unasked, largest([unasked, begun]))
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
-        hinted_ns = _either(stated.hinted_row_start_ns, stated.hinted_start_ns)
+        hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
         early = _if_in_time(tiling, operand, problem, times(hinted_ns * rows, *pieces), late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, early)
     return by_stage(tiling.space, operand, direct, begun)
@@ -68,8 +77,8 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     stated = _stated(problem)
     shown, hinted_shown = stated.computing_factor, stated.hinted_computing_factor
     if in_rows(option, operand):
-        shown = _either(stated.row_computing_factor, shown)
-        hinted_shown = _either(stated.hinted_row_computing_factor, hinted_shown)
+        shown = _stated_or(stated.row_computing_factor, shown)
+        hinted_shown = _stated_or(stated.hinted_row_computing_factor, hinted_shown)
     early = times(hinted_shown, computing)
     late = times(shown, computing) if operand.registers else early
     in_time = early
@@ -84,9 +93,9 @@ def _stated(problem: Problem) -> StreamTimes:
     return problem.memory_streams
 
 
-def _either(of_rows: float | None, of_pieces: float) -> float:
-    """What rows along a sum take: as pieces do where nothing is stated of them."""
-    return of_pieces if of_rows is None else of_rows
+def _stated_or(stated: float | None, otherwise: float) -> float:
+    """What is stated, or what stands for it where nothing is."""
+    return otherwise if stated is None else stated
 
 
 def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, early: Cost) -> Cost:

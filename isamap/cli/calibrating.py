@@ -137,9 +137,12 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
         yield from ("", table(_rows(profile, stated_of)))
     if profile.streams or profile.unmeasured_streams:
         yield from ("", table(_streams(profile)))
-    if profile.packing:
-        ways = [("packing", "bytes of an element", "ns for each")]
-        ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least)) for p in profile.packing]
+    if profile.pieces or profile.unmeasured_pieces:
+        yield from ("", table(_pieces(profile)))
+    if profile.packing or profile.unmeasured_packing:
+        ways = [("packing", "bytes of an element", "ns for each", "")]
+        ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least), "") for p in profile.packing]
+        ways += [(p.way, p.dtype, "–", p.said) for p in profile.unmeasured_packing]
         yield from ("", table(ways))
     if (start := profile.thread_start) is not None:
         stated = stated_of["threads", "start"]
@@ -178,6 +181,16 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
         (found.memory, f"{found.computing_factor:.0%}", _number(found.start_ns), ""),
         ("hinted", f"{found.hinted_computing_factor:.0%}", _number(found.hinted_start_ns), ""),
     ]
+
+
+def _pieces(profile: Profile) -> list[tuple[str, ...]]:
+    """What long pieces take that stream, or why nobody knows."""
+    head = ("long pieces that stream", "start ns", "")
+    if (lost := profile.unmeasured_pieces) is not None:
+        return [head, (lost.memory, "–", lost.said)]
+    found = profile.pieces
+    assert found is not None, "one of both is there"
+    return [head, (found.memory, _number(found.long_start_ns), "")]
 
 
 def _caches(machine: Machine, profile: Profile) -> Iterator[tuple[str, ...]]:

@@ -3,8 +3,8 @@
     links:
       - {from: l3, to: l2, …, rows: {start_ns: 2, again_ns: 12, source: measured}}
 
-A figure that a description does not state is 0, and what it would price costs nothing. `source` names the
-citation of all figures beside it.
+A figure that a description does not state is 0, and what it would price costs nothing; it is None
+where another figure stands for it. `source` names the citation of all figures beside it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class StreamTimes:
 
     Units: nanoseconds and bytes. With hints, computing counts by `hinted_computing_factor`, and a row or a
     piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
-    sum in `row_start_ns`. Pieces of at least `long_bytes` need no hints.
+    sum in `row_start_ns`. Pieces of at least `long_bytes` need no hints: each is begun in `long_start_ns`
+    without them (None: as if it were hinted).
 
     What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
     """
@@ -61,6 +62,7 @@ class StreamTimes:
     row_computing_factor: float | None = None
     hinted_row_computing_factor: float | None = None
     hinted_row_start_ns: float | None = None
+    long_start_ns: float | None = None
     source: str = ""
 
 
@@ -80,7 +82,8 @@ class LoopTimes:
 
     `turn_ns` is a turn of a loop, `address_ns` the address of one of several rows read in place. A sum
     unrolled in its loop costs `unrolled_ns` a step and `unrolled_issue_ns` an issue; `share_ns` is a share of
-    a copy, dealt to a turn that computes.
+    a copy, dealt to a turn that computes. `joined_ns` is what a load waits for that joins elements which were
+    just stored one by one.
     """
 
     turn_ns: float = 0.0
@@ -88,6 +91,7 @@ class LoopTimes:
     unrolled_ns: float = 0.0
     unrolled_issue_ns: float = 0.0
     share_ns: float = 0.0
+    joined_ns: float = 0.0
     source: str = ""
 
 

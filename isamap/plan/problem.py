@@ -32,8 +32,9 @@ class TileOperand:
     """An operand of the mapped instruction and what supplying it costs.
 
     `axes` are the loop axes that its element depends on. Units: nanoseconds of unit time per tile
-    (`direct_ns` None when no move serves the tensor in place, so that it must be staged; `staged_ns` from the
-    staging buffer), `pack_ns_per_element` for the copy. `tensor_bytes` per element where it lives,
+    (`direct_ns` None when no move serves the tensor in place, so that it must be staged, and the mean where
+    the tensor ends in the middle of a tile; `staged_ns` from the staging buffer), `pack_ns_per_element` for
+    the copy. `tensor_bytes` per element where it lives,
     `staged_bytes` per element in the staging buffer. `registers` that one tile takes of `memory`.
     `stage_whole` when a summing axis outside the register block forces an accumulator through the buffer
     (its tensor is narrower than its accumulator). Of an accumulator, the nanoseconds are for in and out

@@ -8,7 +8,7 @@ description says, and called in a child process with limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -32,13 +32,17 @@ from isamap.tune.instructions import Asked, ask, figure, timed
 from isamap.tune.keeping import SAMPLER, kept_calls, kept_ns, kept_streams
 from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.packing import copies, time_copy
+from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import (
     CacheFigure,
     InstructionFigure,
     PackingFigure,
+    PieceFigure,
     Profile,
     RowFigure,
+    StreamFigure,
     Unmeasured,
+    UnmeasuredPacking,
     parse_profile,
     print_profile,
 )
@@ -89,17 +93,25 @@ def calibrate(
     results = list(time_all(plan, rng.bytes(PAGE), watch)) if calls else []
     start = results.pop() if threads else None
     profile = _profile(machine, found.version, when, asked, ways, results)
-    packing = packing_figures(machine, rng, watch) if names is None else ()
+    packing = list(packing_figures(machine, rng, watch)) if names is None else []
     start = start if isinstance(start, Spread) else None
-    profile = replace(profile, thread_start=start, packing=packing, caches=caches)
+    profile = replace(
+        profile,
+        thread_start=start,
+        packing=tuple(p for p in packing if isinstance(p, PackingFigure)),
+        unmeasured_packing=tuple(p for p in packing if isinstance(p, UnmeasuredPacking)),
+        caches=caches,
+    )
     if names is None:
         profile = _with_kept(machine, profile, found, ways, rng, watch)
         profile = _with_rows(machine, profile, rng, watch)
         profile = _with_streams(machine, profile, rng, watch)
         # Who shares the last cache has quiet minutes: it counts as it was found in the worst one.
         again = caches_here(machine, found, budget_s * PROBING, rng, watch)
-        again = _with_kept(machine, replace(profile, caches=again), found, ways, rng, watch).caches
-        profile = replace(profile, caches=tuple(map(least_of, profile.caches, again)))
+        again = tuple(map(least_of, profile.caches, again))
+        smaller = streams(with_caches(machine, again), reported)
+        worst = _with_kept(machine, replace(profile, caches=again), found, smaller, rng, watch).caches
+        profile = replace(profile, caches=tuple(map(least_of, again, worst)))
     return parse_profile(Source("profile", print_profile(profile)))  # with the digits that are kept
 
 
@@ -141,14 +153,19 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
 
 
 def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
-    """With what rows along a sum take that come from beyond all caches."""
+    """With what rows along a sum, and long pieces of others, take that come from beyond all caches."""
     sizes = [b.size_bytes for b in profile.bandwidths if b.access == "read"]
     if not sizes:
         return profile
-    found = stream_figure(lay_over(machine, profile), sizes[-1], watch, rng)
-    if isinstance(found, Unmeasured):
-        return replace(profile, unmeasured_streams=found)
-    return replace(profile, streams=found)
+    here = lay_over(machine, profile)
+    rows, pieces = (figure(here, sizes[-1], watch, rng) for figure in (stream_figure, piece_figure))
+    return replace(
+        profile,
+        streams=rows if isinstance(rows, StreamFigure) else None,
+        unmeasured_streams=rows if isinstance(rows, Unmeasured) else None,
+        pieces=pieces if isinstance(pieces, PieceFigure) else None,
+        unmeasured_pieces=pieces if isinstance(pieces, Unmeasured) else None,
+    )
 
 
 def caches_here(
@@ -192,17 +209,18 @@ def _plan(
     )
 
 
-def packing_figures(machine: Machine, rng: np.random.Generator, watch: Watch) -> tuple[PackingFigure, ...]:
-    """What packing takes; a copy that cannot be timed is said, and left out. Raises: MissingTool."""
-    found: list[PackingFigure | None] = []
+def packing_figures(
+    machine: Machine, rng: np.random.Generator, watch: Watch
+) -> Iterator[PackingFigure | UnmeasuredPacking]:
+    """What packing takes, or why nobody knows; nothing of types that are not copied. Raises: MissingTool."""
     for copy in copies():
         watch(f"packing: {copy.way} of {copy.dtype}")
         try:
-            found.append(time_copy(copy, machine, rng))
+            found = time_copy(copy, machine, rng)
         except CANNOT as problem:
-            why = problem.diagnostics[0].message
-            watch(f"packing: {copy.way} of {copy.dtype} is not measured: {why}")
-    return tuple(figure for figure in found if figure is not None)
+            found = UnmeasuredPacking(copy.way, copy.dtype, problem.diagnostics[0].message)
+        if found is not None:
+            yield found
 
 
 def check_runs_here(machine: Machine) -> None:

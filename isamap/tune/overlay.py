@@ -120,15 +120,18 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_streams(link: Link, profile: Profile) -> Link:
-    """A link with what rows along a sum take that stream through it."""
-    found = profile.streams
-    if found is None or link.streams is None or link.source_memory != found.memory:
+    """A link with what rows along a sum, and long pieces of others, take that stream through it."""
+    streams, rows, pieces = link.streams, profile.streams, profile.pieces
+    if streams is None:
         return link
-    streams = replace(
-        link.streams,
-        row_start_ns=found.start_ns,
-        row_computing_factor=found.computing_factor,
-        hinted_row_start_ns=found.hinted_start_ns,
-        hinted_row_computing_factor=found.hinted_computing_factor,
-    )
+    if rows is not None and rows.memory == link.source_memory:
+        streams = replace(
+            streams,
+            row_start_ns=rows.start_ns,
+            row_computing_factor=rows.computing_factor,
+            hinted_row_start_ns=rows.hinted_start_ns,
+            hinted_row_computing_factor=rows.hinted_computing_factor,
+        )
+    if pieces is not None and pieces.memory == link.source_memory:
+        streams = replace(streams, long_start_ns=pieces.long_start_ns)
     return replace(link, streams=streams)

@@ -74,6 +74,15 @@ class PackingFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmeasuredPacking:
+    """A copy that could not be timed; `said` is why."""
+
+    way: str
+    dtype: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class RowReading:
     """The ns of a piece of a row that `computed` rows are multiplied by.
 
@@ -118,6 +127,14 @@ class StreamFigure:
 
 
 @dataclass(frozen=True, slots=True)
+class PieceFigure:
+    """What beginning a long piece of a row takes that streams from a memory unasked. Units: nanoseconds."""
+
+    memory: str
+    long_start_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Unmeasured:
     """A memory of which something stays as it is stated; `said` is why."""
 
@@ -143,6 +160,9 @@ class Profile:
     unmeasured_rows: tuple[Unmeasured, ...] = ()
     streams: StreamFigure | None = None
     unmeasured_streams: Unmeasured | None = None
+    pieces: PieceFigure | None = None
+    unmeasured_pieces: Unmeasured | None = None
+    unmeasured_packing: tuple[UnmeasuredPacking, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -246,13 +266,20 @@ def _content(profile: Profile) -> dict[str, Any]:
             }
             for p in profile.packing
         ],
+        **(
+            {"unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing]}
+            if profile.unmeasured_packing
+            else {}
+        ),
         **({"rows": [_row_json(r) for r in profile.rows]} if profile.rows else {}),
         **(
             {"unmeasured_rows": [asdict(r) for r in profile.unmeasured_rows]}
             if profile.unmeasured_rows
             else {}
         ),
-        **({"streams": _stream_json(profile.streams)} if profile.streams else {}),
+        **({"streams": _figures_json(profile.streams)} if profile.streams else {}),
+        **({"pieces": _figures_json(profile.pieces)} if profile.pieces else {}),
+        **({"unmeasured_pieces": asdict(profile.unmeasured_pieces)} if profile.unmeasured_pieces else {}),
         **({"unmeasured_streams": asdict(profile.unmeasured_streams)} if profile.unmeasured_streams else {}),
         "instructions": [
             {
@@ -274,9 +301,9 @@ def _cache_json(cache: CacheFigure) -> dict[str, object]:
     return content
 
 
-def _stream_json(streams: StreamFigure) -> dict[str, object]:
+def _figures_json(found: StreamFigure | PieceFigure) -> dict[str, object]:
     return {
-        name: _short(value) if isinstance(value, float) else value for name, value in asdict(streams).items()
+        name: _short(value) if isinstance(value, float) else value for name, value in asdict(found).items()
     }
 
 
@@ -346,6 +373,9 @@ def _profile(content: dict[str, Any]) -> Profile:
         tuple(Unmeasured(**r) for r in content.get("unmeasured_rows", ())),
         StreamFigure(**content["streams"]) if "streams" in content else None,
         Unmeasured(**content["unmeasured_streams"]) if "unmeasured_streams" in content else None,
+        PieceFigure(**content["pieces"]) if "pieces" in content else None,
+        Unmeasured(**content["unmeasured_pieces"]) if "unmeasured_pieces" in content else None,
+        tuple(UnmeasuredPacking(**p) for p in content.get("unmeasured_packing", ())),
     )
 
 

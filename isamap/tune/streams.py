@@ -35,7 +35,7 @@ from isamap.tune.instructions import numbers
 from isamap.tune.profile import StreamFigure, Unmeasured
 
 K = 2048
-FEW, MANY = 4, (16, 12, 8)  # rows of A; of many, the first with which B still streams
+FEW, MORE = 4, (16, 12, 8)  # rows of A; of more, the first with which B still streams
 MOST_BYTES = 64 << 20
 LEAST_S, TURNS = 0.05, 6  # of calls in a turn
 LIMIT_S = 60  # of a turn
@@ -105,15 +105,22 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
     programs: dict[tuple[int, bool], tuple[Clocked, Compiled, Took]] = {}
     arrays: dict[int, dict[str, NDArray[Any]]] = {}
     b = numbers(F32, n * K, rng).reshape(n, K)
-    asked = {m: Clocked.of("streams", _TEXT.format(m=m, n=n, k=K), machine) for m in (FEW, *MANY)}
-    many = next((m for m in MANY if _streaming(asked[m].problem)), MANY[-1])
-    for m in (FEW, many):
+    asked = {FEW: Clocked.of("streams", _TEXT.format(m=FEW, n=n, k=K), machine)}
+    best_in_place(asked[FEW].problem, True, False)  # where nothing reads them, that is the reason to tell
+    for m in MORE:
+        more = Clocked.of("streams", _TEXT.format(m=m, n=n, k=K), machine)
+        if _streaming(more.problem, True):
+            asked[m] = more
+            break
+    else:
+        rows = f"{MORE[-1]} rows take longer to compute than to come from memory"
+        raise Infeasible(Diagnostic("streams-none", rows))
+    for m, clocked in asked.items():
         a = numbers(F32, m * K, rng).reshape(m, K)
         arrays[m] = {"A": a, "B": b, "C": np.zeros((m, n), np.float32)}
         for hinted in (False, True):
-            chosen = _chosen(asked[m].problem, hinted)
-            compiled = asked[m].compiled(chosen)
-            programs[m, hinted] = (asked[m], compiled, _modelled(asked[m].problem, chosen))
+            chosen = best_in_place(clocked.problem, True, hinted)
+            programs[m, hinted] = (clocked, clocked.compiled(chosen), _modelled(clocked.problem, chosen))
     found: dict[tuple[int, bool], Took] = {}
     for _ in range(TURNS):  # what else the computer does disturbs all of them alike
         for (m, hinted), (clocked, library, modelled) in programs.items():
@@ -124,35 +131,33 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
     return found
 
 
-def _chosen(problem: Problem, hinted: bool) -> Schedule:
-    """The best schedule that reads rows of B in place along the sum as they stream, hinted or not.
+def best_in_place(problem: Problem, along_sum: bool, hinted: bool) -> Schedule:
+    """The best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
 
     Raises: Infeasible where there is none.
     """
     best: Schedule | None = None
-    for number, b in _streaming(problem):
-        fixed = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): int(hinted)}
+    for number, b in _streaming(problem, along_sum):
+        asked = 0 if not hinted else 1 if along_sum else len(b.hints)
+        fixed = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): asked}
         with suppress(Infeasible):
             found = schedule(problem, heuristic="greedy", fixed=fixed)
             if best is None or (found.cost_ns or 0.0) < (best.cost_ns or 0.0):
                 best = found
     if best is None:
-        raise Infeasible(Diagnostic("streams-in-no-rows", "no mapping reads rows that stream along a sum"))
+        what = "rows that stream along a sum" if along_sum else "pieces of rows that stream"
+        raise Infeasible(Diagnostic("streams-not-in-place", f"no mapping reads {what}"))
     return best
 
 
-def _streaming(problem: Problem) -> list[tuple[int, TileOperand]]:
-    """The mappings, by number, that read rows of B in place along the sum as they stream."""
-    found = [
-        (number, operand, option)
-        for number, option in enumerate(problem.nests[0].options)
-        for operand in option.operands
-        if operand.tensor == "B"
-    ]
+def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
+    """The mappings, by number, that read rows of B in place as they stream, along the sum or across it."""
     return [
         (number, b)
-        for number, b, option in found
-        if b.streams and b.hints and in_rows(option, b) and b.direct_ns is not None
+        for number, option in enumerate(problem.nests[0].options)
+        for b in option.operands
+        if b.tensor == "B" and b.streams and b.hints and b.direct_ns is not None
+        if in_rows(option, b) == along_sum
     ]
 
 

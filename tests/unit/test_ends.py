@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from isamap.ir import bind
+from isamap.ir import Range, bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.build import build_problem
@@ -43,6 +45,35 @@ def test_with_one_the_last_tile_is_masked(name: str) -> None:
     assert direct_ns("x86-avx512", name, 35) == direct_ns("x86-avx512", name, 48)
 
 
+def test_what_is_left_of_an_open_size_is_known_to_the_run_alone() -> None:
+    path = kernel_path("gemm_f32")
+    kernel = parse_kernel(Source(path.name, path.read_text()))
+    sizes: dict[str, int | Range] = {"M": 64, "N": Range(1, 100), "K": 64}
+    found: dict[str, float] = {}
+    for register, machine in (("ymm", "x86-avx2"), ("zmm", "x86-avx512")):
+        problem = build_problem(bind(kernel, sizes), load_machine(machine), {"N": 35})
+        mapping = f"fma_{register}_f32 {{ i: n }}"
+        option = next(o for o in problem.nests[0].options if o.mapping.startswith(mapping))
+        b = next(o for o in option.operands if o.name == "b")
+        assert b.direct_ns is not None
+        found[machine] = b.direct_ns
+    assert found["x86-avx2"] == direct_ns("x86-avx2", "b", 35)
+    assert found["x86-avx512"] == direct_ns("x86-avx512", "b", 35)
+
+
+def test_the_load_of_the_last_tile_waits_for_its_elements() -> None:
+    machine = load_machine("x86-avx2")
+    path = kernel_path("gemm_f32")
+    kernel = bind(parse_kernel(Source(path.name, path.read_text())), {"M": 64, "N": 35, "K": 64})
+    found: list[float] = []
+    for joined_ns in (0.0, 5.0):
+        here = replace(machine, loops=replace(machine.loops, joined_ns=joined_ns))
+        options = build_problem(kernel, here, {}).nests[0].options
+        option = next(o for o in options if o.mapping.startswith("fma_ymm_f32 { i: n }"))
+        found.append(next(o.direct_ns or 0.0 for o in option.operands if o.name == "b"))
+    assert found[1] - found[0] == pytest.approx(5.0 / 5), "one of five tiles"
+
+
 def test_axes_that_an_operand_does_not_have_do_not_matter() -> None:
     assert direct_ns("x86-avx2", "a", 35) == direct_ns("x86-avx2", "a", 40)
 
@@ -55,4 +86,3 @@ def test_a_sum_that_ends_in_a_tile_goes_by_elements_too() -> None:
     assert odd.direct_ns is not None
     assert even.direct_ns is not None
     assert odd.direct_ns > even.direct_ns
-    assert odd.pack_ns_per_element == even.pack_ns_per_element

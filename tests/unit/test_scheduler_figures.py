@@ -134,6 +134,11 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
         {"stage_b": 0, "prefetch_b": 1, "block_n": 4},
         lambda p: streams(p, hinted_row_start_ns=120.0),
     ),
+    "long piece": (
+        streaming(),
+        {"stage_b": 0, "prefetch_b": 0, "unroll_n": 8},
+        lambda p: streams(p, long_start_ns=60.0),
+    ),
     "hinted piece": (
         streaming(),
         {"stage_b": 0, "prefetch_b": 2},
@@ -223,6 +228,14 @@ def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_p
     assert 8192 in {o.ahead_bytes for option in first.nests[0].options for o in option.operands if o.streams}
     assert replace(second, machine=first.machine, tlb=first.tlb) == first
     assert second.tlb.count == 96
+
+
+def test_hints_are_asked_for_where_long_pieces_begin_anew() -> None:
+    unasked, asked = ({"stage_b": 0, "prefetch_b": hints, "unroll_n": 8} for hints in (0, 2))
+    dear = streams(streaming(), long_start_ns=60.0)
+    for sweeps in ({}, {"block_k": 16}):  # whoever comes back to rows begins their pieces anew as well
+        assert price_ns(dear, **unasked, **sweeps) > 1.2 * price_ns(streaming(), **unasked, **sweeps)
+    assert price_ns(dear, **asked) == price_ns(streaming(), **asked) < price_ns(dear, **unasked)
 
 
 @pytest.mark.parametrize(

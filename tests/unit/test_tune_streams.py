@@ -19,7 +19,7 @@ from isamap.plan.caches import Memories
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, StreamFigure, Unmeasured, parse_profile, print_profile
-from isamap.tune.streams import FEW, MANY, Took, figure_of, stream_figure
+from isamap.tune.streams import FEW, MORE, Took, figure_of, stream_figure
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
@@ -37,7 +37,7 @@ def took(factor: float, start_ns: float, rows_of_a: int) -> Took:
 
 def found(plain: tuple[float, float], hinted: tuple[float, float]) -> StreamFigure:
     assert STATED is not None
-    readings = {(m, h): took(*(hinted if h else plain), m) for m in (FEW, MANY[0]) for h in (False, True)}
+    readings = {(m, h): took(*(hinted if h else plain), m) for m in (FEW, MORE[0]) for h in (False, True)}
     return figure_of("mem", STATED, ROWS, readings)
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_less_than_nothing() -> None:
 
 def test_products_that_compute_no_more_say_nothing() -> None:
     assert STATED is not None
-    same = {(m, h): took(1.0, 10.0, FEW) for m in (FEW, MANY[0]) for h in (False, True)}
+    same = {(m, h): took(1.0, 10.0, FEW) for m in (FEW, MORE[0]) for h in (False, True)}
     with pytest.raises(Infeasible):
         figure_of("mem", STATED, ROWS, same)
 

@@ -1,0 +1,87 @@
+"""What beginning a long piece of a row takes that streams from memory, where nobody asks for it early.
+
+    C[m, n] += A[m, k] * B[k, n], with 64 MiB of B and one row of A
+
+A register block reads a kilobyte or two of each row of B, and the next piece lies pages away. Some processors
+follow a piece so long from its first lines on, and hints only cost; others begin anew for each. Both are
+timed, with hints and without: what it takes longer without them is what beginning takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+import numpy as np
+
+from isamap.ir import F32
+from isamap.machine import Machine
+from isamap.plan.schedule import Schedule
+from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.instructions import numbers
+from isamap.tune.profile import PieceFigure, Unmeasured
+from isamap.tune.streams import best_in_place
+
+ROWS = 2048  # of B
+MOST_BYTES = 64 << 20
+CALLS, TURNS = 6, 5
+LIMIT_S = 60  # of a turn
+_TEXT = """
+kernel pieces() {{
+  in A: f32[1, {k}]; in B: f32[{k}, {n}]; inout C: f32[1, {n}];
+  for m in 1, n in {n}, k in {k} {{ C[m, n] += A[m, k] * B[k, n]; }}
+}}
+"""
+
+
+def piece_figure(
+    machine: Machine, size_bytes: int, watch: Callable[[str], None], rng: np.random.Generator
+) -> PieceFigure | Unmeasured | None:
+    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams, or
+    in short pieces only.
+
+    Raises: MissingTool.
+    """
+    link = next((x for x in machine.links if x.streams is not None), None)
+    n = min(size_bytes, MOST_BYTES) // (F32.size_bytes * ROWS)
+    if link is None or link.streams is None or not n:
+        return None
+    watch("long pieces that stream")
+    try:
+        clocked = Clocked.of("pieces", _TEXT.format(n=n, k=ROWS), machine)
+        chosen = {hinted: best_in_place(clocked.problem, False, hinted) for hinted in (False, True)}
+        count = {hinted: ROWS * ceil(n / _columns(one, n)) for hinted, one in chosen.items()}
+        if F32.size_bytes * n * ROWS < link.streams.long_bytes * count[False]:
+            return None
+        took = _least(clocked, chosen, n, rng)
+    except CANNOT as problem:
+        why = problem.diagnostics[0].message
+        watch(f"long pieces that stream are not measured: {why}")
+        return Unmeasured(link.source_memory, why)
+    start_ns = (took[False] - took[True] + link.streams.hinted_start_ns * count[True]) / count[False]
+    return PieceFigure(link.source_memory, max(0.0, start_ns))
+
+
+def _columns(chosen: Schedule, n: int) -> int:
+    """How many columns of B a register block reads."""
+    (nest,) = chosen.nests
+    swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]
+    return swept[-1] if swept else n
+
+
+def _least(
+    clocked: Clocked, chosen: dict[bool, Schedule], n: int, rng: np.random.Generator
+) -> dict[bool, float]:
+    """The least ns of a call, in turns. Raises: RunProblem, CompilerRefused, MissingTool."""
+    arrays = {
+        "A": numbers(F32, ROWS, rng).reshape(1, ROWS),
+        "B": numbers(F32, ROWS * n, rng).reshape(ROWS, n),
+        "C": np.zeros((1, n), np.float32),
+    }
+    libraries = {hinted: clocked.compiled(one) for hinted, one in chosen.items()}
+    found: dict[bool, float] = {}
+    for _ in range(TURNS):  # what else the computer does disturbs both alike
+        for hinted, library in libraries.items():
+            ns = min(clocked.calls_ns(library, arrays, CALLS, LIMIT_S))
+            found[hinted] = min(ns, found.get(hinted, ns))
+    return found

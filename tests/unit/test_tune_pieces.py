@@ -1,0 +1,129 @@
+"""What a product says of long pieces of rows that stream, and what a machine is with that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isamap.cli import main
+from isamap.codegen.runner import RunProblem
+from isamap.machine import Machine, load_machine
+from isamap.machine.cpu import this_cpu
+from isamap.plan.caches import Memories
+from isamap.source import Diagnostic, Source
+from isamap.tune.overlay import lay_over
+from isamap.tune.pieces import piece_figure
+from isamap.tune.profile import PieceFigure, Profile, Unmeasured, parse_profile, print_profile
+
+MACHINE = load_machine("x86-avx512")
+STATED = Memories.of(MACHINE).beyond_streams
+FIGURE = PieceFigure("mem", 40.0)
+MEM_BYTES = 64 << 20
+
+
+def measured(machine: Machine = MACHINE) -> tuple[PieceFigure | Unmeasured | None, list[str]]:
+    """What products say of long pieces, and what is said meanwhile."""
+    said: list[str] = []
+    return piece_figure(machine, MEM_BYTES, said.append, np.random.default_rng(1)), said
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float) -> None:
+    """Calls take so long, by whether their schedule has hints, and nothing is compiled."""
+
+    def compiled(_: object, chosen: Any) -> bool:
+        return bool(chosen.nests[0].prefetches)
+
+    def calls_ns(_: object, hinted: bool, *words: object) -> list[float]:
+        del words
+        return [3e9, hinted_ns if hinted else plain_ns]
+
+    monkeypatch.setattr("isamap.tune.clocked.Clocked.compiled", compiled)
+    monkeypatch.setattr("isamap.tune.clocked.Clocked.calls_ns", calls_ns)
+
+
+def test_what_takes_longer_without_hints_is_what_beginning_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert STATED is not None
+    found: list[float] = []
+    for more_ns in (0.0, 1e6, 2e6):
+        timed(monkeypatch, 4e6 + more_ns, 4e6)
+        figure, said = measured()
+        assert isinstance(figure, PieceFigure)
+        assert (figure.memory, said) == ("mem", ["long pieces that stream"])
+        found.append(figure.long_start_ns)
+    assert 0 < found[0] <= 2 * STATED.hinted_start_ns, "without a difference, what a hinted one takes"
+    assert found[2] - found[1] == pytest.approx(found[1] - found[0])
+    assert found[1] - found[0] > 10.0
+
+
+def test_where_hints_cost_beginning_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 4e6, 9e6)
+    assert measured()[0] == PieceFigure("mem", 0.0)
+
+
+def test_where_nothing_streams_or_all_pieces_are_short_there_is_nothing_to_say() -> None:
+    links = tuple(replace(link, streams=None) for link in MACHINE.links)
+    assert measured(replace(MACHINE, links=links)) == (None, [])
+    assert STATED is not None
+    links = tuple(
+        replace(link, streams=None if link.streams is None else replace(STATED, long_bytes=1 << 20))
+        for link in MACHINE.links
+    )
+    assert measured(replace(MACHINE, links=links)) == (None, ["long pieces that stream"])
+
+
+def test_what_cannot_be_performed_or_timed_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, said = measured(replace(MACHINE, instructions={}))
+    assert isinstance(lost, Unmeasured)
+    assert said[-1] == f"long pieces that stream are not measured: {lost.said}"
+
+    def compiled(*words: object) -> None:
+        del words
+        raise RunProblem(Diagnostic("program-crashed", "it crashed"))
+
+    monkeypatch.setattr("isamap.tune.clocked.Clocked.compiled", compiled)
+    assert measured()[0] == Unmeasured("mem", "it crashed")
+
+
+def profile(**found: Any) -> Profile:
+    when = "2026-11-23T03:00:00+00:00"
+    return Profile(MACHINE.name, MACHINE.digest, this_cpu(), "gcc 12", when, (), **found)
+
+
+def test_a_machine_with_the_figure_begins_long_pieces_by_it() -> None:
+    made = profile(pieces=FIGURE)
+    assert parse_profile(Source("p", print_profile(made))) == made
+    assert STATED is not None
+    assert Memories.of(lay_over(MACHINE, made)).beyond_streams == replace(STATED, long_start_ns=40.0)
+    elsewhere = profile(pieces=replace(FIGURE, memory="l3"))
+    assert Memories.of(lay_over(MACHINE, elsewhere)).beyond_streams == STATED
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"pieces": FIGURE}, ["mem", "40"]),
+        ({"unmeasured_pieces": Unmeasured("mem", "it crashed")}, ["mem", "–", "it", "crashed"]),
+    ],
+)
+def test_what_was_found_is_kept_and_shown(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    found: dict[str, Any],
+    words: list[str],
+) -> None:
+    made = profile(**found)
+    assert parse_profile(Source("p", print_profile(made))) == made
+
+    def calibrate(*given: object) -> Profile:
+        del given
+        return made
+
+    monkeypatch.setattr("isamap.tune.calibrate.calibrate", calibrate)
+    assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
+    line = capsys.readouterr().out.split("long pieces that stream")[1].splitlines()[1]
+    assert line.split() == words
