@@ -21,7 +21,8 @@ from isamap.codegen.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
-from isamap.tune.profile import ACCESSES, BandwidthFigure
+from isamap.tune.figures import BandwidthFigure
+from isamap.tune.profile import ACCESSES
 
 UNROLLED = 8
 MOST_BYTES = 192 << 20

@@ -19,7 +19,7 @@ from isamap.machine import Machine, caches_from_nearest
 from isamap.machine.system_caches import SystemCache
 from isamap.report.sizes import bytes_text
 from isamap.tune.bandwidth import Stream, widest_moves
-from isamap.tune.profile import CacheFigure
+from isamap.tune.figures import CacheFigure
 
 # How much of a cache is read in sequence without misses, though the system puts pages of 4 KiB anywhere: of a
 # full one, every other set has more lines than ways. Working sets may take as much of it in the cost model.

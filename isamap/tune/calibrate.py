@@ -28,24 +28,22 @@ from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
 from isamap.tune.caches import least_of, probes, reported_caches, usable_bytes, with_usable
 from isamap.tune.clocked import CANNOT
+from isamap.tune.figures import (
+    CacheFigure,
+    InstructionFigure,
+    PackingFigure,
+    PieceFigure,
+    RowFigure,
+    StreamFigure,
+    Unmeasured,
+    UnmeasuredPacking,
+)
 from isamap.tune.instructions import Asked, ask, figure, timed
 from isamap.tune.keeping import SAMPLER, kept_calls, kept_ns, kept_streams
 from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.packing import copies, time_copy
 from isamap.tune.pieces import piece_figure
-from isamap.tune.profile import (
-    CacheFigure,
-    InstructionFigure,
-    PackingFigure,
-    PieceFigure,
-    Profile,
-    RowFigure,
-    StreamFigure,
-    Unmeasured,
-    UnmeasuredPacking,
-    parse_profile,
-    print_profile,
-)
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.rows import row_figures
 from isamap.tune.streams import stream_figure
 from isamap.tune.threads import has_two_processors, thread_files, timed_threads

@@ -26,7 +26,7 @@ from isamap.codegen.timing_source import (
 )
 from isamap.ir import DType, Operand, Param
 from isamap.machine import Machine, MachineInstruction
-from isamap.tune.profile import InstructionFigure
+from isamap.tune.figures import InstructionFigure
 
 _REGISTER_BYTES = 64
 _MOST_TRIED = 4096

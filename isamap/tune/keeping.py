@@ -19,7 +19,7 @@ from isamap.codegen.timing import Timed
 from isamap.machine import Machine, caches_from_nearest
 from isamap.tune.bandwidth import Stream
 from isamap.tune.caches import SLOWER
-from isamap.tune.profile import BandwidthFigure
+from isamap.tune.figures import BandwidthFigure
 
 WAITS_NS = tuple(31_250 << n for n in range(11))  # up to 32 ms: few kernels come back to a cache so late
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from isamap.ir import F64, Call, Const, Expr, Index
 from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_value
-from isamap.tune.profile import CacheFigure, InstructionFigure, Params, Profile
+from isamap.tune.figures import CacheFigure, InstructionFigure, Params
+from isamap.tune.profile import Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:

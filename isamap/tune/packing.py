@@ -16,8 +16,8 @@ from isamap.machine import Machine
 from isamap.scheduler.answer import schedule
 from isamap.source import NoMapping
 from isamap.tune.clocked import Clocked
+from isamap.tune.figures import PackingFigure
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import PackingFigure
 
 ROWS, COLUMNS = 128, 512
 CALLS = 200

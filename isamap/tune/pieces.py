@@ -18,8 +18,8 @@ from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.plan.schedule import Schedule
 from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import PieceFigure, Unmeasured
 from isamap.tune.streams import best_in_place
 
 ROWS = 2048  # of B

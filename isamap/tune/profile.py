@@ -15,131 +15,22 @@ from typing import Any, cast
 from isamap.codegen.spread import Spread
 from isamap.machine.cpu import Cpu
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.tune.figures import (
+    BandwidthFigure,
+    CacheFigure,
+    InstructionFigure,
+    PackingFigure,
+    PieceFigure,
+    RowFigure,
+    RowReading,
+    StreamFigure,
+    Unmeasured,
+    UnmeasuredPacking,
+)
 
 FORMAT = 1
 ACCESSES = ("read", "write", "update")
 _SPREAD = ("min", "low_quartile", "median", "high_quartile")
-Params = tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InstructionFigure:
-    """An instruction with its parameters: ns from one issue to the next, and until its result can be used.
-
-    `said` is why something was not measured. Units: ns of one issue, on all its units together.
-    """
-
-    instruction: str
-    params: Params
-    interval: Spread | None
-    latency: Spread | None
-    said: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthFigure:
-    """One kind of access to a memory, in sequence. Units: `ns_per_byte`; `size_bytes` of the buffer."""
-
-    memory: str
-    access: str
-    instruction: str
-    size_bytes: int
-    ns_per_byte: Spread
-
-
-@dataclass(frozen=True, slots=True)
-class CacheFigure:
-    """What a cache of the description has here; `reported_bytes` is what the system says of it.
-
-    None is not known: the description's holds. `said` is where the figures come from. What nobody touches for
-    longer than `kept_ns` is lost. Units: bytes and nanoseconds.
-    """
-
-    memory: str
-    size_bytes: int | None
-    ways: int | None
-    line_bytes: int | None
-    reported_bytes: int | None
-    said: str
-    kept_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PackingFigure:
-    """A copy that a planner would make, element by element. Units: ns per element."""
-
-    way: str
-    element_bytes: int
-    ns_per_element: Spread
-
-
-@dataclass(frozen=True, slots=True)
-class UnmeasuredPacking:
-    """A copy that could not be timed; `said` is why."""
-
-    way: str
-    dtype: str
-    said: str
-
-
-@dataclass(frozen=True, slots=True)
-class RowReading:
-    """The ns of a piece of a row that `computed` rows are multiplied by.
-
-    `together` pieces are read before those next to them, 0: all of a column.
-    """
-
-    computed: int
-    together: int
-    hinted: bool
-    piece_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class RowFigure:
-    """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
-
-    `hinted_start_ns` is None where nothing can be hinted. `swept_count` is as measured: half of the pages
-    that are translated at once is the most of it that is laid over a machine.
-    """
-
-    memory: str
-    piece_bytes: int
-    start_ns: float
-    hinted_start_ns: float | None
-    swept_count: int
-    computing_factor: float
-    readings: tuple[RowReading, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFigure:
-    """What rows along a sum take that stream from a memory, as its link's `streams` states it.
-
-    Units: nanoseconds a row; factors are how much of computing counts beside.
-    """
-
-    memory: str
-    computing_factor: float
-    start_ns: float
-    hinted_computing_factor: float
-    hinted_start_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class PieceFigure:
-    """What beginning a long piece of a row takes that streams from a memory unasked. Units: nanoseconds."""
-
-    memory: str
-    long_start_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """A memory of which something stays as it is stated; `said` is why."""
-
-    memory: str
-    said: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +136,6 @@ def _content(profile: Profile) -> dict[str, Any]:
         "compiler": profile.compiler,
         "when": profile.when,
         "thread_start_ns": _spread_json(profile.thread_start),
-        # Left out where nothing is known: a profile from before there were any keeps its digest.
-        **({"caches": [_cache_json(c) for c in profile.caches]} if profile.caches else {}),
         "bandwidths": [
             {
                 "memory": b.memory,
@@ -266,21 +155,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             }
             for p in profile.packing
         ],
-        **(
-            {"unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing]}
-            if profile.unmeasured_packing
-            else {}
-        ),
-        **({"rows": [_row_json(r) for r in profile.rows]} if profile.rows else {}),
-        **(
-            {"unmeasured_rows": [asdict(r) for r in profile.unmeasured_rows]}
-            if profile.unmeasured_rows
-            else {}
-        ),
-        **({"streams": _figures_json(profile.streams)} if profile.streams else {}),
-        **({"pieces": _figures_json(profile.pieces)} if profile.pieces else {}),
-        **({"unmeasured_pieces": asdict(profile.unmeasured_pieces)} if profile.unmeasured_pieces else {}),
-        **({"unmeasured_streams": asdict(profile.unmeasured_streams)} if profile.unmeasured_streams else {}),
+        **_known(profile),
         "instructions": [
             {
                 "instruction": f.instruction,
@@ -294,6 +169,21 @@ def _content(profile: Profile) -> dict[str, Any]:
     }
 
 
+def _known(profile: Profile) -> dict[str, object]:
+    """What not every profile has: one from before there were any keeps its digest."""
+    found: dict[str, object] = {
+        "caches": [_cache_json(c) for c in profile.caches],
+        "unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing],
+        "rows": [_row_json(r) for r in profile.rows],
+        "unmeasured_rows": [asdict(r) for r in profile.unmeasured_rows],
+        "streams": _figures_json(profile.streams),
+        "unmeasured_streams": profile.unmeasured_streams and asdict(profile.unmeasured_streams),
+        "pieces": _figures_json(profile.pieces),
+        "unmeasured_pieces": profile.unmeasured_pieces and asdict(profile.unmeasured_pieces),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def _cache_json(cache: CacheFigure) -> dict[str, object]:
     content = asdict(cache)
     if cache.kept_ns is None:  # so that a profile from before it was measured keeps its digest
@@ -301,7 +191,9 @@ def _cache_json(cache: CacheFigure) -> dict[str, object]:
     return content
 
 
-def _figures_json(found: StreamFigure | PieceFigure) -> dict[str, object]:
+def _figures_json(found: StreamFigure | PieceFigure | None) -> dict[str, object]:
+    if found is None:
+        return {}
     return {
         name: _short(value) if isinstance(value, float) else value for name, value in asdict(found).items()
     }

@@ -28,8 +28,8 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import RowFigure, RowReading, Unmeasured
 
 LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages alone
 UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages

@@ -31,8 +31,8 @@ from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.shares import where_time_goes
 from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.figures import StreamFigure, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.profile import StreamFigure, Unmeasured
 
 K = 2048
 FEW, MORE = 4, (16, 12, 8)  # rows of A; of more, the first with which B still streams

@@ -22,7 +22,8 @@ from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
 from isamap.machine import load_machine
 from isamap.machine.cpu import this_cpu
-from isamap.tune.profile import InstructionFigure, Profile
+from isamap.tune.figures import InstructionFigure
+from isamap.tune.profile import Profile
 
 ROW = Row(
     0, "training", "8x4x2 NN", "n <= 4", 8, 4, 2, "f32", 1, 1, "warm", 128,

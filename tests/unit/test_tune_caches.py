@@ -29,8 +29,9 @@ from isamap.tune.caches import (
     with_usable,
 )
 from isamap.tune.compare import warnings
+from isamap.tune.figures import CacheFigure
 from isamap.tune.overlay import lay_over, with_caches
-from isamap.tune.profile import CacheFigure, Profile, parse_profile, print_profile
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile
 
 MACHINE = load_machine("x86-avx512")

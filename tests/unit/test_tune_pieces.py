@@ -15,9 +15,10 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.cpu import this_cpu
 from isamap.plan.caches import Memories
 from isamap.source import Diagnostic, Source
+from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.pieces import piece_figure
-from isamap.tune.profile import PieceFigure, Profile, Unmeasured, parse_profile, print_profile
+from isamap.tune.profile import Profile, parse_profile, print_profile
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams

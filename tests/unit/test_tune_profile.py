@@ -21,7 +21,8 @@ from isamap.machine.cpu import Cpu, this_cpu
 from isamap.plan.build import build_problem
 from isamap.source import Source, UsageProblem
 from isamap.tune.compare import Apart, warnings
-from isamap.tune.profile import BandwidthFigure, InstructionFigure, Profile, parse_profile, print_profile
+from isamap.tune.figures import BandwidthFigure, InstructionFigure
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile, newest_profile, read_profile
 
 MACHINE = load_machine("x86-avx512")

@@ -15,15 +15,9 @@ from isamap.codegen.runner import RunProblem, RunResult
 from isamap.machine import Link, Machine, load_machine
 from isamap.machine.cpu import this_cpu
 from isamap.source import Diagnostic, Infeasible, Source
+from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
-from isamap.tune.profile import (
-    Profile,
-    RowFigure,
-    RowReading,
-    Unmeasured,
-    parse_profile,
-    print_profile,
-)
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.rows import (
     FEW,
     LEAST_ROWS,

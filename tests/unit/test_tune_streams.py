@@ -17,8 +17,9 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.cpu import this_cpu
 from isamap.plan.caches import Memories
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
+from isamap.tune.figures import StreamFigure, Unmeasured
 from isamap.tune.overlay import lay_over
-from isamap.tune.profile import Profile, StreamFigure, Unmeasured, parse_profile, print_profile
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.streams import FEW, MORE, Took, figure_of, stream_figure
 
 MACHINE = load_machine("x86-avx512")

@@ -1,0 +1,133 @@
+"""What one calibration measures, figure by figure; `profile` holds them together.
+
+Each is of this processor, and most say of which memory or instruction they are. What could not be measured
+says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.codegen.spread import Spread
+
+Params = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionFigure:
+    """An instruction with its parameters: ns from one issue to the next, and until its result can be used.
+
+    `said` is why something was not measured. Units: ns of one issue, on all its units together.
+    """
+
+    instruction: str
+    params: Params
+    interval: Spread | None
+    latency: Spread | None
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthFigure:
+    """One kind of access to a memory, in sequence. Units: `ns_per_byte`; `size_bytes` of the buffer."""
+
+    memory: str
+    access: str
+    instruction: str
+    size_bytes: int
+    ns_per_byte: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFigure:
+    """What a cache of the description has here; `reported_bytes` is what the system says of it.
+
+    None is not known: the description's holds. `said` is where the figures come from. What nobody touches for
+    longer than `kept_ns` is lost. Units: bytes and nanoseconds.
+    """
+
+    memory: str
+    size_bytes: int | None
+    ways: int | None
+    line_bytes: int | None
+    reported_bytes: int | None
+    said: str
+    kept_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PackingFigure:
+    """A copy that a planner would make, element by element. Units: ns per element."""
+
+    way: str
+    element_bytes: int
+    ns_per_element: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class UnmeasuredPacking:
+    """A copy that could not be timed; `said` is why."""
+
+    way: str
+    dtype: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowReading:
+    """The ns of a piece of a row that `computed` rows are multiplied by.
+
+    `together` pieces are read before those next to them, 0: all of a column.
+    """
+
+    computed: int
+    together: int
+    hinted: bool
+    piece_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowFigure:
+    """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
+
+    `hinted_start_ns` is None where nothing can be hinted. `swept_count` is as measured: half of the pages
+    that are translated at once is the most of it that is laid over a machine.
+    """
+
+    memory: str
+    piece_bytes: int
+    start_ns: float
+    hinted_start_ns: float | None
+    swept_count: int
+    computing_factor: float
+    readings: tuple[RowReading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigure:
+    """What rows along a sum take that stream from a memory, as its link's `streams` states it.
+
+    Units: nanoseconds a row; factors are how much of computing counts beside.
+    """
+
+    memory: str
+    computing_factor: float
+    start_ns: float
+    hinted_computing_factor: float
+    hinted_start_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFigure:
+    """What beginning a long piece of a row takes that streams from a memory unasked. Units: nanoseconds."""
+
+    memory: str
+    long_start_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A memory of which something stays as it is stated; `said` is why."""
+
+    memory: str
+    said: str
