@@ -51,9 +51,10 @@ def beginnings(
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
     late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
     if stated.long_start_ns is not None:
-        # Who comes back to 16 rows after a kilobyte of each is not expected there, as he is by what computes.
+        # Who comes back to rows after a piece of each is not expected there, as he is where he computes more.
         unasked = times(stated.long_start_ns * rows, *each)
-        late = Threshold(times(*each), long, unasked, largest([unasked, begun]))
+        shares = Const(stated.long_start_ns * rows * long)  # a shorter piece is over before it has taken all
+        late = Threshold(times(*each), long, unasked, largest([shares, begun]))
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)

@@ -2,7 +2,7 @@
 
     C[m, n] += A[m, k] * B[k, n], with 64 MiB of B and one row of A
 
-A register block reads a kilobyte or two of each row of B, and the next piece lies pages away. Some processors
+A register block reads up to 2 KB of each row of B, and the next piece lies pages away. Some processors
 follow a piece so long from its first lines on, and hints only cost; others begin anew for each. Both are
 timed, with hints and without: what it takes longer without them is what beginning takes.
 """
@@ -37,8 +37,7 @@ kernel pieces() {{
 def piece_figure(
     machine: Machine, size_bytes: int, watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
-    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams, or
-    in short pieces only.
+    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
     Raises: MissingTool.
     """
@@ -50,16 +49,16 @@ def piece_figure(
     try:
         clocked = Clocked.of("pieces", _TEXT.format(n=n, k=ROWS), machine)
         chosen = {hinted: best_in_place(clocked.problem, False, hinted) for hinted in (False, True)}
-        count = {hinted: ROWS * ceil(n / _columns(one, n)) for hinted, one in chosen.items()}
-        if F32.size_bytes * n * ROWS < link.streams.long_bytes * count[False]:
-            return None
         took = _least(clocked, chosen, n, rng)
     except CANNOT as problem:
         why = problem.diagnostics[0].message
         watch(f"long pieces that stream are not measured: {why}")
         return Unmeasured(link.source_memory, why)
+    count = {hinted: ROWS * ceil(n / _columns(one, n)) for hinted, one in chosen.items()}
     start_ns = (took[False] - took[True] + link.streams.hinted_start_ns * count[True]) / count[False]
-    return PieceFigure(link.source_memory, max(0.0, start_ns))
+    # Of what a long piece takes, a shorter one takes its share.
+    short = max(1.0, link.streams.long_bytes * count[False] / (F32.size_bytes * n * ROWS))
+    return PieceFigure(link.source_memory, max(0.0, start_ns * short))
 
 
 def _columns(chosen: Schedule, n: int) -> int:

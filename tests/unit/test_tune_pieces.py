@@ -65,15 +65,23 @@ def test_where_hints_cost_beginning_takes_nothing(monkeypatch: pytest.MonkeyPatc
     assert measured()[0] == PieceFigure("mem", 0.0)
 
 
-def test_where_nothing_streams_or_all_pieces_are_short_there_is_nothing_to_say() -> None:
+def test_where_nothing_streams_there_is_nothing_to_say() -> None:
     links = tuple(replace(link, streams=None) for link in MACHINE.links)
     assert measured(replace(MACHINE, links=links)) == (None, [])
-    assert STATED is not None
-    links = tuple(
-        replace(link, streams=None if link.streams is None else replace(STATED, long_bytes=1 << 20))
-        for link in MACHINE.links
-    )
-    assert measured(replace(MACHINE, links=links)) == (None, ["long pieces that stream"])
+
+
+def test_pieces_shorter_than_long_ones_have_taken_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 6e6, 4e6)
+    found: list[float] = []
+    for long_bytes in (512, 1 << 12, 1 << 13):
+        assert STATED is not None
+        streams = replace(STATED, long_bytes=long_bytes, hinted_start_ns=0.0)
+        links = tuple(replace(link, streams=streams if link.streams else None) for link in MACHINE.links)
+        figure, _ = measured(replace(MACHINE, links=links))
+        assert isinstance(figure, PieceFigure)
+        found.append(figure.long_start_ns)
+    assert found[2] == pytest.approx(2 * found[1])
+    assert found[1] > found[0]
 
 
 def test_what_cannot_be_performed_or_timed_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
