@@ -49,12 +49,14 @@ def beginnings(
     long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
     # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
-    late = Threshold(times(*pieces), long, early, begun if dear else largest([early, begun]))
+    short = [begun] if dear else [early, begun]
     if stated.long_start_ns is not None:
         # Who comes back to rows after a piece of each is not expected there, as he is where he computes more.
         unasked = times(stated.long_start_ns * rows, *each)
         shares = Const(stated.long_start_ns * rows * long)  # a shorter piece is over before it has taken all
-        late = Threshold(times(*each), long, unasked, largest([shares, begun]))
+        late = Threshold(times(*each), long, unasked, largest([shares, *short]))
+    else:
+        late = Threshold(times(*pieces), long, early, largest(short))
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)

@@ -142,7 +142,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
     if profile.packing or profile.unmeasured_packing:
         ways = [("packing", "bytes of an element", "ns for each", "")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least), "") for p in profile.packing]
-        ways += [(p.way, p.dtype, "–", p.said) for p in profile.unmeasured_packing]
+        ways += [(p.way, "–", "–", f"{p.dtype}: {p.said}") for p in profile.unmeasured_packing]
         yield from ("", table(ways))
     if (start := profile.thread_start) is not None:
         stated = stated_of["threads", "start"]

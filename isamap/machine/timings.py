@@ -46,8 +46,8 @@ class StreamTimes:
 
     Units: nanoseconds and bytes. With hints, computing counts by `hinted_computing_factor`, and a row or a
     piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
-    sum in `row_start_ns`. Pieces of at least `long_bytes` need no hints: each is begun in `long_start_ns`
-    without them, and a shorter one in its share (None: as if it were hinted, and as the link's rows say).
+    sum in `row_start_ns`. A piece of at least `long_bytes` is begun in `long_start_ns` without them (None: as
+    if it were hinted), a shorter one in its share, and at least in what the link's rows say.
 
     What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
     """

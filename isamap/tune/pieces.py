@@ -4,7 +4,9 @@
 
 A register block reads up to 2 KB of each row of B, and the next piece lies pages away. Some processors
 follow a piece so long from its first lines on, and hints only cost; others begin anew for each. Both are
-timed, with hints and without: what it takes longer without them is what beginning takes.
+timed, with hints and without: what it takes longer without them, and what a hinted piece is stated to take,
+is what beginning takes. What the model has of computing beside streams, and the hints' own time, differ a
+little between the two as well, and are left in it.
 """
 
 from __future__ import annotations

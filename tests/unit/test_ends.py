@@ -45,6 +45,20 @@ def test_with_one_the_last_tile_is_masked(name: str) -> None:
     assert direct_ns("x86-avx512", name, 35) == direct_ns("x86-avx512", name, 48)
 
 
+def test_what_comes_in_by_a_mask_and_goes_back_by_none_goes_by_elements() -> None:
+    machine = load_machine("x86-avx512")
+    kept = {name: one for name, one in machine.instructions.items() if not name.startswith("maskstore")}
+    path = kernel_path("gemm_f32")
+    kernel = bind(parse_kernel(Source(path.name, path.read_text())), {"M": 64, "N": 35, "K": 64})
+    found: dict[str, float] = {}
+    for what, here in (("both", machine), ("loads", replace(machine, instructions=kept))):
+        options = build_problem(kernel, here, {}).nests[0].options
+        option = next(o for o in options if o.mapping.startswith("fma_zmm_f32 { i: n }"))
+        found |= {f"{what} {o.name}": o.direct_ns or 0.0 for o in option.operands}
+    assert found["loads c"] > found["both c"]
+    assert found["loads b"] == found["both b"]
+
+
 def test_what_is_left_of_an_open_size_is_known_to_the_run_alone() -> None:
     path = kernel_path("gemm_f32")
     kernel = parse_kernel(Source(path.name, path.read_text()))
