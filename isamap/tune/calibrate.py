@@ -152,11 +152,9 @@ def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, wat
 
 def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
     """With what rows along a sum, and long pieces of others, take that come from beyond all caches."""
-    sizes = [b.size_bytes for b in profile.bandwidths if b.access == "read"]
-    if not sizes:
-        return profile
+    sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
     here = lay_over(machine, profile)
-    rows, pieces = (figure(here, sizes[-1], watch, rng) for figure in (stream_figure, piece_figure))
+    rows, pieces = (figure(here, sizes, watch, rng) for figure in (stream_figure, piece_figure))
     return replace(
         profile,
         streams=rows if isinstance(rows, StreamFigure) else None,

@@ -11,21 +11,21 @@ little between the two as well, and are left in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import ceil
 
 import numpy as np
 
 from isamap.ir import F32
 from isamap.machine import Machine
+from isamap.machine.timings import StreamTimes
 from isamap.plan.schedule import Schedule
-from isamap.tune.clocked import CANNOT, Clocked
+from isamap.tune.clocked import Clocked
 from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.streams import best_in_place
+from isamap.tune.streams import best_in_place, of_streams
 
 ROWS = 2048  # of B
-MOST_BYTES = 64 << 20
 CALLS, TURNS = 6, 5
 LIMIT_S = 60  # of a turn
 _TEXT = """
@@ -37,30 +37,25 @@ kernel pieces() {{
 
 
 def piece_figure(
-    machine: Machine, size_bytes: int, watch: Callable[[str], None], rng: np.random.Generator
+    machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
     """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
-    Raises: MissingTool.
+    `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
     """
-    link = next((x for x in machine.links if x.streams is not None), None)
-    n = min(size_bytes, MOST_BYTES) // (F32.size_bytes * ROWS)
-    if link is None or link.streams is None or not n:
-        return None
-    watch("long pieces that stream")
-    try:
+
+    def measure(memory: str, stated: StreamTimes, bytes_there: int) -> PieceFigure:
+        n = bytes_there // (F32.size_bytes * ROWS)
         clocked = Clocked.of("pieces", _TEXT.format(n=n, k=ROWS), machine)
         chosen = {hinted: best_in_place(clocked.problem, False, hinted) for hinted in (False, True)}
+        count = {hinted: ROWS * ceil(n / _columns(one, n)) for hinted, one in chosen.items()}
         took = _least(clocked, chosen, n, rng)
-    except CANNOT as problem:
-        why = problem.diagnostics[0].message
-        watch(f"long pieces that stream are not measured: {why}")
-        return Unmeasured(link.source_memory, why)
-    count = {hinted: ROWS * ceil(n / _columns(one, n)) for hinted, one in chosen.items()}
-    start_ns = (took[False] - took[True] + link.streams.hinted_start_ns * count[True]) / count[False]
-    # Of what a long piece takes, a shorter one takes its share.
-    short = max(1.0, link.streams.long_bytes * count[False] / (F32.size_bytes * n * ROWS))
-    return PieceFigure(link.source_memory, max(0.0, start_ns * short))
+        start_ns = (took[False] - took[True] + stated.hinted_start_ns * count[True]) / count[False]
+        # Of what a long piece takes, a shorter one takes its share.
+        short = max(1.0, stated.long_bytes * count[False] / (F32.size_bytes * n * ROWS))
+        return PieceFigure(memory, max(0.0, start_ns * short))
+
+    return of_streams("long pieces that stream", machine, sizes, watch, measure)
 
 
 def _columns(chosen: Schedule, n: int) -> int:

@@ -9,11 +9,11 @@ Pieces of rows, which lie across a sum, are measured with all others (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import StreamFigure, Unmeasured
 from isamap.tune.instructions import numbers
 
+T = TypeVar("T")
 K = 2048
 FEW, MORE = 4, (16, 12, 8)  # rows of A; of more, the first with which B still streams
 MOST_BYTES = 64 << 20
@@ -57,22 +58,43 @@ class Took:
 
 
 def stream_figure(
-    machine: Machine, size_bytes: int, watch: Callable[[str], None], rng: np.random.Generator
+    machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> StreamFigure | Unmeasured | None:
     """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
-    Raises: MissingTool.
+    `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
+    """
+
+    def measure(memory: str, stated: StreamTimes, bytes_there: int) -> StreamFigure:
+        rows = bytes_there // (F32.size_bytes * K)
+        return figure_of(memory, stated, rows, _measured(machine, rows, rng))
+
+    return of_streams("rows that stream", machine, sizes, watch, measure)
+
+
+def of_streams(
+    what: str,
+    machine: Machine,
+    sizes: Mapping[str, int],
+    watch: Callable[[str], None],
+    measure: Callable[[str, StreamTimes, int], T],
+) -> T | Unmeasured | None:
+    """What is measured of the memory beyond all caches with so many bytes of it, or why it cannot be.
+
+    None where the machine says of no memory that it streams. Raises: MissingTool.
     """
     link = next((x for x in machine.links if x.streams is not None), None)
-    n = min(size_bytes, MOST_BYTES) // (F32.size_bytes * K)
-    if link is None or link.streams is None or not n:
+    if link is None or link.streams is None:
         return None
-    watch("rows that stream")
+    watch(what)
     try:
-        return figure_of(link.source_memory, link.streams, n, _measured(machine, n, rng))
+        if link.source_memory not in sizes:
+            said = f"nobody measured how fast {link.source_memory} is read"
+            raise Infeasible(Diagnostic("streams-of-nothing", said))
+        return measure(link.source_memory, link.streams, min(sizes[link.source_memory], MOST_BYTES))
     except CANNOT as problem:
         why = problem.diagnostics[0].message
-        watch(f"rows that stream are not measured: {why}")
+        watch(f"{what} are not measured: {why}")
         return Unmeasured(link.source_memory, why)
 
 
@@ -145,19 +167,34 @@ def best_in_place(problem: Problem, along_sum: bool, hinted: bool) -> Schedule:
             if best is None or (found.cost_ns or 0.0) < (best.cost_ns or 0.0):
                 best = found
     if best is None:
-        what = "rows that stream along a sum" if along_sum else "pieces of rows that stream"
-        raise Infeasible(Diagnostic("streams-not-in-place", f"no mapping reads {what}"))
+        raise Infeasible(Diagnostic("streams-not-in-place", _why_none(problem, along_sum)))
     return best
 
 
+def _why_none(problem: Problem, along_sum: bool) -> str:
+    """Why nothing streams of B where it is read in place."""
+    read = [b for _, b in _in_place(problem, along_sum)]
+    if not read:
+        return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
+    if not any(b.streams for b in read):
+        return "a cache holds them, or they take longer to compute than to come"
+    return (
+        "no schedule reads them in place" if any(b.hints for b in read) else "nothing can be hinted of them"
+    )
+
+
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """The mappings, by number, that read rows of B in place as they stream, along the sum or across it."""
+    """The mappings, by number, that read B in place as it streams, and that hints can be given for."""
+    return [(number, b) for number, b in _in_place(problem, along_sum) if b.streams and b.hints]
+
+
+def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
+    """The mappings, by number, that read rows of B in place, along the sum or pieces across it."""
     return [
         (number, b)
         for number, option in enumerate(problem.nests[0].options)
         for b in option.operands
-        if b.tensor == "B" and b.streams and b.hints and b.direct_ns is not None
-        if in_rows(option, b) == along_sum
+        if b.tensor == "B" and b.direct_ns is not None and in_rows(option, b) == along_sum
     ]
 
 

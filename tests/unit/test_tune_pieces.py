@@ -23,13 +23,13 @@ from isamap.tune.profile import Profile, parse_profile, print_profile
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
 FIGURE = PieceFigure("mem", 40.0)
-MEM_BYTES = 64 << 20
+SIZES = {"l1": 32 << 10, "mem": 64 << 20}
 
 
 def measured(machine: Machine = MACHINE) -> tuple[PieceFigure | Unmeasured | None, list[str]]:
     """What products say of long pieces, and what is said meanwhile."""
     said: list[str] = []
-    return piece_figure(machine, MEM_BYTES, said.append, np.random.default_rng(1)), said
+    return piece_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float) -> None:

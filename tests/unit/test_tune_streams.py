@@ -19,6 +19,7 @@ from isamap.plan.caches import Memories
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
 from isamap.tune.figures import StreamFigure, Unmeasured
 from isamap.tune.overlay import lay_over
+from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.streams import FEW, MORE, Took, figure_of, stream_figure
 
@@ -67,13 +68,13 @@ def profile(streams: StreamFigure | None) -> Profile:
     return Profile(MACHINE.name, MACHINE.digest, this_cpu(), "gcc 12", when, (), streams=streams)
 
 
-MEM_BYTES = 64 << 20
+SIZES = {"l1": 32 << 10, "mem": 64 << 20}
 
 
 def measured(machine: Machine) -> tuple[StreamFigure | Unmeasured | None, list[str]]:
     """What products say of rows that stream, and what is said meanwhile."""
     said: list[str] = []
-    return stream_figure(machine, MEM_BYTES, said.append, np.random.default_rng(1)), said
+    return stream_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 
 
 def raising(problem: Exception) -> Callable[..., Any]:
@@ -89,6 +90,18 @@ def test_a_machine_without_a_product_of_its_own_says_so() -> None:
     assert isinstance(lost, Unmeasured)
     assert lost.memory == "mem"
     assert said[-1] == f"rows that stream are not measured: {lost.said}"
+
+
+@pytest.mark.parametrize("figure", [stream_figure, piece_figure])
+def test_why_nothing_streams_is_told_apart(figure: Callable[..., Any]) -> None:
+    cases = {
+        "nobody measured how fast mem is read": (MACHINE, {"l3": 8 << 20}),
+        "a cache holds them, or they take longer to compute than to come": (MACHINE, {"mem": 8 << 20}),
+        "nothing can be hinted of them": (replace(MACHINE, hints={}), SIZES),
+    }
+    said: list[str] = []
+    for why, (machine, sizes) in cases.items():
+        assert figure(machine, sizes, said.append, np.random.default_rng(1)) == Unmeasured("mem", why)
 
 
 def test_where_nothing_streams_there_is_nothing_to_say() -> None:
