@@ -39,7 +39,7 @@ from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.streams import exposed
+from isamap.scheduler.streams import exposed, if_swept
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, usable_bytes, whole_bytes
 
 # The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
@@ -63,7 +63,7 @@ class AnalyticModel:
         moved = [total(costs) for costs in _moved(tiling).values()]
         beside_streams = _exposed(tiling, missed, supply, problem)
         blocks = block_sums(space, problem.loops)
-        beside_rows = _beside_rows(space, missed, blocks)
+        beside_rows = _beside_rows(tiling, missed, blocks, problem)
         bursts = total([Const(_issues(option) * option.interval_ns), shown(tiling, problem, missed)])
         return total(
             [
@@ -74,7 +74,7 @@ class AnalyticModel:
                 *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
                 *_leaks(space, missed),
                 loops_ns(space, problem.loops),
-                *(_hold(tiling, operand) for operand in option.operands if operand.is_accumulator),
+                *(_hold(tiling, operand, problem) for operand in option.operands if operand.is_accumulator),
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand, problem.tlb) for operand in _inputs(option)),
                 *(revisits(tiling, operand, problem) for operand in _inputs(option)),
@@ -105,7 +105,7 @@ class AnalyticModel:
         leaks = _leaks(tiling.space, missed)
         beside_streams = _exposed(tiling, missed, total(brought), problem)
         blocks = block_sums(tiling.space, problem.loops)
-        beside_rows = _beside_rows(tiling.space, missed, blocks)
+        beside_rows = _beside_rows(tiling, missed, blocks, problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         hidden += [_hints(tiling, o) for o in inputs if o.streams]
         held = [o for o in option.operands if o.is_accumulator]
@@ -123,7 +123,7 @@ class AnalyticModel:
             Share("beside rows", "", True, beside_rows, beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
             Share("loops", "", False, loops_ns(tiling.space, problem.loops)),
-            *(Share("accumulators", o.name, False, _hold(tiling, o)) for o in held),
+            *(Share("accumulators", o.name, False, _hold(tiling, o, problem)) for o in held),
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
             *(Share("pages", o.name, False, _pages(tiling, o, problem.tlb)) for o in _inputs(option)),
             *(Share("revisits", o.name, False, revisits(tiling, o, problem)) for o in _inputs(option)),
@@ -145,21 +145,26 @@ def _exposed(tiling: Tiling, missed: Sequence[Misses], supply: Cost, problem: Pr
     return exposed(tiling, from_memory, computing, problem)
 
 
-def _beside_rows(space: Space, missed: Sequence[Misses], computing: Cost) -> Cost:
+def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
     """What comes of inputs from where the tensors are, and what of computing on it shows beside.
 
-    Rows along a sum are read on while their register block computes: all of that hides.
+    Rows along a sum are read on while their register block computes, and so are rows that loads follow: all
+    of that hides.
     """
     if not missed or not missed[-1].computing_factor:
         return Const(0)
+    option = tiling.space.option
     lines = [
-        cost
-        for operand, cost in zip(space.option.operands, missed[-1].costs, strict=True)
-        if not operand.is_accumulator and not in_rows(space.option, operand)
+        (operand, cost)
+        for operand, cost in zip(option.operands, missed[-1].costs, strict=True)
+        if not operand.is_accumulator and not in_rows(option, operand)
     ]
     if not lines:
         return Const(0)
-    return total([*lines, times(missed[-1].computing_factor, computing)])
+    shown = times(missed[-1].computing_factor, computing)
+    for operand, _ in lines:
+        shown = if_swept(tiling, operand, problem, Const(0), shown)
+    return total([*(cost for _, cost in lines), shown])
 
 
 def _latency(tiling: Tiling) -> Cost:
@@ -181,8 +186,11 @@ def _supply(tiling: Tiling, operand: TileOperand) -> Cost:
     )
 
 
-def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Accumulators in and out of registers, and the last sums of each block, whose latency nothing hides."""
+def _hold(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """Accumulators in and out of registers, and the last sums of each block, whose latency nothing hides.
+
+    Where loads follow rows out of memory, all of that waits for them, and shows as little as other moves do.
+    """
     space = tiling.space
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
     again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
@@ -192,7 +200,10 @@ def _hold(tiling: Tiling, operand: TileOperand) -> Cost:
         times(own, operand.direct_ns or 0.0, *again),
         times(own, operand.staged_ns or 0.0, *again),
     )
-    return total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
+    held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
+    for streaming in _inputs(space.option):
+        held = if_swept(tiling, streaming, problem, times(LEAK, held), held)
+    return held
 
 
 def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -16,7 +16,7 @@ from isamap.plan.cost import Cases, Const, Cost, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.fetching import asked, pieces_ahead
+from isamap.scheduler.fetching import asked, pieces_ahead, rows_ahead
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -88,7 +88,7 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
     for name, operand in _named(space).items():
         if made.get(name, 0):
             cache, _ = operand.hints[made[name] - 1]
-            inside = pieces_ahead(space.option, nest, operand)
+            inside = pieces_ahead(space.option, nest, operand) or rows_ahead(nest, operand)
             around = [
                 n
                 for n, loop in enumerate(nest.loops[: nest.hold])

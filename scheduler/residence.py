@@ -2,7 +2,7 @@
 
 A kernel is called after something has written its operands, or again on the same ones: they are in the
 nearest cache that holds them all. What the caches before that one miss comes from there; beyond it nothing
-is read.
+is read. One that is called with others each time finds none there (`--cold`).
 
 Each time that reading turns to another row, whoever fetches ahead has to begin anew. Rows of 512 bytes out of
 the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
@@ -18,16 +18,18 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.space import Space
-from isamap.scheduler.streams import beginnings
+from isamap.scheduler.streams import beginnings, swept_rows
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, kept_points, loops, whole_bytes
 
 
 def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
-    """Whether the tensors of a statement find room together in one of these caches, and are kept there until
-    its end.
+    """Whether the tensors of a statement are together in one of these caches when it begins, and are kept
+    there until its end.
     """
     size_bytes = sum(whole_bytes(space, operand)[0] for operand in space.option.operands)
-    return any(size_bytes <= c.capacity_bytes and not kept_points(space, c) for c in caches)
+    return any(
+        size_bytes <= c.capacity_bytes and not c.starts_cold and not kept_points(space, c) for c in caches
+    )
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
@@ -54,8 +56,10 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     if is_far:
         far_ns = _far_ns(stated, operand, rows, extent, pieces)
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
-        each = begun(tiling, operand, 0)
-        return beginnings(tiling, operand, problem, pieces, each, unasked) if operand.streams else unasked
+        if not operand.streams:
+            return unasked
+        each, swept = (begun(tiling, operand, count) for count in (0, swept_rows(space.option)))
+        return beginnings(tiling, operand, problem, pieces, each, swept, unasked)
     return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
 
 

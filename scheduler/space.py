@@ -233,6 +233,8 @@ class Space:
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.
         least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1
         sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) * unroll >= least}
+        if axis == sweeping_axis(self.option):
+            sizes.add(step)  # no loop inside the register block
         return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))
 
 
@@ -249,6 +251,13 @@ def summed_axis(option: NestOption) -> TileAxis | None:
     running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
     inputs = [o for o in option.operands if not o.is_accumulator and o.registers]
     return running[-1] if running and all(running[-1].name in o.axes for o in inputs) else None
+
+
+def sweeping_axis(option: NestOption) -> TileAxis | None:
+    """The summing axis of which a register block may take a few rows of what streams, each by own loads."""
+    axis = summed_axis(option)
+    swept = axis is not None and any(o.swept and axis.name in o.axes for o in option.operands)
+    return axis if swept else None
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:

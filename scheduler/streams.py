@@ -8,7 +8,8 @@ These are the figures of Zen 5; a machine states its own, as the `streams` of a 
 Processors fetch ahead by themselves along lines that follow each other, and what executes out of order has no
 more under way than its window holds. A row of 10 KB is over before the first is at full speed; pieces of rows
 that lie pages apart are left to the window, which has the fewer lines under way the more there is to compute
-for each. That is why computing does not hide behind such traffic.
+for each. That is why computing does not hide behind such traffic. Where no loop runs inside a register block
+of a few rows, each load goes on with its own row in the next one, and is followed.
 
 Measured on Zen 5 by schedules for 7680 x n x 2560 with weights out of memory, f32 and bf16, one to four rows,
 register blocks of 64 to 256 columns (docs/decisions/0020-weights-out-of-memory.md). With one row there is
@@ -21,11 +22,17 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from isamap.machine.timings import StreamTimes
-from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
+from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.decisions import prefetch_of
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.scheduler.fetching import asked, in_rows
-from isamap.scheduler.tiling import Tiling, by_stage
+from isamap.scheduler.space import sweeping_axis
+from isamap.scheduler.summing import SWEPT
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops
+
+# How many lines of each row a register block may read for its loads to be followed, of 1, 2, 4 and 8 that
+# were measured.
+SWEPT_LINES = 2
 
 
 def beginnings(
@@ -34,18 +41,20 @@ def beginnings(
     problem: Problem,
     pieces: Sequence[Cost],
     each: Sequence[Cost],
+    swept: Sequence[Cost],
     begun: Cost,
 ) -> Cost:
     """The time to begin the rows or pieces of rows of an input that streams.
 
     `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
-    somebody follows too; `begun` is the time of what nobody asks for, which copies begin as well.
+    somebody follows too, `swept` of how often where loads follow their rows; `begun` is the time of what
+    nobody asks for, which copies begin as well.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
     rows = prod(axes[name].extent for name in operand.axes if name != operand.dense_axis)
     along = in_rows(option, operand)
-    early = times(stated.hinted_start_ns * rows, *pieces)
+    early: Cost = times(stated.hinted_start_ns * rows, *pieces)
     long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
     # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
@@ -57,6 +66,20 @@ def beginnings(
         late = Threshold(times(*each), long, unasked, largest([shares, *short]))
     else:
         late = Threshold(times(*pieces), long, early, largest(short))
+    if stated.hinted_long_start_ns is not None:
+        begun_ns = stated.hinted_long_start_ns * rows
+        early = largest(
+            [early, Threshold(times(*each), long, times(begun_ns, *each), Const(begun_ns * long))]
+        )
+    if stated.swept_start_ns is not None:
+        # A row is no sooner begun than a long piece of it.
+        row_ns = max(stated.swept_start_ns, stated.long_start_ns or 0.0)
+        followed = times(row_ns * rows, *swept)
+        late = if_swept(tiling, operand, problem, followed, late)
+        # Whole rows follow each other; parts of rows that are cut begin anew, whoever asks for them.
+        near = _if_near(tiling, operand, problem, Const(stated.hinted_start_ns * rows), followed)
+        hinted = Threshold(times(*swept), 1, near, largest([near, followed]))
+        early = if_swept(tiling, operand, problem, hinted, early)
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
@@ -84,7 +107,9 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
         hinted_shown = _stated_or(stated.hinted_row_computing_factor, hinted_shown)
     early = times(hinted_shown, computing)
     late = times(shown, computing) if operand.registers else early
-    in_time = early
+    # Of rows that loads follow, and that are asked for as well, the next ones come meanwhile.
+    swept = _if_near(tiling, operand, problem, Const(0), early)
+    late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, early)))
     if in_rows(option, operand):
         in_time = _if_in_time(tiling, operand, problem, early, late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)
@@ -107,6 +132,42 @@ def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, ear
         return late
     others = [(n + 1, early) for n in range(len(operand.hints))]
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))
+
+
+def swept_rows(option: NestOption) -> int:
+    """Of how many rows each is followed by a load of its own; 0 where none is."""
+    axis = sweeping_axis(option)
+    return SWEPT * axis.tile if axis is not None else 0
+
+
+def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
+    """One of two costs, after whether a register block reads a line or two of a few rows, and has no loop
+    over them.
+
+    Then the loop around goes on with each of them, by the same loads: whoever fetches ahead knows the next
+    line. In a loop over rows one load jumps from row to row, and nobody follows.
+    """
+    axis = sweeping_axis(tiling.space.option)
+    if axis is None or not operand.swept:
+        return otherwise
+    block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
+    turns = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
+    otherwise = largest([swept, otherwise])  # costs only grow with what they depend on
+    most = SWEPT_LINES * problem.caches[-1].line_bytes // operand.tensor_bytes
+    narrow = Threshold(step, most, swept, otherwise)
+    few = Threshold(block, swept_rows(tiling.space.option), narrow, otherwise)
+    return Threshold(turns, 1, few, otherwise)
+
+
+def _if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
+    """One of two costs, after whether the next few rows find room where hints bring them."""
+    axis = sweeping_axis(tiling.space.option)
+    if axis is None:
+        return far
+    around = next(loop for loop in loops(tiling) if loop.axis == axis.name)
+    parts = [extent_of(tiling.space, name, around.inside) for name in operand.axes]
+    turn_bytes = times(operand.tensor_bytes, *parts)
+    return Threshold(turn_bytes, _room_bytes(problem), near, largest([near, far]))
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:

@@ -12,10 +12,21 @@ from collections.abc import Sequence
 from math import prod
 
 from isamap.plan.problem import NestOption, TileAxis
-from isamap.scheduler.space import MAX_UNROLLED, Assignment, RegisterBlock, Space, issues_along, summed_axis
+from isamap.scheduler.space import (
+    MAX_UNROLLED,
+    Assignment,
+    RegisterBlock,
+    Space,
+    issues_along,
+    summed_axis,
+    sweeping_axis,
+)
 
-# What is tried; a person may fix any factor that a loop body has room for.
+# What is tried; a person may fix any factor that a loop body has room for. So many rows as SWEPT are read
+# side by side, each by its own loads: processors follow a dozen of them and more, and every turn pays for the
+# sums that it takes out of a cache and back.
 FACTORS = (1, 2, 4)
+SWEPT = 8
 
 
 def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
@@ -24,8 +35,9 @@ def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
     if axis is None:
         return (1,)
     fixed = space.fixed.get(space.unroll(axis))
+    tried = FACTORS if sweeping_axis(space.option) is None else (*FACTORS, SWEPT)
     most = min(issues_along(axis), MAX_UNROLLED // max(1, prod(block.values())))
-    return tuple(factor for factor in (FACTORS if fixed is None else (fixed,)) if 1 <= factor <= max(1, most))
+    return tuple(factor for factor in (tried if fixed is None else (fixed,)) if 1 <= factor <= max(1, most))
 
 
 def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:

@@ -14,6 +14,7 @@ from isamap.bench.forms import Form, kernel_text, shapes
 from isamap.bench.memory import Shared
 from isamap.bench.packed import packs_of
 from isamap.bench.predictions import predicted_ns
+from isamap.bench.reading import fastest_bytes_per_ns, readings
 from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
 from isamap.bench.rows import Row
 from isamap.bench.statistics import Ratio, ratio
@@ -80,12 +81,23 @@ def measure_row(
         )
         if not verified.get("isamap"):
             return replace(row, left_out="isamap's result is wrong")
-        seconds = play(timed, rules.rounds, shared)
+        beside = rules.cache == "rotate" and rules.threads == 1 and not rules.packed
+        readers = readings(rules.loops, shared.arrays["B"]) if beside else ()
+        seconds = play([*timed, *readers], rules.rounds, shared)
+        rate = fastest_bytes_per_ns(readers, seconds)
+        seconds = {name: times for name, times in seconds.items() if name in verified}
         ratios = _ratios(seconds)
-        row = replace(row, seconds=seconds, ratio={n: asdict(r) for n, r in ratios.items()})
+        row = replace(
+            row,
+            seconds=seconds,
+            ratio={n: asdict(r) for n, r in ratios.items()},
+            reading_bytes_per_ns=rate,
+        )
         if any(r.is_slower for r in ratios.values()):
             again = _ratios(play(timed, rules.rounds, shared))
             row = replace(row, again={n: asdict(r) for n, r in again.items()})
+    if row.reading_bytes_per_ns:
+        bandwidths = Bandwidths(((0, row.reading_bytes_per_ns),))
     roof = _roof(prepared, case, form, rules, needed, row.ring, peaks, bandwidths)
     return replace(row, attainable_seconds=roof, predicted_ns=predicted_ns(prepared))
 
@@ -110,7 +122,7 @@ def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
     sizes = {"M": case.n, "N": case.m, "K": case.k}
     request = Request(
         source, rules.machine, sizes, limit_s=rules.limit_s, transform=BEST_FORM, threads=rules.threads,
-        profile=rules.profile, packed=("B",) if rules.packed else (),
+        profile=rules.profile, packed=("B",) if rules.packed else (), cold=rules.cache == "rotate",
     )  # fmt: skip
     return prepare(request)
 

@@ -14,7 +14,8 @@ class Row:
     Units: `seconds` per call and round, by contender; `compile_seconds` of isamap; `attainable_seconds` the
     roofline; `predicted_ns` by the cost model, for each set of figures; `dispatch_ns` what a framework takes
     to get to its function at all. `left_out` says why there are no times. `again` are the ratios of a second
-    run, which rows get that came out slower.
+    run, which rows get that came out slower. `reading_bytes_per_ns` is at what the weights alone were read in
+    the same rounds, 0 where that was not measured.
     """
 
     case: int
@@ -42,6 +43,7 @@ class Row:
     dispatch_ns: Mapping[str, float] = field(default_factory=dict[str, float])
     left_out: str = ""
     packed: bool = False
+    reading_bytes_per_ns: float = 0.0
 
     @property
     def key(self) -> str:

@@ -16,7 +16,8 @@ LONG_NS = 200_000_000
 class Timed(Protocol):
     """What takes part: by its name, and the nanoseconds of so many calls from one copy of the operands on."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def time(self, calls: int, first: int = 0) -> int: ...
 

@@ -12,6 +12,7 @@ from isamap.cli.options import (
     AsJson,
     AsModel,
     BestCount,
+    Cold,
     CostModelName,
     EvaluatorName,
     FixWords,
@@ -68,6 +69,7 @@ def compile_command(
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
+    cold: Cold = False,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -82,7 +84,7 @@ def compile_command(
     """Write the code of a kernel on a machine."""
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, tuned, packed,
+        no_cache, tune, tune_limit, tuned, packed, cold,
     )  # fmt: skip
     named = read_sizes(sizes or ())
     if len(hw) > 1:

@@ -13,6 +13,7 @@ from isamap.cli.options import (
     AsJson,
     AsModel,
     BestCount,
+    Cold,
     CostModelName,
     EvaluatorName,
     FixWords,
@@ -55,6 +56,7 @@ def run_command(
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
+    cold: Cold = False,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -72,7 +74,7 @@ def run_command(
 
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, tuned, packed,
+        no_cache, tune, tune_limit, tuned, packed, cold,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:

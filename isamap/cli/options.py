@@ -147,6 +147,7 @@ PackedNames = Annotated[
         show_default=False,
     ),
 ]
+Cold = Annotated[bool, typer.Option("--cold", help="Each call's operands are in no cache yet.")]
 ThreadCount = Annotated[
     str, typer.Option("--threads", metavar="N", help="How many threads perform the kernel.")
 ]

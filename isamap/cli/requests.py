@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Choices:
     tune_limit: str = "120"
     tuned: bool = False
     packed: list[str] | None = None
+    cold: bool = False
 
 
 def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
@@ -73,6 +74,7 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         tune_limit_s=read_number(choices.tune_limit, "--tune-limit", 0.1, 86400),
         tuned=choices.tuned,
         packed=read_names(choices.packed or ()),
+        cold=choices.cold,
     )
 
 
@@ -88,6 +90,17 @@ def _check_choosers(choices: Choices) -> None:
         )
         if is_given
     ]
+    refuse_cold(choices.cold, [option for option in found if option != "--schedule"])
     if len(found) > 1 and ("--tune" in found or "--tuned" in found):
         message = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
         raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+
+
+def refuse_cold(cold: bool, measuring: Sequence[str]) -> None:
+    """Nothing, unless something measures what `--cold` is about. Raises: UsageProblem."""
+    if cold and measuring:
+        message = (
+            f"`--cold` says that operands are in no cache, and what `{measuring[0]}` goes by finds them there"
+        )
+        help_ = "leave out one of them; `isamap bench deepbench --cache rotate` measures with cold operands"
+        raise UsageProblem(Diagnostic("usage", message, help=help_))

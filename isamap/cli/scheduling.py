@@ -15,6 +15,7 @@ from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.options import (
     AsJson,
     BestCount,
+    Cold,
     CostModelName,
     EvaluatorNames,
     FixWords,
@@ -30,7 +31,7 @@ from isamap.cli.options import (
     ThreadCount,
 )
 from isamap.cli.progress import Progress
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.requests import Choices, make_request, refuse_cold
 from isamap.cli.words import read_sizes
 from isamap.cli.writing import write_text
 from isamap.source import Diagnostic, UsageProblem
@@ -67,6 +68,7 @@ def schedule_command(
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
+    cold: Cold = False,
     no_cache: NoCache = False,
     rows: RowsFile = None,
     pipeline: Annotated[bool, typer.Option("--pipeline", help="Order innermost loops, modulo.")] = False,
@@ -83,10 +85,10 @@ def schedule_command(
     from isamap.scheduler import start_early
 
     asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
-    _check_names(asked, _names(evaluators))
+    _check_choosers(asked, _names(evaluators), cold)
     choices = Choices(
         None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads,
-        no_cache=no_cache, packed=packed,
+        no_cache=no_cache, packed=packed, cold=cold,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     if rows is not None:
@@ -106,10 +108,11 @@ def schedule_command(
     return _answer(matched, contest, output, shown, roofline, ordered, as_json=as_json)
 
 
-def _check_names(heuristics: tuple[str, ...], evaluators: tuple[str, ...]) -> None:
-    """Nothing, where all of these are installed. Raises: UsageProblem."""
+def _check_choosers(heuristics: tuple[str, ...], evaluators: tuple[str, ...], cold: bool) -> None:
+    """Nothing, where all of these are installed, and none measures what is cold. Raises: UsageProblem."""
     from isamap.plan.plugins import check_name
 
+    refuse_cold(cold, ["--evaluate"] if evaluators else [])
     for name in heuristics:
         check_name("heuristic", name)
     for name in evaluators:

@@ -110,6 +110,7 @@ def compile_kernel(
         return Compilation(kernel, stage_seconds=clock.seconds)
     with clock("match"):
         machine = with_profile(load_machine(request.machine), request.profile)
+        machine = replace(machine, starts_cold=True) if request.cold else machine
         form = choose_form(request, parsed, machine, sizes)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
         needed = extent or ("whole" if stop_after == "match" else extent_of(request))

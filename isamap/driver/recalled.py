@@ -47,6 +47,7 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
                 sorted(request.packed),
                 extent,
                 request.cost_model,
+                request.cold,
             ]
         ),
     )

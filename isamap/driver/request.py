@@ -34,6 +34,7 @@ class Request:
     `threads` is how many are there to perform the kernel.
     `tune` is how many schedules to measure, 0 for none; `tuned` asks for the winner that was kept before.
     `packed` are inputs that the caller passes packed, by a program that is emitted beside the kernel's.
+    `cold` says that each call brings operands that are in no cache yet.
     `cache` is whether earlier results may be recalled and new ones kept.
     Units: `limit_s` and `tune_limit_s` in seconds of wall clock.
     """
@@ -57,6 +58,7 @@ class Request:
     tune_limit_s: float = 120.0
     tuned: bool = False
     packed: tuple[str, ...] = ()
+    cold: bool = False
 
     def options(self) -> dict[str, object]:
         """All of it that is neither kernel, machine nor sizes, as JSON."""
@@ -76,6 +78,8 @@ class Request:
             found |= {"evaluate": self.evaluate, "best": self.best}
         if self.tune:
             found |= {"tune": self.tune, "tune_limit_s": self.tune_limit_s}
+        if self.cold:
+            found["cold"] = True
         return found | ({"tuned": True} if self.tuned else {})
 
     @property

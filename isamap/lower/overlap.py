@@ -122,15 +122,18 @@ class Overlap:
 
     @contextmanager
     def prefetching(self, depth: int, place: Place) -> Generator[tuple[Node, ...]]:
-        """Deals the prefetches that stand at a depth to the loops inside; gives those performed at once.
+        """Deals the prefetches that stand at a depth to the first loop inside that runs more than once; gives
+        those performed at once.
 
         Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once.
         """
         mine = [prefetch for prefetch in self.schedule.prefetches if prefetch.depth == depth]
-        inside = loops_inside(self.schedule, depth)[:1]
-        hosts = tuple((number, place.left[loop.axis].ceildiv(loop.step)) for number, loop in inside)
+        inside = loops_inside(self.schedule, depth)
+        trips = [(number, place.left[loop.axis].ceildiv(loop.step)) for number, loop in inside]
+        single = next((n for n, (_, count) in enumerate(trips) if count.value != 1), 0)
+        hosts = tuple(trips[: single + 1])
         works = [Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place)) for p in mine]
-        new = [work for work in works if hosts and (hosts[0][0] < self.schedule.hold or is_even(work))]
+        new = [work for work in works if hosts and (hosts[-1][0] < self.schedule.hold or is_even(work))]
         self.dealt += new
         yield tuple(node for work in works if work not in new for node in _labelled(work.note, work.make()))
         self.dealt = [work for work in self.dealt if work not in new]

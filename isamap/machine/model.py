@@ -209,7 +209,8 @@ class Machine:
 
     `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
     sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
-    cache: they change no value, so that no mapping and no move is made of them.
+    cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
+    kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's.
     Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
@@ -230,3 +231,4 @@ class Machine:
     thread_start_ns: float = THREAD_START_NS
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
+    starts_cold: bool = False

@@ -47,7 +47,9 @@ class StreamTimes:
     Units: nanoseconds and bytes. With hints, computing counts by `hinted_computing_factor`, and a row or a
     piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
     sum in `row_start_ns`. A piece of at least `long_bytes` is begun in `long_start_ns` without them (None: as
-    if it were hinted), a shorter one in its share, and at least in what the link's rows say.
+    if it were hinted), a shorter one in its share, and at least in what the link's rows say; with hints, in
+    `hinted_long_start_ns` likewise. Where loads of its own read each of a few rows to its end, a row is begun
+    in `swept_start_ns`, or what a long piece takes (None: piece by piece).
 
     What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
     """
@@ -63,6 +65,8 @@ class StreamTimes:
     hinted_row_computing_factor: float | None = None
     hinted_row_start_ns: float | None = None
     long_start_ns: float | None = None
+    hinted_long_start_ns: float | None = None
+    swept_start_ns: float | None = None
     source: str = ""
 
 

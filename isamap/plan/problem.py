@@ -54,7 +54,8 @@ class TileOperand:
     accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
     ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
-    for that than all issues; its lines are hinted `ahead_bytes` before their use.
+    for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few
+    of its rows may be worth reading side by side to their ends, each by loads of its own.
     """
 
     name: str
@@ -81,6 +82,7 @@ class TileOperand:
     hints: tuple[tuple[str, float], ...] = ()
     streams: bool = False
     ahead_bytes: int = 0
+    swept: bool = False
 
     @property
     def buffer_tile_bytes(self) -> int:
@@ -156,7 +158,7 @@ class NestProblem:
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
     it together. `rows` is what reading rows out of it takes. What nobody touches for `kept_ns` is lost to
-    others who share the cache (0: it is kept).
+    others who share the cache (0: it is kept). `starts_cold` when it holds no tensor before a kernel begins.
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
@@ -169,6 +171,7 @@ class Cache:
     line_bytes: int = 0
     rows: RowTimes = NO_ROWS
     kept_ns: int = 0
+    starts_cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,16 @@ def with_streams(option: NestOption, memories: Memories) -> NestOption:
         plain = operand.in_rows and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
         if not plain or operand.is_accumulator or operand.packed or not memories.caches:
             return False
-        size = prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes
-        beyond = size > memories.caches[-1].capacity_bytes
+        size, last = (
+            prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes,
+            memories.caches[-1],
+        )
+        beyond = last.starts_cold or size > last.capacity_bytes
         return beyond and issues_ns < size / memories.beyond_bytes_per_ns
 
-    operands = tuple(
-        replace(o, streams=True, ahead_bytes=stated.ahead_bytes) if streams(o) else o for o in option.operands
-    )
-    return replace(option, operands=operands)
+    def marked(operand: TileOperand) -> TileOperand:
+        in_pieces = not axes[operand.dense_axis].is_reduction
+        swept = in_pieces and stated.swept_start_ns is not None
+        return replace(operand, streams=True, ahead_bytes=stated.ahead_bytes, swept=swept)
+
+    return replace(option, operands=tuple(marked(o) if streams(o) else o for o in option.operands))

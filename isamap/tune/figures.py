@@ -119,10 +119,14 @@ class StreamFigure:
 
 @dataclass(frozen=True, slots=True)
 class PieceFigure:
-    """What beginning a long piece of a row takes that streams from a memory unasked. Units: nanoseconds."""
+    """What beginning a long piece of a row takes that streams from a memory, unasked and hinted, and what
+    beginning a row does of which each load reads its own to the end. Units: nanoseconds.
+    """
 
     memory: str
     long_start_ns: float
+    hinted_start_ns: float | None = None
+    swept_start_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

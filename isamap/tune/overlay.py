@@ -134,5 +134,10 @@ def measured_streams(link: Link, profile: Profile) -> Link:
             hinted_row_computing_factor=rows.hinted_computing_factor,
         )
     if pieces is not None and pieces.memory == link.source_memory:
-        streams = replace(streams, long_start_ns=pieces.long_start_ns)
+        streams = replace(
+            streams,
+            long_start_ns=pieces.long_start_ns,
+            hinted_long_start_ns=pieces.hinted_start_ns,
+            swept_start_ns=pieces.swept_start_ns,
+        )
     return replace(link, streams=streams)

@@ -194,9 +194,8 @@ def _cache_json(cache: CacheFigure) -> dict[str, object]:
 def _figures_json(found: StreamFigure | PieceFigure | None) -> dict[str, object]:
     if found is None:
         return {}
-    return {
-        name: _short(value) if isinstance(value, float) else value for name, value in asdict(found).items()
-    }
+    stored = {name: value for name, value in asdict(found).items() if value is not None}
+    return {name: _short(value) if isinstance(value, float) else value for name, value in stored.items()}
 
 
 def _row_json(row: RowFigure) -> dict[str, object]:

@@ -153,17 +153,19 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
     return found
 
 
-def best_in_place(problem: Problem, along_sum: bool, hinted: bool) -> Schedule:
+def best_in_place(
+    problem: Problem, along_sum: bool, hinted: bool, fixed: Mapping[str, int] | None = None
+) -> Schedule:
     """The best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
 
-    Raises: Infeasible where there is none.
+    `fixed` are other decisions. Raises: Infeasible where there is none.
     """
     best: Schedule | None = None
     for number, b in _streaming(problem, along_sum):
         asked = 0 if not hinted else 1 if along_sum else len(b.hints)
-        fixed = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): asked}
+        in_place = {mapping_of(0): number, stage_of(0, b.name): 0, prefetch_of(0, b.name): asked}
         with suppress(Infeasible):
-            found = schedule(problem, heuristic="greedy", fixed=fixed)
+            found = schedule(problem, heuristic="greedy", fixed={**in_place, **(fixed or {})})
             if best is None or (found.cost_ns or 0.0) < (best.cost_ns or 0.0):
                 best = found
     if best is None:

@@ -129,3 +129,56 @@ def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
     assert counter
     # 64 rows of four tiles in three turns of the summing loop: 21, 21 and 22.
     assert f"(64*{counter[1]} + 64) / 3 - 64*{counter[1]} / 3" in made.emitted.source
+
+
+SWEEP = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
+  for k by 8 {{
+    {hint}
+    for m by 2 {{
+      for n by 16 {{
+        hold;
+        unroll k by 1 {{
+          unroll m by 1 {{
+            unroll n by 8 {{
+              issue;
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("hint", ["", "prefetch b ahead 1 into l2;", "prefetch b ahead 2 into l1;"])
+@pytest.mark.parametrize("shape", [(1, 96, 64), (2, 131, 29), (3, 16, 8), (5, 700, 7), (1, 9, 17)])
+def test_rows_are_read_side_by_side_to_their_ends(shape: tuple[int, int, int], hint: str) -> None:
+    sizes = dict(zip("MNK", shape, strict=True))
+    check(compiled(SWEEP, "gemm_f32", "x86-avx2", {**sizes}, hint=hint), "gemm_f32", sizes, {})
+
+
+def test_the_turns_that_read_rows_ask_for_the_next_ones_though_a_loop_around_them_runs_once() -> None:
+    made = compiled(
+        SWEEP, "gemm_f32", "x86-avx2", {"M": 1, "N": 160, "K": 64}, hint="prefetch b ahead 1 into l2;"
+    )
+    assert made.emitted
+    before, inside = made.emitted.source.split("for (int64_t n0 ")
+    assert "/* prefetch b into l2 */" in inside
+    assert "/* prefetch" not in before
+    # Eight rows of ten lines in ten turns.
+    assert re.search(r"for \(int64_t share\d+ = 0; share\d+ < 8; ", inside)
+
+
+def test_sizes_that_only_the_run_knows_are_asked_for_too() -> None:
+    sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
+    made = compiled(SWEEP, "gemm_f32", "x86-avx2", sizes, hint="prefetch b ahead 1 into l2;")
+    for actual in (WHOLE, RAGGED, ONE_TURN):
+        check(made, "gemm_f32", actual, actual)

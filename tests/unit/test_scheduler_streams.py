@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from unit.rewriting import shipped
 
 from isamap.codegen.c import emit_c
@@ -17,6 +19,7 @@ from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.space import Space
+from isamap.scheduler.summing import sum_factors
 from isamap.transform import make_guards_explicit
 
 BLOCK = {"m": 4, "n": 4}
@@ -97,3 +100,104 @@ def test_rows_side_by_side_are_read_by_halves_of_registers_and_not_by_masks_of_w
     assert "_mm512_maskz_loadu_epi16((__mmask32)0xffffu" not in inside
     assert "_mm_prefetch" in inside
     assert "_copy0(" not in inside  # a call between sums would empty all registers
+
+
+# --- rows that loads follow to their ends -----------------------------------------------------------------
+
+
+def swept(**figures: float | None) -> tuple[Problem, NestOption]:
+    """A product whose weights stream, on a machine where long pieces begin anew."""
+    stated: dict[str, Any] = {"long_start_ns": 50.0, "swept_start_ns": 0.0, **figures}
+    machine = load_machine("x86-avx512-bf16")
+    links = tuple(
+        replace(x, streams=replace(x.streams, **stated) if x.streams else None) for x in machine.links
+    )
+    sizes = {"M": 1, "N": 7680, "K": 2560}
+    kernel = make_guards_explicit(bind(shipped("gemm_f32"), sizes))
+    problem = build_problem(kernel, replace(machine, links=links), sizes)
+    return problem, option_of(problem, "fma_zmm_f32 { i: n }")
+
+
+SWEEP = {"unroll_m": 1, "unroll_n": 1, "unroll_k": 8, "block_k": 8, "order_n_k": 0, "prefetch_b": 0}
+
+
+def test_rows_that_loads_follow_are_begun_once_and_computing_hides_behind_them() -> None:
+    problem, option = swept()
+    followed = cost_ns(problem, option, **SWEEP)
+    in_a_loop = cost_ns(problem, option, **{**SWEEP, "unroll_k": 1})
+    wide = cost_ns(problem, option, **{**SWEEP, "unroll_n": 4})
+    many = cost_ns(problem, option, **{**SWEEP, "unroll_k": 16, "block_k": 16})
+    cut = cost_ns(problem, option, **{**SWEEP, "block_n": 768, "order_n_k": 1})
+    assert followed < cut < min(in_a_loop, wide, many)
+    traffic_ns = 4 * 7680 * 2560 / problem.memory_bandwidth_bytes_per_ns
+    assert traffic_ns < followed < 1.5 * traffic_ns
+
+
+def test_what_is_measured_of_following_counts_where_it_is_more() -> None:
+    costs = [
+        cost_ns(*swept(swept_start_ns=start, long_start_ns=long), **SWEEP)
+        for start, long in ((0.0, 50.0), (40.0, 50.0), (100.0, 50.0), (100.0, None))
+    ]
+    assert costs[0] == costs[1] < costs[2] == costs[3]
+
+
+def test_where_nobody_measured_it_rows_are_read_as_before() -> None:
+    problem, option = swept(swept_start_ns=None)
+    assert not any(o.swept for o in option.operands)
+    space = Space(0, option, dict(problem.registers), {})
+    assert max(sum_factors(space, {"n": 1})) == 4
+    assert 4 not in space.blocks(next(a for a in option.axes if a.name == "k"), 4)
+
+
+def test_the_solver_sweeps_where_pieces_begin_anew_and_the_code_has_no_loop_inside() -> None:
+    problem, option = swept(hinted_long_start_ns=50.0)
+    found = schedule(problem)
+    assert found.cost_ns is not None
+    assert found.cost_ns <= cost_ns(problem, option, **SWEEP)
+    (nest,) = found.nests
+    loops = [(loop.kind, loop.axis) for loop in nest.loops]
+    assert ("for", "k") in loops[: loops.index(("for", "n"))]
+    assert [kind for kind, axis in loops[nest.hold :] if axis == "k"] == ["unroll"]
+    assert nest.loops[loops.index(("for", "k"))].step == 8
+
+
+def test_hints_for_whole_rows_that_loads_follow_are_worth_what_beginning_them_takes() -> None:
+    hinted, cut, saved_ns = {**SWEEP, "prefetch_b": 2}, {"block_n": 768, "order_n_k": 1}, list[float]()
+    for rows_ns in (500.0, 1000.0):
+        problem, option = swept(long_start_ns=rows_ns)
+        saved_ns.append(cost_ns(problem, option, **SWEEP) - cost_ns(problem, option, **hinted))
+        # Parts of rows begin anew for all that.
+        assert cost_ns(problem, option, **{**hinted, **cut}) > cost_ns(problem, option, **{**SWEEP, **cut})
+    assert saved_ns[0] > 0
+    assert saved_ns[1] - saved_ns[0] == pytest.approx(2560 * 500.0, rel=0.1)
+
+
+def test_rows_that_would_not_find_room_are_not_hinted_for_nothing() -> None:
+    problem, option = swept()
+    hinted = {**SWEEP, "prefetch_b": 2}
+    *first, near, last = problem.caches
+    small = replace(problem, caches=(*first, replace(near, capacity_bytes=8 * 4 * 7680), last))
+    assert cost_ns(small, option, **hinted) > cost_ns(small, option, **SWEEP)
+
+
+def test_the_next_rows_are_asked_for_by_the_turns_of_the_loop_that_reads_these() -> None:
+    problem, option = swept(long_start_ns=500.0)
+    wanted = {**SWEEP, "mapping": problem.nests[0].options.index(option), "prefetch_b": 2, "stage_b": 0}
+    fixed = {f"nest0.{name.replace('_', '.')}": value for name, value in wanted.items()}
+    found = schedule(problem, fixed=fixed)
+    assert [(p.operand, p.depth, p.ahead, p.cache) for p in found.nests[0].prefetches] == [("b", 1, 1, "l2")]
+    kernel = make_guards_explicit(bind(shipped("gemm_f32"), {"M": 1, "N": 7680, "K": 2560}))
+    machine = load_machine("x86-avx512-bf16")
+    code = emit_c(lower(kernel, machine, found, {}), machine).source
+    body = code[code.index("for (int64_t n0") :]
+    assert "_mm_prefetch" in body, "inside the loop over n"
+    assert "_mm_prefetch" not in code[: code.index("for (int64_t n0")].split("for (int64_t k0")[1]
+
+
+def test_long_pieces_that_are_hinted_take_what_is_measured() -> None:
+    hinted = {"prefetch_b": 2, "stage_b": 0, "unroll_m": 1, "unroll_n": 8}
+    dear, dearer = (swept(hinted_long_start_ns=ns) for ns in (200.0, 300.0))
+    begun_ns = 100.0 * 2560 * 7680 / (8 * 16)
+    assert cost_ns(*dearer, **hinted) - cost_ns(*dear, **hinted) == pytest.approx(begun_ns, rel=0.1)
+    # A short piece takes a share of what a long one does.
+    assert cost_ns(*dear, **{**hinted, "unroll_n": 2}) <= 1.1 * cost_ns(*dear, **hinted)

@@ -14,11 +14,14 @@ from isamap.codegen.runner import RunProblem
 from isamap.machine import Machine, load_machine
 from isamap.machine.cpu import this_cpu
 from isamap.plan.caches import Memories
-from isamap.source import Diagnostic, Source
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
+from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import Profile, parse_profile, print_profile
+from isamap.tune.streams import best_in_place
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
@@ -32,37 +35,57 @@ def measured(machine: Machine = MACHINE) -> tuple[PieceFigure | Unmeasured | Non
     return piece_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float) -> None:
-    """Calls take so long, by whether their schedule has hints, and nothing is compiled."""
+def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float, swept_ns: float = 4e6) -> None:
+    """Calls take so long, by whether schedules have hints and loops in blocks; nothing is compiled."""
 
-    def compiled(_: object, chosen: Any) -> bool:
-        return bool(chosen.nests[0].prefetches)
+    def compiled(_: object, chosen: Any) -> float:
+        (nest,) = chosen.nests
+        swept = all(loop.kind == "unroll" for loop in nest.loops[nest.hold :])
+        return hinted_ns if nest.prefetches else swept_ns if swept else plain_ns
 
-    def calls_ns(_: object, hinted: bool, *words: object) -> list[float]:
+    def calls_ns(_: object, took_ns: float, *words: object) -> list[float]:
         del words
-        return [3e9, hinted_ns if hinted else plain_ns]
+        return [3e9, took_ns]
 
     monkeypatch.setattr("isamap.tune.clocked.Clocked.compiled", compiled)
     monkeypatch.setattr("isamap.tune.clocked.Clocked.calls_ns", calls_ns)
 
 
-def test_what_takes_longer_without_hints_is_what_beginning_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert STATED is not None
-    found: list[float] = []
-    for more_ns in (0.0, 1e6, 2e6):
-        timed(monkeypatch, 4e6 + more_ns, 4e6)
+def test_what_takes_longer_than_by_the_model_is_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[PieceFigure] = []
+    for more_ns in (1e6, 2e6, 3e6):
+        timed(monkeypatch, 4e6 + more_ns, 4e6 + more_ns, 4e6 + more_ns)
         figure, said = measured()
         assert isinstance(figure, PieceFigure)
         assert (figure.memory, said) == ("mem", ["long pieces that stream"])
-        found.append(figure.long_start_ns)
-    assert 0 < found[0] <= 2 * STATED.hinted_start_ns, "without a difference, what a hinted one takes"
-    assert found[2] - found[1] == pytest.approx(found[1] - found[0])
-    assert found[1] - found[0] > 10.0
+        found.append(figure)
+    names = ("long_start_ns", "hinted_start_ns", "swept_start_ns")
+    for first, second, third in ([getattr(one, name) for one in found] for name in names):
+        assert third - second == pytest.approx(second - first)
+    # 1 ms more of 2048 rows, each read in one go; a quarter of that and less where it is read in pieces.
+    assert found[1].swept_start_ns == pytest.approx((found[0].swept_start_ns or 0.0) + 1e6 / 2048)
+    assert 10.0 < found[1].long_start_ns - found[0].long_start_ns < 1e6 / 2048 / 4
 
 
-def test_where_hints_cost_beginning_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, 4e6, 9e6)
-    assert measured()[0] == PieceFigure("mem", 0.0)
+def test_what_takes_no_longer_begins_in_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 1e6, 1e6, 1e6)
+    assert measured()[0] == PieceFigure("mem", 0.0, 0.0, 0.0)
+
+
+def test_a_machine_without_room_for_a_sweep_says_nothing_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 4e6, 4e6)
+
+    def none(
+        problem: Problem, along_sum: bool, hinted: bool, fixed: dict[str, int] | None = None
+    ) -> Schedule:
+        if fixed:
+            raise Infeasible(Diagnostic("no-schedule", "there is no room"))
+        return best_in_place(problem, along_sum, hinted)
+
+    monkeypatch.setattr("isamap.tune.pieces.best_in_place", none)
+    figure, _ = measured()
+    assert isinstance(figure, PieceFigure)
+    assert (figure.swept_start_ns, figure.hinted_start_ns is None) == (None, False)
 
 
 def test_where_nothing_streams_there_is_nothing_to_say() -> None:
@@ -75,7 +98,7 @@ def test_pieces_shorter_than_long_ones_have_taken_their_share(monkeypatch: pytes
     found: list[float] = []
     for long_bytes in (512, 1 << 12, 1 << 13):
         assert STATED is not None
-        streams = replace(STATED, long_bytes=long_bytes, hinted_start_ns=0.0)
+        streams = replace(STATED, long_bytes=long_bytes)
         links = tuple(replace(link, streams=streams if link.streams else None) for link in MACHINE.links)
         figure, _ = measured(replace(MACHINE, links=links))
         assert isinstance(figure, PieceFigure)
@@ -107,6 +130,10 @@ def test_a_machine_with_the_figure_begins_long_pieces_by_it() -> None:
     assert parse_profile(Source("p", print_profile(made))) == made
     assert STATED is not None
     assert Memories.of(lay_over(MACHINE, made)).beyond_streams == replace(STATED, long_start_ns=40.0)
+    more = profile(pieces=PieceFigure("mem", 40.0, 3.0, 0.0))
+    assert parse_profile(Source("p", print_profile(more))) == more
+    known = replace(STATED, long_start_ns=40.0, hinted_long_start_ns=3.0, swept_start_ns=0.0)
+    assert Memories.of(lay_over(MACHINE, more)).beyond_streams == known
     elsewhere = profile(pieces=replace(FIGURE, memory="l3"))
     assert Memories.of(lay_over(MACHINE, elsewhere)).beyond_streams == STATED
 
