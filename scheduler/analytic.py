@@ -30,6 +30,7 @@ from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, tota
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.fetching import in_rows
+from isamap.scheduler.following import if_followed
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
@@ -39,7 +40,7 @@ from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.streams import exposed, if_swept
+from isamap.scheduler.streams import exposed
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, usable_bytes, whole_bytes
 
 # The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
@@ -155,16 +156,14 @@ def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, prob
         return Const(0)
     option = tiling.space.option
     lines = [
-        (operand, cost)
+        cost
         for operand, cost in zip(option.operands, missed[-1].costs, strict=True)
         if not operand.is_accumulator and not in_rows(option, operand)
     ]
     if not lines:
         return Const(0)
-    shown = times(missed[-1].computing_factor, computing)
-    for operand, _ in lines:
-        shown = if_swept(tiling, operand, problem, Const(0), shown)
-    return total([*(cost for _, cost in lines), shown])
+    shown = if_followed(tiling, problem, Const(0), times(missed[-1].computing_factor, computing))
+    return total([*lines, shown])
 
 
 def _latency(tiling: Tiling) -> Cost:
@@ -201,9 +200,7 @@ def _hold(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
         times(own, operand.staged_ns or 0.0, *again),
     )
     held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
-    for streaming in _inputs(space.option):
-        held = if_swept(tiling, streaming, problem, times(LEAK, held), held)
-    return held
+    return if_followed(tiling, problem, times(LEAK, held), held)
 
 
 def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

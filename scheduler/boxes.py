@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from isamap.plan.bounding import Ends
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.space import RegisterBlock, Space, summed_axis
+from isamap.scheduler.space import RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
+from isamap.scheduler.sums import summed_axis
 
 Places = NDArray[np.int64]
 Floats = NDArray[np.float64]

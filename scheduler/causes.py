@@ -17,6 +17,7 @@ from isamap.scheduler.prefetching import prefetch_values
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.scheduler.summing import may_unroll
+from isamap.scheduler.sums import sweeping_axis
 from isamap.source import Diagnostic
 
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
@@ -279,6 +280,8 @@ def _crossing(space: Space) -> Cause | None:
             why = "no loop outside the sum moves on to other elements of it"
             if _is_dealt(space):
                 why = "parts for threads prefetch nothing"
+            elif sweeping_axis(space.option) is not None:
+                why = "register blocks without a loop over rows ask for whole rows, not for parts"
             return Cause("fix-crossing", f"{name} = {value} cannot be: {why}")
     return None
 

@@ -65,11 +65,12 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
     return inside[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))
 
 
-def rows_ahead(nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
+def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
     """At which depth the next few rows are asked for that loads follow to their ends, and how many turns
     ahead; None where a register block has a loop over rows, or takes all of them.
     """
-    rows = [axis for axis in operand.axes if axis != operand.dense_axis]
+    sums = [axis.name for axis in option.axes if axis.is_reduction]
+    rows = [axis for axis in operand.axes if axis in sums]
     loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.kind == "for"]
     if not operand.swept or not loops or loops[-1] >= nest.hold:
         return None

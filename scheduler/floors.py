@@ -15,8 +15,9 @@ from isamap.plan.bounding import Box, Ends, bounds_all
 from isamap.plan.cost import Cost
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.space import Assignment, RegisterBlock, Space, summed_axis
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
+from isamap.scheduler.sums import summed_axis
 
 MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 

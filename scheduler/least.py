@@ -46,6 +46,10 @@ def least_ns(problem: Problem, option: NestOption, leak: float) -> float:
         for chosen in product(*ways)
         for supply in [sum(moved for moved, _ in chosen)]
     ]
+    # Behind rows that loads follow out of memory, accumulators show by the same share; what streams is not
+    # known of outlines yet.
+    streams = problem.memory_streams
+    held_ns *= leak if streams is not None and streams.swept_start_ns is not None else 1.0
     return (min(shown, default=0.0) + held_ns) * ROUNDED
 
 

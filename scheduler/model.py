@@ -12,8 +12,9 @@ from isamap.scheduler.candidates import Candidate
 from isamap.scheduler.crossing import limit_crossing, open_values
 from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.scratch import limit_scratch
-from isamap.scheduler.space import Assignment, RegisterBlock, Space, summed_axis
+from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
+from isamap.scheduler.sums import summed_axis
 from isamap.scheduler.terms import imply
 from isamap.scheduler.translate import Literals, Translator
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from isamap.scheduler.orders import agrees, first_order
-from isamap.scheduler.space import Assignment, Space, summed_axis
+from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.sums import summed_axis
 
 Ends = Mapping[str, tuple[int, int]]
 """The least and the largest value of each decision."""

@@ -17,6 +17,7 @@ from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.fetching import asked, pieces_ahead, rows_ahead
+from isamap.scheduler.sums import sweeping_axis
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -44,12 +45,29 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def can_prefetch(space: Choices, made: Made) -> bool:
-    """Whether each operand whose lines are named ahead has a loop to be ahead of."""
+    """Whether each operand whose lines are named ahead has a loop to be ahead of, and is asked for in whole
+    rows where a register block has no loop over them: hints for parts of rows are late there.
+    """
     return all(
-        any(made[space.block(axis)] < axis.extent for axis in _sums(space, operand))
+        _has_loop(space, operand)
+        or any(made[space.block(axis)] < axis.extent for axis in _sums(space, operand))
         for name, operand in _named(space).items()
-        if made.get(name, 0) and not _has_loop(space, operand)
-    )
+        if made.get(name, 0)
+    ) and not any(_asks_for_parts(space, operand, made) for operand in _asked_for(space, made))
+
+
+def _asked_for(space: Choices, made: Made) -> list[TileOperand]:
+    return [operand for name, operand in _named(space).items() if made.get(name, 0) and operand.swept]
+
+
+def _asks_for_parts(space: Choices, operand: TileOperand, made: Made) -> bool:
+    cut = any(made[space.block(a)] < a.extent for a in space.axes_of(operand) if a.name == operand.dense_axis)
+    return cut and _has_no_loop_inside(space, made)
+
+
+def _has_no_loop_inside(space: Choices, made: Made) -> bool:
+    axis = sweeping_axis(space.option)
+    return axis is not None and made[space.block(axis)] <= made[space.unroll(axis)] * axis.tile
 
 
 def _has_loop(space: Choices, operand: TileOperand) -> bool:
@@ -64,6 +82,8 @@ def _sums(space: Choices, operand: TileOperand) -> list[TileAxis]:
 def limit_prefetches(model: cp_model.CpModel, space: Choices, literals: Literals) -> None:
     """Constraints: the same, in the solver's model."""
     for name, operand in _named(space).items():
+        if operand.swept:
+            _limit_parts(model, space, literals, name, operand)
         if _has_loop(space, operand):
             continue
         cuts = [
@@ -77,6 +97,22 @@ def limit_prefetches(model: cp_model.CpModel, space: Choices, literals: Literals
                 model.add_bool_or([literal.negated(), *cuts])
 
 
+def _limit_parts(
+    model: cp_model.CpModel, space: Choices, literals: Literals, name: str, operand: TileOperand
+) -> None:
+    """Constraints: no register block without a loop over rows has hints for parts of them."""
+    sums, dense = sweeping_axis(space.option), operand.dense_axis
+    if sums is None or dense not in literals.joint:
+        return
+    extent = next(axis for axis in space.axes if axis.name == dense)
+    whole = [at for at, made in literals.joint[dense] if made[space.block(extent)] >= extent.extent]
+    for at, made in literals.joint[sums.name]:
+        if _has_no_loop_inside(space, made):
+            for value, literal in literals.single[name].items():
+                if value:
+                    model.add_bool_or([literal.negated(), at.negated(), *whole])
+
+
 # --- loops ------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +124,7 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
     for name, operand in _named(space).items():
         if made.get(name, 0):
             cache, _ = operand.hints[made[name] - 1]
-            inside = pieces_ahead(space.option, nest, operand) or rows_ahead(nest, operand)
+            inside = pieces_ahead(space.option, nest, operand) or rows_ahead(space.option, nest, operand)
             around = [
                 n
                 for n, loop in enumerate(nest.loops[: nest.hold])

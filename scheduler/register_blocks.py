@@ -12,7 +12,8 @@ from math import prod
 from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import CeilDiv, Const, Cost, Decision, OverBlocks, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.scheduler.space import Space, issues_along, summed_axis
+from isamap.scheduler.space import Space, issues_along
+from isamap.scheduler.sums import summed_axis
 from isamap.scheduler.tiling import by_stage
 
 

@@ -2,7 +2,7 @@
 
 A kernel is called after something has written its operands, or again on the same ones: they are in the
 nearest cache that holds them all. What the caches before that one miss comes from there; beyond it nothing
-is read. One that is called with others each time finds none there (`--cold`).
+is read. One that is called with others each time finds none there (`--cold`); what it writes itself it does.
 
 Each time that reading turns to another row, whoever fetches ahead has to begin anew. Rows of 512 bytes out of
 the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
@@ -17,19 +17,21 @@ from math import ceil, prod
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.following import begun
 from isamap.scheduler.space import Space
-from isamap.scheduler.streams import beginnings, swept_rows
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, kept_points, loops, whole_bytes
+from isamap.scheduler.streams import beginnings
+from isamap.scheduler.tiling import Tiling, by_stage, kept_points, whole_bytes
 
 
 def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
     """Whether the tensors of a statement are together in one of these caches when it begins, and are kept
     there until its end.
     """
-    size_bytes = sum(whole_bytes(space, operand)[0] for operand in space.option.operands)
-    return any(
-        size_bytes <= c.capacity_bytes and not c.starts_cold and not kept_points(space, c) for c in caches
-    )
+    operands = space.option.operands
+    size_bytes = sum(whole_bytes(space, operand)[0] for operand in operands)
+    if any(operand.cold for operand in operands):
+        return False
+    return any(size_bytes <= c.capacity_bytes and not kept_points(space, c) for c in caches)
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
@@ -58,30 +60,8 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
         if not operand.streams:
             return unasked
-        each, swept = (begun(tiling, operand, count) for count in (0, swept_rows(space.option)))
-        return beginnings(tiling, operand, problem, pieces, each, swept, unasked)
+        return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
     return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
-
-
-def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
-    """Factors of how often each row of an input is begun.
-
-    A register block reads a piece of each row of its sum, or, along the sum, a piece of each of its own rows;
-    the loop around it goes on with the next pieces. Up to `swept_count` rows are followed from one piece to
-    the next, however long that takes, so that the row is begun once for all that such loops read of it.
-    """
-    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
-    if along is None:
-        return ()
-    blocks = tiling.blocks[along.name]
-    pieces = blocks if along.is_reduction else tiling.steps[along.name]
-    if not swept_count:
-        return (pieces,)
-    rows = [name for name in operand.axes if name != operand.dense_axis]
-    own = [loop for loop in loops(tiling) if loop.axis == along.name]
-    around, *swept = [times(*(extent_of(tiling.space, name, loop.inside) for name in rows)) for loop in own]
-    by_blocks = Threshold(around, swept_count, Const(1), blocks)
-    return (Threshold(swept[0], swept_count, by_blocks, pieces) if swept else by_blocks,)
 
 
 def _far_ns(stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:

@@ -16,6 +16,7 @@ from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stag
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.crossing import can_cross, crossing_values, is_crossed, name_of, open_values
 from isamap.scheduler.fitting import Taker, fitting, live
+from isamap.scheduler.sums import sweeping_axis
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]
@@ -29,6 +30,8 @@ MAX_UNROLLED_AXES = 2
 BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n for n in range(7, 13)))
 # A summing loop inside a register block that runs less often than this spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
+# With fewer rows side by side less is under way.
+LEAST_SWEPT = 4
 # What of an axis a buffer holds: a register block, a cache block, all; the last two as stages are numbered.
 HELD, BLOCK, WHOLE = 0, 1, 2
 
@@ -233,7 +236,7 @@ class Space:
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.
         least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1
         sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) * unroll >= least}
-        if axis == sweeping_axis(self.option):
+        if unroll >= LEAST_SWEPT and axis == sweeping_axis(self.option):
             sizes.add(step)  # no loop inside the register block
         return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))
 
@@ -241,23 +244,6 @@ class Space:
 def issues_along(axis: TileAxis) -> int:
     """How many issues an axis takes."""
     return -(-axis.extent // axis.tile)
-
-
-def summed_axis(option: NestOption) -> TileAxis | None:
-    """The innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
-
-    What does not follow it would have to wait in registers for the next turn.
-    """
-    running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
-    inputs = [o for o in option.operands if not o.is_accumulator and o.registers]
-    return running[-1] if running and all(running[-1].name in o.axes for o in inputs) else None
-
-
-def sweeping_axis(option: NestOption) -> TileAxis | None:
-    """The summing axis of which a register block may take a few rows of what streams, each by own loads."""
-    axis = summed_axis(option)
-    swept = axis is not None and any(o.swept and axis.name in o.axes for o in option.operands)
-    return axis if swept else None
 
 
 def live_tiles(operand: TileOperand, block: RegisterBlock, order: tuple[str, ...]) -> int:

@@ -22,17 +22,12 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from isamap.machine.timings import StreamTimes
-from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
+from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.decisions import prefetch_of
-from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.fetching import asked, in_rows
-from isamap.scheduler.space import sweeping_axis
-from isamap.scheduler.summing import SWEPT
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops
-
-# How many lines of each row a register block may read for its loads to be followed, of 1, 2, 4 and 8 that
-# were measured.
-SWEPT_LINES = 2
+from isamap.scheduler.following import if_near, if_swept, largest_stream, room_bytes
+from isamap.scheduler.tiling import Tiling, by_stage
 
 
 def beginnings(
@@ -41,14 +36,12 @@ def beginnings(
     problem: Problem,
     pieces: Sequence[Cost],
     each: Sequence[Cost],
-    swept: Sequence[Cost],
     begun: Cost,
 ) -> Cost:
     """The time to begin the rows or pieces of rows of an input that streams.
 
     `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
-    somebody follows too, `swept` of how often where loads follow their rows; `begun` is the time of what
-    nobody asks for, which copies begin as well.
+    somebody follows too; `begun` is the time of what nobody asks for, which copies begin as well.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
@@ -72,14 +65,12 @@ def beginnings(
             [early, Threshold(times(*each), long, times(begun_ns, *each), Const(begun_ns * long))]
         )
     if stated.swept_start_ns is not None:
-        # A row is no sooner begun than a long piece of it.
-        row_ns = max(stated.swept_start_ns, stated.long_start_ns or 0.0)
-        followed = times(row_ns * rows, *swept)
+        # A row is no sooner begun than a piece of it. Hinted, its beginning follows the end of another.
+        row_ns = max(stated.swept_start_ns, stated.long_start_ns or 0.0, problem.memory_rows.start_ns)
+        followed = Const(row_ns * rows)
+        near = if_near(tiling, operand, problem, Const(stated.hinted_start_ns * rows), followed)
         late = if_swept(tiling, operand, problem, followed, late)
-        # Whole rows follow each other; parts of rows that are cut begin anew, whoever asks for them.
-        near = _if_near(tiling, operand, problem, Const(stated.hinted_start_ns * rows), followed)
-        hinted = Threshold(times(*swept), 1, near, largest([near, followed]))
-        early = if_swept(tiling, operand, problem, hinted, early)
+        early = if_swept(tiling, operand, problem, near, early)
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
@@ -94,11 +85,9 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     The largest input counts.
     """
     option = tiling.space.option
-    sizes = {axis.name: axis.extent for axis in option.axes}
-    streaming = [operand for operand in option.operands if operand.streams]
-    if not streaming:
+    operand = largest_stream(option)
+    if operand is None:
         return Const(0)
-    operand = max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
     # What is computed of several inputs on its way is counted in full, and compilers join half of it.
     stated = _stated(problem)
     shown, hinted_shown = stated.computing_factor, stated.hinted_computing_factor
@@ -108,7 +97,7 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     early = times(hinted_shown, computing)
     late = times(shown, computing) if operand.registers else early
     # Of rows that loads follow, and that are asked for as well, the next ones come meanwhile.
-    swept = _if_near(tiling, operand, problem, Const(0), early)
+    swept = if_near(tiling, operand, problem, Const(0), early)
     late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, early)))
     if in_rows(option, operand):
         in_time = _if_in_time(tiling, operand, problem, early, late)
@@ -134,45 +123,9 @@ def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, ear
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))
 
 
-def swept_rows(option: NestOption) -> int:
-    """Of how many rows each is followed by a load of its own; 0 where none is."""
-    axis = sweeping_axis(option)
-    return SWEPT * axis.tile if axis is not None else 0
-
-
-def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """One of two costs, after whether a register block reads a line or two of a few rows, and has no loop
-    over them.
-
-    Then the loop around goes on with each of them, by the same loads: whoever fetches ahead knows the next
-    line. In a loop over rows one load jumps from row to row, and nobody follows.
-    """
-    axis = sweeping_axis(tiling.space.option)
-    if axis is None or not operand.swept:
-        return otherwise
-    block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
-    turns = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
-    otherwise = largest([swept, otherwise])  # costs only grow with what they depend on
-    most = SWEPT_LINES * problem.caches[-1].line_bytes // operand.tensor_bytes
-    narrow = Threshold(step, most, swept, otherwise)
-    few = Threshold(block, swept_rows(tiling.space.option), narrow, otherwise)
-    return Threshold(turns, 1, few, otherwise)
-
-
-def _if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
-    """One of two costs, after whether the next few rows find room where hints bring them."""
-    axis = sweeping_axis(tiling.space.option)
-    if axis is None:
-        return far
-    around = next(loop for loop in loops(tiling) if loop.axis == axis.name)
-    parts = [extent_of(tiling.space, name, around.inside) for name in operand.axes]
-    turn_bytes = times(operand.tensor_bytes, *parts)
-    return Threshold(turn_bytes, _room_bytes(problem), near, largest([near, far]))
-
-
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
     """What rows take that are hinted: where there is no room for as many, hints gain nothing, and cost."""
-    return Threshold(_turn_bytes(tiling, operand), _room_bytes(problem), early, largest([early, late]))
+    return Threshold(_turn_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 
 def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
@@ -183,8 +136,3 @@ def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
         for name in operand.axes
     ]
     return times(operand.tensor_bytes, *parts)
-
-
-def _room_bytes(problem: Problem) -> int:
-    """How much may be asked for at once: two turns' rows fit into the cache before the last."""
-    return problem.caches[-2:][0].capacity_bytes // 2

@@ -18,9 +18,8 @@ from isamap.scheduler.space import (
     RegisterBlock,
     Space,
     issues_along,
-    summed_axis,
-    sweeping_axis,
 )
+from isamap.scheduler.sums import summed_axis, sweeping_axis
 
 # What is tried; a person may fix any factor that a loop body has room for. So many rows as SWEPT are read
 # side by side, each by its own loads: processors follow a dozen of them and more, and every turn pays for the

@@ -26,7 +26,7 @@ from isamap.driver.request import BEST_FORM, Request
 from isamap.source import Source
 from isamap.tune.profile import Profile
 
-MOST_RING = 64
+MOST_RING = 1024  # twice the caches of today in copies of the smallest products of the suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def measure_row(
         return replace(row, left_out=said)
     started = perf_counter()
     prepared = _compiled(case, form, rules)
-    row = replace(row, compile_seconds=perf_counter() - started, ring=_ring(needed, held, rules))
+    row = replace(row, compile_seconds=perf_counter() - started, ring=ring_of(needed, held, rules))
     with Shared(shapes(case), form, row.ring) as shared:
         task = _task(case, form, rules, shared, prepared)
         present = [c for c in contenders if c.prepare(task)]
@@ -107,7 +107,7 @@ def _operand_bytes(case: GemmCase, form: Form, names: str = "ABC") -> int:
     return sum(rows * columns * form.element_bytes(name) for name, (rows, columns) in found.items())
 
 
-def _ring(needed: int, held: int, rules: Rules) -> int:
+def ring_of(needed: int, held: int, rules: Rules) -> int:
     """Copies of all operands that together exceed twice the caches, where memory allows; else one.
 
     Units: bytes; `held` are those of a copy with what contenders pack of it.

@@ -9,7 +9,7 @@ of the calibrated profile where there is one. Measured is the least time of all 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,8 @@ def predicted_ns(prepared: Prepared) -> dict[str, float]:
     stated, model = made.problem, load_cost_model(request.cost_model)
     if request.profile is not None:  # the same question, with the figures of the description
         asked = (sizes, request.threads, request.packed)
-        stated = build_problem(made.canonical, load_machine(request.machine), *asked)
+        machine = replace(load_machine(request.machine), starts_cold=request.cold)
+        stated = build_problem(made.canonical, machine, *asked)
     found = {FIGURES[0]: _price_ns(made.schedule, stated, model)}
     if request.profile is not None:
         found[FIGURES[1]] = _price_ns(made.schedule, made.problem, model)

@@ -13,7 +13,6 @@ from isamap.cli.options import (
     AsJson,
     AsModel,
     BestCount,
-    Cold,
     CostModelName,
     EvaluatorName,
     FixWords,
@@ -56,7 +55,6 @@ def run_command(
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
-    cold: Cold = False,
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
@@ -74,7 +72,7 @@ def run_command(
 
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, tuned, packed, cold,
+        no_cache, tune, tune_limit, tuned, packed,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:

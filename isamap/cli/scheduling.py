@@ -246,6 +246,7 @@ def diff_command(
     ] = None,
     cost_model: CostModelName = "analytic",
     profile: ProfileName = "default",
+    cold: Cold = False,
     as_json: AsJson = False,
 ) -> Answer:
     """Say what a schedule changes of another, and what it costs."""
@@ -257,16 +258,13 @@ def diff_command(
     from isamap.scheduler.pricing import price
 
     model = load_cost_model(cost_model)
-    texts = [split_versions(read_file(Path(name), name)) for name in (before, after)]
+    texts = (split_versions(read_file(Path(name), name)) for name in (before, after))
     olds, news = ([parse_schedule(text) for text in each] for each in texts)
     old, found, words = olds[0], list[NestChange](), list[str]()
-    if len(olds) != len(news):
-        raise _different("parts of the sizes", str(len(olds)), str(len(news)))
-    for one, other in zip(olds, news, strict=True):
-        _check_comparable(one, other)
+    for one, other in _pairs(olds, news):
         costs: list[tuple[float | None, ...]] = []
         for schedule in (one, other):
-            problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile)
+            problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile, cold)
             if findings := check_schedule(schedule, problem):
                 raise UsageProblem(*findings)
             costs.append(price(schedule, problem, model))
@@ -291,7 +289,7 @@ def diff_command(
     return Answer(payload, "\n\n".join(words) or "the same")
 
 
-def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str) -> Problem:
+def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str, cold: bool) -> Problem:
     """The question that a schedule answers, with what it takes packed."""
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.profiles import find_profile
@@ -303,6 +301,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str)
         machine=machine,
         sizes=_sizes(schedule),
         profile=find_profile(profile, machine),
+        cold=cold,
     )
     with Progress() as progress:
         problem = compile_kernel(request, "match", progress).problem
@@ -311,6 +310,15 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str)
             problem = compile_kernel(replace(request, packed=packed), "match", progress).problem
     assert problem is not None
     return problem
+
+
+def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, Schedule]]:
+    """The parts of two files side by side. Raises: UsageProblem where they are not for the same."""
+    if len(olds) != len(news):
+        raise _different("parts of the sizes", str(len(olds)), str(len(news)))
+    for one, other in zip(olds, news, strict=True):
+        _check_comparable(one, other)
+    return list(zip(olds, news, strict=True))
 
 
 def _check_comparable(old: Schedule, new: Schedule) -> None:

@@ -37,6 +37,7 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     tune: int = 0,
     tuned: bool = False,
     packed: Sequence[str] = (),
+    cold: bool = False,
 ) -> CompiledKernel:
     """The kernel, compiled for a machine, and for so many threads.
 
@@ -45,7 +46,8 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     newest one that fits), "none" or a path. `limit_s` is the longest time for the solver, `fix` what it may
     not decide: {"block.k": 256}. `tune` is how many of the model's best schedules to measure, of which the
     fastest is taken and kept; `tuned` takes the one that was kept before. `packed` names inputs that calls
-    take packed: `CompiledKernel.pack`.
+    take packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet; what
+    `tune` measures finds them there.
     Raises: IsamapError of every kind.
     """
     name = machine_of(machine)
@@ -61,6 +63,7 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
         tune=tune,
         tuned=tuned,
         packed=tuple(packed),
+        cold=cold,
     )
     return CompiledKernel(prepare(request), isolate)
 

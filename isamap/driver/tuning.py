@@ -58,6 +58,7 @@ class Question:
             self.machine.digest,
             json.dumps([self.request.profile.digest if self.request.profile else "", self.request.threads]),
             json.dumps([sorted(self.request.fixed.items()), sorted(self.request.packed)]),
+            *(["cold"] if self.request.cold else []),
             this_cpu().key,
         )
 

@@ -124,7 +124,8 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
     turns = frame.turns[number]
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
-    return replace(with_streams(option, frame.memories), fusions=taken)
+    cold = tuple(replace(o, cold=frame.is_cold(number, o.tensor)) for o in option.operands)
+    return replace(with_streams(replace(option, operands=cold), frame.memories), fusions=taken)
 
 
 def reorders(tile: Tile) -> bool:

@@ -61,7 +61,6 @@ def _cache(machine: Machine, name: str) -> Cache:
         _attribute(memory, "line_bytes"),
         max(outward, key=lambda link: link.bandwidth_bytes_per_ns).rows if outward else NO_ROWS,
         _attribute(memory, "kept_ns"),
-        machine.starts_cold,
     )
 
 

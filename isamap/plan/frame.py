@@ -43,6 +43,17 @@ class Frame:
         given = tuple(sorted(sizes.items()))
         return Frame(kernel, given, threads, profile, suppliers, memories, turns)
 
+    def is_cold(self, number: int, tensor: str) -> bool:
+        """Whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
+
+        What an ordered loop performs again finds it where the turn before has left it.
+        """
+        if not self.suppliers.machine.starts_cold or self.turns[number] > 1:
+            return False
+        before = statements(self.kernel)[:number]
+        is_brought = any(operand.name == tensor for operand in self.kernel.operands)
+        return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
+
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """The problem of these statements."""
         machine = self.suppliers.machine

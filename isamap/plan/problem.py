@@ -55,7 +55,8 @@ class TileOperand:
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
     ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
     for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few
-    of its rows may be worth reading side by side to their ends, each by loads of its own.
+    of its rows may be worth reading side by side to their ends, each by loads of its own. `cold` says that
+    no cache has it when the kernel begins.
     """
 
     name: str
@@ -83,6 +84,7 @@ class TileOperand:
     streams: bool = False
     ahead_bytes: int = 0
     swept: bool = False
+    cold: bool = False
 
     @property
     def buffer_tile_bytes(self) -> int:
@@ -158,7 +160,7 @@ class NestProblem:
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
     it together. `rows` is what reading rows out of it takes. What nobody touches for `kept_ns` is lost to
-    others who share the cache (0: it is kept). `starts_cold` when it holds no tensor before a kernel begins.
+    others who share the cache (0: it is kept).
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
@@ -171,7 +173,6 @@ class Cache:
     line_bytes: int = 0
     rows: RowTimes = NO_ROWS
     kept_ns: int = 0
-    starts_cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,8 @@ def with_streams(option: NestOption, memories: Memories) -> NestOption:
         plain = operand.in_rows and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
         if not plain or operand.is_accumulator or operand.packed or not memories.caches:
             return False
-        size, last = (
-            prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes,
-            memories.caches[-1],
-        )
-        beyond = last.starts_cold or size > last.capacity_bytes
+        size = prod(axes[name].extent for name in operand.axes) * operand.tensor_bytes
+        beyond = operand.cold or size > memories.caches[-1].capacity_bytes
         return beyond and issues_ns < size / memories.beyond_bytes_per_ns
 
     def marked(operand: TileOperand) -> TileOperand:

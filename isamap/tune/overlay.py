@@ -137,7 +137,12 @@ def measured_streams(link: Link, profile: Profile) -> Link:
         streams = replace(
             streams,
             long_start_ns=pieces.long_start_ns,
-            hinted_long_start_ns=pieces.hinted_start_ns,
-            swept_start_ns=pieces.swept_start_ns,
+            hinted_long_start_ns=_found_or(pieces.hinted_start_ns, streams.hinted_long_start_ns),
+            swept_start_ns=_found_or(pieces.swept_start_ns, streams.swept_start_ns),
         )
     return replace(link, streams=streams)
+
+
+def _found_or(found: float | None, stated: float | None) -> float | None:
+    """What was measured, or what is stated where nothing was."""
+    return stated if found is None else found

@@ -25,6 +25,8 @@ from isamap.bench.rows import Row
 from isamap.bench.statistics import geometric_mean, ratio, trimmed
 from isamap.bench.summary import summarise
 from isamap.bench.tables import rows_csv, rows_table, summary_text
+from isamap.driver.prepare import Prepared, prepare
+from isamap.driver.request import Request
 from isamap.ir import bind
 from isamap.ir.interpret import interpret
 from isamap.source import Source, UsageProblem
@@ -199,7 +201,7 @@ def test_what_is_left_out_is_named() -> None:
     assert ratio_chart([ROW, gone], "title").count("<circle") == 1
 
 
-def campaign(folder: Path, *, resume: bool = False, threads: int = 1) -> Campaign:
+def campaign(folder: Path, *, resume: bool = False, threads: int = 1, cache: str = "warm") -> Campaign:
     cases = pick_rows(gemm_cases(("inference_device",)), "6")
     return Campaign(
         cases,
@@ -210,7 +212,28 @@ def campaign(folder: Path, *, resume: bool = False, threads: int = 1) -> Campaig
         rounds=7,
         folder=folder,
         resume=resume,
+        cache=cache,
     )
+
+
+@pytest.mark.slow
+def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[bool] = []
+
+    def prepared(request: Request) -> Prepared:
+        asked.append(request.cold)
+        return prepare(request)
+
+    monkeypatch.setattr("isamap.bench.measure.prepare", prepared)
+    (row,), _ = run_campaign(campaign(tmp_path / "rows", cache="rotate"))
+    assert asked == [True]
+    assert row.ring > 1
+    assert set(row.seconds) == {"isamap", "openblas"}, "reading takes turns, and is no contender"
+    assert row.reading_bytes_per_ns > 0
+    weights_bytes = 4 * row.m * row.k
+    assert row.attainable_seconds >= weights_bytes / row.reading_bytes_per_ns * 1e-9
 
 
 @pytest.mark.slow

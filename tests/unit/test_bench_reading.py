@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isamap.bench import gemm_cases
+from isamap.bench.forms import FORMS, shapes
 from isamap.bench.loops import build_loops
+from isamap.bench.measure import Rules, ring_of
 from isamap.bench.memory import Array
 from isamap.bench.reading import fastest_bytes_per_ns, readings
 
@@ -60,3 +63,12 @@ def test_the_loops_read_for_real() -> None:
     (one, other) = readings(build_loops(), [data[start : start + (1 << 19)]])
     assert one.time(3) > 0
     assert other.time(3) > 0
+
+
+def test_a_ring_of_any_row_is_larger_than_twice_the_caches() -> None:
+    rules = Rules("x86-avx512", 1, 1, "rotate", 7, 64 << 30, 33 << 20, 10.0, "loops")
+    for case in gemm_cases():
+        sizes = shapes(case)
+        needed = sum(rows * columns * FORMS["f32"].element_bytes(n) for n, (rows, columns) in sizes.items())
+        assert ring_of(needed, needed, rules) * needed > 2 * rules.caches_bytes
+    assert ring_of(1 << 20, 1 << 30, rules) == 64, "as far as memory reaches"

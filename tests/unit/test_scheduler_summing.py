@@ -13,8 +13,9 @@ from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.pricing import price
 from isamap.scheduler.register_blocks import block_sums, loops_ns
-from isamap.scheduler.space import MAX_UNROLLED, Space, summed_axis
+from isamap.scheduler.space import MAX_UNROLLED, Space
 from isamap.scheduler.summing import sum_factors
+from isamap.scheduler.sums import summed_axis
 from isamap.scheduler.tiling import tile, torn
 
 MODEL = AnalyticModel()

@@ -1,0 +1,102 @@
+"""Which rows whoever fetches ahead follows: through loops that go on with them, or by loads of their own.
+
+    for k by 8 {                  eight rows of B[k, n]
+      prefetch b ahead 1 into l2;   the next eight, dealt to the turns of the loop inside
+      for n by 32 {                 goes on with each of them to its end
+        hold;
+        unroll k by 1 { … }       no loop over rows: each load has its own
+      }
+    }
+
+In a loop over rows one load jumps from row to row, and only as many are followed as a memory states. Judged
+in docs/decisions/0020-weights-out-of-memory.md.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import CeilDiv, Const, Cost, Decision, Threshold, largest, times
+from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.scheduler.summing import SWEPT
+from isamap.scheduler.sums import sweeping_axis
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops
+
+# How many lines of each row a register block may read for its loads to be followed, of 1, 2, 4 and 8 that
+# were measured.
+SWEPT_LINES = 2
+
+
+def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
+    """Factors of how often each row of an input is begun.
+
+    A register block reads a piece of each row of its sum, or, along the sum, a piece of each of its own rows;
+    the loop around it goes on with the next pieces. Up to `swept_count` rows are followed from one piece to
+    the next, however long that takes, so that the row is begun once for all that such loops read of it.
+    """
+    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    if along is None:
+        return ()
+    blocks = tiling.blocks[along.name]
+    pieces = blocks if along.is_reduction else tiling.steps[along.name]
+    if not swept_count:
+        return (pieces,)
+    rows = [name for name in operand.axes if name != operand.dense_axis]
+    own = [loop for loop in loops(tiling) if loop.axis == along.name]
+    around, *swept = [times(*(extent_of(tiling.space, name, loop.inside) for name in rows)) for loop in own]
+    by_blocks = Threshold(around, swept_count, Const(1), blocks)
+    return (Threshold(swept[0], swept_count, by_blocks, pieces) if swept else by_blocks,)
+
+
+def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
+    """One of two costs, after whether own loads read each of a few whole rows, a line or two at a time.
+
+    What is cut begins anew; measured parts of 2.5 KB are no faster than others. Costs only grow with what
+    they depend on: `swept` is taken to be no more than `otherwise`.
+    """
+    option = tiling.space.option
+    axis = sweeping_axis(option)
+    if axis is None or not operand.swept:
+        return otherwise
+    block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
+    turns = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
+    otherwise = largest([swept, otherwise])
+    most = SWEPT_LINES * problem.caches[-1].line_bytes // operand.tensor_bytes
+    rows = SWEPT * axis.tile
+    found = swept
+    for value, limit in ((times(*begun(tiling, operand, rows)), 1), (step, most), (block, rows), (turns, 1)):
+        found = Threshold(value, limit, found, otherwise)
+    return found
+
+
+def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
+    """One of two costs, after whether the largest input that streams is read in place like that."""
+    operand = largest_stream(tiling.space.option)
+    if operand is None or not operand.swept:
+        return otherwise
+    return by_stage(tiling.space, operand, if_swept(tiling, operand, problem, swept, otherwise), otherwise)
+
+
+def largest_stream(option: NestOption) -> TileOperand | None:
+    """The input that streams and has the most bytes: what is computed waits for it."""
+    sizes = {axis.name: axis.extent for axis in option.axes}
+    streaming = [operand for operand in option.operands if operand.streams]
+    if not streaming:
+        return None
+    return max(streaming, key=lambda o: prod(sizes[name] for name in o.axes) * o.tensor_bytes)
+
+
+def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
+    """One of two costs, after whether the next few rows find room where hints bring them."""
+    axis = sweeping_axis(tiling.space.option)
+    if axis is None:
+        return far
+    around = next(loop for loop in loops(tiling) if loop.axis == axis.name)
+    parts = [extent_of(tiling.space, name, around.inside) for name in operand.axes]
+    turn_bytes = times(operand.tensor_bytes, *parts)
+    return Threshold(turn_bytes, room_bytes(problem), near, largest([near, far]))
+
+
+def room_bytes(problem: Problem) -> int:
+    """How much may be asked for at once: two turns' rows fit into the cache before the last."""
+    return problem.caches[-2:][0].capacity_bytes // 2
