@@ -1,14 +1,14 @@
 """What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
 
-A schedule that the decisions cannot express, one with three loops over an axis, say, has no price. Prefetches
-cost their hints, wherever they stand, and gain nothing, as the order of the innermost loop does: that is what
-was measured of both. In which pieces rests are performed that only the run knows costs nothing either.
+A schedule that the decisions cannot express, one with three loops over an axis, say, has no price; `unread`
+says why. One that was made for other sizes is read as what it does at these (`normal`). Prefetches cost their
+hints, wherever they stand, and gain nothing, as the order of the innermost loop does: that is what was
+measured of both. In which pieces rests are performed that only the run knows costs nothing either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 from isamap.plan.cost import evaluate
@@ -17,6 +17,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.crossed_nest import crossings_of
 from isamap.scheduler.nest import build_nest
+from isamap.scheduler.normal import normal_form, within
 from isamap.scheduler.orders import decisions_of
 from isamap.scheduler.parallel import part_cost, part_of
 from isamap.scheduler.space import Assignment, Space
@@ -51,21 +52,24 @@ def read_nest(
     Of a nest whose loops are dealt to threads, the option is that of one of its parts.
     """
     for whole in nest.options:
-        if whole.mapping == chosen.mapping and (option := _part(whole, chosen)) is not None:
-            space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
-            for assignment in _readings(space, chosen):
-                if _bare(build_nest(space, assignment)) == _bare(chosen):
+        if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
+            wanted = normal_form(chosen, option)
+            for assignment, built in readings(problem, nest, option, chosen):
+                if built == wanted:
                     return option, assignment
     return None
 
 
-def _bare(nest: NestSchedule) -> NestSchedule:
-    """A nest without what no decision stands for."""
-    loops = tuple(replace(loop, rest=()) for loop in nest.loops)
-    return replace(nest, loops=loops, fused=(), prefetches=(), pipeline=None)
+def readings(
+    problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
+) -> Iterator[tuple[Assignment, NestSchedule]]:
+    """Assignments that may have led to a nest, each with the nest that it leads to, in its normal form."""
+    space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
+    for assignment in _readings(space, within(chosen, option)):
+        yield assignment, normal_form(build_nest(space, assignment), option)
 
 
-def _part(option: NestOption, nest: NestSchedule) -> NestOption | None:
+def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
     """The option, or that of one of the parts that a nest deals to threads; None where they are others."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:

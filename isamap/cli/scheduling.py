@@ -254,21 +254,23 @@ def diff_command(
     from isamap.plan.parse import parse_schedule
     from isamap.plan.plugins import load_cost_model
     from isamap.plan.versions import split_versions
-    from isamap.report.schedules import NestChange, change_text, changes
+    from isamap.report.schedules import NestChange, change_json, change_text, changes
     from isamap.scheduler.pricing import price
+    from isamap.scheduler.unread import why_unpriced
 
     model = load_cost_model(cost_model)
     texts = (split_versions(read_file(Path(name), name)) for name in (before, after))
     olds, news = ([parse_schedule(text) for text in each] for each in texts)
     old, found, words = olds[0], list[NestChange](), list[str]()
     for one, other in _pairs(olds, news):
-        costs: list[tuple[float | None, ...]] = []
+        costs, why = list[tuple[float | None, ...]](), list[tuple[str, ...]]()
         for schedule in (one, other):
             problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile, cold)
             if findings := check_schedule(schedule, problem):
                 raise UsageProblem(*findings)
             costs.append(price(schedule, problem, model))
-        own = changes(one, other, *costs)
+            why.append(why_unpriced(schedule, problem))
+        own = changes(one, other, costs[0], costs[1], list(zip(*why, strict=True)))
         found += own
         words += [f"for {_words(one.sizes)}"] if own and len(olds) > 1 else []
         words += [change_text(change) for change in own]
@@ -276,15 +278,7 @@ def diff_command(
         "kernel": old.kernel,
         "machine": old.machine,
         "model": model.name,
-        "changes": [
-            {
-                "statement": c.statement,
-                "before_ns": c.before_ns,
-                "after_ns": c.after_ns,
-                "lines": list(c.lines),
-            }
-            for c in found
-        ],
+        "changes": [change_json(change) for change in found],
     }
     return Answer(payload, "\n\n".join(words) or "the same")
 

@@ -62,13 +62,14 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
 class NestChange:
     """What differs in one statement: lines of both texts, and the costs where a model can say them.
 
-    Units: nanoseconds.
+    `unpriced` is why it cannot, for the one before and the one after; "" where it can. Units: nanoseconds.
     """
 
     statement: int
     lines: tuple[str, ...]
     before_ns: float | None
     after_ns: float | None
+    unpriced: tuple[str, str]
 
 
 def changes(
@@ -76,14 +77,15 @@ def changes(
     after: Schedule,
     before_ns: Sequence[float | None],
     after_ns: Sequence[float | None],
+    unpriced: Sequence[tuple[str, str]],
 ) -> tuple[NestChange, ...]:
-    """The statements whose nests differ, with what it costs."""
+    """The statements whose nests differ, with what it costs, or why the model cannot say that."""
     found: list[NestChange] = []
     nests = [{nest.statement: nest for nest in schedule.nests} for schedule in (before, after)]
-    for statement, (old_ns, new_ns) in enumerate(zip(before_ns, after_ns, strict=True)):
+    for statement, (old_ns, new_ns, why) in enumerate(zip(before_ns, after_ns, unpriced, strict=True)):
         old, new = (given.get(statement) for given in nests)
         if old != new:
-            found.append(NestChange(statement, _lines(old, new), old_ns, new_ns))
+            found.append(NestChange(statement, _lines(old, new), old_ns, new_ns, why))
     return tuple(found)
 
 
@@ -96,13 +98,30 @@ def change_text(change: NestChange) -> str:
     """One change for people."""
     before, after = change.before_ns, change.after_ns
     if before is None or after is None:
-        cost = "the model cannot price one of the two"
+        why = [f"{when}: {reason}" for when, reason in _reasons(change).items()]
+        cost = f"the model cannot price the one {'; nor the one '.join(why)}"
     elif before <= 0:
         cost = f"{_number(before)} ns before, {_number(after)} ns after"
     else:
         cost = f"{_number(before)} ns before, {_number(after)} ns after: {100 * (after / before - 1):+.1f} %"
     lines = [line for line in change.lines if not line.startswith("@@")]
     return "\n".join([f"statement {change.statement}: {cost}", *lines])
+
+
+def change_json(change: NestChange) -> dict[str, object]:
+    """One change as JSON."""
+    return {
+        "statement": change.statement,
+        "before_ns": change.before_ns,
+        "after_ns": change.after_ns,
+        "unpriced": _reasons(change),
+        "lines": list(change.lines),
+    }
+
+
+def _reasons(change: NestChange) -> dict[str, str]:
+    """Why there is no price before, and after; nothing where there is one."""
+    return {when: why for when, why in zip(("before", "after"), change.unpriced, strict=True) if why}
 
 
 def _number(value: float | None) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from plan_problems import conv2d, gemm
+from plan_problems import answer, conv2d, gemm
 
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import LoopStep, Prefetch, Stage
 from isamap.plan.steady import Pipeline
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.pricing import price
+from isamap.scheduler.unread import why_unpriced
 
 PROBLEMS = (gemm(64, 64, 64), gemm(1000, 1000, 1000), gemm(35, 700, 2048), conv2d(2, 32, 16, 14, 14, 3, 3))
 
@@ -30,7 +31,73 @@ def test_a_loop_more_than_decisions_can_say_has_no_price() -> None:
     edited = replace(
         nest, loops=(LoopStep("k", 500), LoopStep("k", 100), *nest.loops), hold=nest.hold + 2, stages=()
     )
-    assert price(replace(found, nests=(edited,)), problem, AnalyticModel()) == (None,)
+    made = replace(found, nests=(edited,))
+    assert price(made, problem, AnalyticModel()) == (None,)
+    assert why_unpriced(made, problem) == ("it has 3 loops over `k`, and decisions make two at most",)
+    assert why_unpriced(found, problem) == ("",)
+
+
+def cost_of(problem: Problem, words: str, **stages: int) -> float:
+    made = answer(problem, words, tuple(Stage(name, depth) for name, depth in stages.items()))
+    (found,) = price(made, problem, AnalyticModel())
+    assert found is not None, why_unpriced(made, problem)
+    return found
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8, 13])
+def test_blocks_for_more_rows_than_there_are_cost_what_blocks_of_all_rows_do(rows: int) -> None:
+    problem = gemm(rows, 512, 512)
+    unrolled = "um:1 " if rows > 1 else ""
+    wanted = cost_of(problem, f"n:256 k:128 m:{rows} n:32 | k:1 {unrolled}un:16")
+    assert cost_of(problem, "n:256 k:128 m:14 n:32 | k:1 um:1 un:16") == wanted
+    assert cost_of(problem, "n:256 k:128 n:32 m:14 | k:1 un:16 um:1") == wanted
+
+
+def test_a_copy_ahead_of_a_loop_that_runs_once_has_no_price() -> None:
+    problem = gemm(100, 512, 512)
+    made = answer(problem, "k:128 n:512 m:5 n:64 | k:1 um:1 un:16", (Stage("b", 2, ahead=1),))
+    assert price(made, problem, AnalyticModel()) == (None,)
+
+
+def test_a_loop_that_runs_once_around_another_one_costs_nothing() -> None:
+    problem = gemm(100, 512, 512)
+    wanted = cost_of(problem, "k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=1, b=2)
+    assert cost_of(problem, "k:512 m:120 k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=3, b=4) == wanted
+
+
+@pytest.mark.parametrize("rows", range(2, 8))
+def test_the_order_of_unrolled_loops_changes_no_price(rows: int) -> None:
+    problem = gemm(64, 64, 64)
+    costs = {cost_of(problem, f"m:{rows} n:64 | k:1 {order}") for order in ("um:1 un:16", "un:16 um:1")}
+    assert len(costs) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "stages", "reason"),
+    [
+        (
+            "m:24 n:64 m:12 m:6 | k:1 um:1 un:16",
+            (),
+            "it has 3 loops over `m`, and decisions make two at most",
+        ),
+        ("m:6 n:64 | k:1 um:1 un:16", (Stage("b", 1),), "`b`: decisions stage elsewhere, or not in this way"),
+        (
+            "m:6 n:64 | k:1 um:1 un:16",
+            (Stage("a", 1, 2),),
+            "`a`: decisions stage elsewhere, or not in this way",
+        ),
+        (
+            "m:6 n:64 | k:2 um:1 un:16 uk:1",
+            (),
+            "where it has `unroll m by 1`, decisions lead to `unroll k by 1`",
+        ),
+    ],
+)
+def test_what_has_no_price_has_a_reason(words: str, stages: tuple[Stage, ...], reason: str) -> None:
+    problem = gemm(64, 64, 64)
+    made = answer(problem, words, stages)
+    assert price(made, problem, AnalyticModel()) == (None,)
+    assert why_unpriced(made, problem) == (reason,)
 
 
 def test_hints_and_the_order_of_the_innermost_loop_cost_nothing_but_copies_do() -> None:

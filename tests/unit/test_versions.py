@@ -108,6 +108,14 @@ def test_a_schedule_that_has_no_price_serves_no_size_beside_its_profile_value() 
     assert end_of_first(lambda _: (1.0, inf), 2, 9) == 8
 
 
+def test_blocks_of_one_profile_value_have_a_price_at_smaller_sizes() -> None:
+    """The schedule for 35 rows has blocks of more rows than a call between the two values has."""
+    made = compile_request(asked({"M": "1..8192@2,35", "N": 512, "K": 512}, "x86-avx512"), "schedule")
+    first, second = sizes_of(made)
+    assert first["M"] != "1..34@2"
+    assert second["M"] != "3..8192@35"
+
+
 def test_several_sizes_multiply() -> None:
     made = compile_request(asked({"M": "1..2@1,2", "N": "1..9@8", "K": "4..5@4,5"}), "schedule")
     assert [(s["M"], s["N"], s["K"]) for s in sizes_of(made)] == [
