@@ -38,6 +38,7 @@ def schedule(
     decided = resolve(problem, fixed or {})
     with explained(problem, decided):
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
+    answer = replace(answer, fixed=tuple(decided.items()))
     findings = check_schedule(answer, problem)
     if findings:
         place = origin(finder)

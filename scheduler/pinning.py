@@ -68,6 +68,9 @@ def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedu
         lower_bound_ns=None,
         status="MANUAL",
         reproducible=found.reproducible,
+        profile="",
+        fixed=(),
+        question="",
         findings=found.findings,
     )
 

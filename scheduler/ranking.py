@@ -76,7 +76,8 @@ def k_best(
 
     with explained(problem, decided):
         groups = solve_groups(problem, model, decided, solve)
-    return _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
+    found = _combined(problem, model.name, [_Ranked(g, lists[g.statement]) for g in groups], k)
+    return replace(found, schedules=tuple(replace(s, fixed=tuple(decided.items())) for s in found.schedules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
 from isamap.plan.problem import NestProblem, Problem
@@ -57,7 +58,7 @@ def varied(
             for part in group.parts(_solved(candidate) if group is costliest else group.answer)
         ]
         parts.sort(key=lambda part: part.candidate.option.space.statement)
-        found.append(assemble(problem, model.name, parts))
+        found.append(replace(assemble(problem, model.name, parts), fixed=tuple(decisions.items())))
     return tuple(found)
 
 

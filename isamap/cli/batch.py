@@ -105,6 +105,7 @@ def _payload(request: Request, done: Sequence[Done]) -> dict[str, object]:
                 "lower_bound_ns": row.schedule.lower_bound_ns,
                 "gap": row.schedule.gap,
                 "status": row.schedule.status,
+                "fixed": dict(row.schedule.fixed),
                 "reproducible": row.schedule.reproducible,
                 "seconds": row.seconds,
                 "schedule": print_schedule(row.schedule),
@@ -115,6 +116,8 @@ def _payload(request: Request, done: Sequence[Done]) -> dict[str, object]:
 
 
 def _text(done: Sequence[Done]) -> str:
+    from isamap.plan.text import fixed_words
+
     lines = [("sizes", "heuristic", "cost_ns", "gap", "status", "seconds")]
     for row in done:
         sizes = " ".join(f"{name}={value}" for name, value in row.sizes.items())
@@ -123,4 +126,5 @@ def _text(done: Sequence[Done]) -> str:
         lines.append((sizes, row.heuristic, cost, gap, row.schedule.status, f"{row.seconds:.2f}"))
     total = sum(row.seconds for row in done)
     worst = max((row.schedule.gap or 0.0 for row in done), default=0.0)
-    return f"{table(lines)}\n\n{len(done)} schedules in {total:.1f} s, largest gap {100 * worst:.1f} %"
+    fixed = f" with {fixed_words(done[0].schedule)}" if done and done[0].schedule.fixed else ""
+    return f"{table(lines)}\n\n{len(done)} schedules{fixed} in {total:.1f} s, largest gap {100 * worst:.1f} %"

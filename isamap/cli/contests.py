@@ -41,10 +41,13 @@ class Contest:
 
     def text(self) -> str:
         """The table, and what it comes to."""
+        from isamap.plan.text import fixed_words
         from isamap.report.contest import contest_lines, contest_rows
 
         lines = [table(contest_rows(self.attempts, self.verdicts))]
         said = [] if self.ranking is None else [_proven(self.ranking)]
+        if fixed := fixed_words(self.best.schedule):
+            said.append(f"cost, bound and gap: of schedules with {fixed}")
         said += contest_lines(self.attempts, self.verdicts)
         return "\n".join([*lines, *([""] if said else []), *said])
 
@@ -89,11 +92,11 @@ def hold_contest(
         ranking = rank_schedules(request, matched.problem)
         spent = time.perf_counter() - started
         known = {a.schedule.nests for a in attempts}
-        profile = attempts[0].schedule.profile
+        first = attempts[0].schedule
         for number, schedule in enumerate(ranking.schedules, 1):
             if schedule.nests not in known:
-                own = Attempt(f"best {number}", replace(schedule, profile=profile), spent)
-                attempts = [*attempts, own]
+                own = replace(schedule, profile=first.profile, question=first.question)
+                attempts = [*attempts, Attempt(f"best {number}", own, spent)]
     verdicts = tuple(
         _verdicts(request, matched, attempts, name, progress, again=again) for name in evaluators
     )

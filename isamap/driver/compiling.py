@@ -150,6 +150,7 @@ def _priced(schedule: Schedule) -> dict[str, Any]:
         "gap": schedule.gap,
         "model": schedule.model,
         "status": schedule.status,
+        "fixed": dict(schedule.fixed),
         "reproducible": schedule.reproducible,
         "profile": schedule.profile or None,
     }

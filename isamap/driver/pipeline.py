@@ -23,6 +23,7 @@ from isamap.driver.recalled import (
     remember_schedule,
     schedule_key,
 )
+from isamap.driver.replaying import question_of, replayed
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.workspace import pack_workspace
@@ -187,6 +188,7 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
             limit_s=request.limit_s,
             fixed=fixed,
         )
+        made = replace(made, question=question_of(request))
         if request.profile:
             made = replace(made, profile=request.profile.digest[:12])
         if key is not None:
@@ -204,7 +206,7 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
     if findings:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
         raise UsageProblem(*findings)
-    return schedule
+    return schedule if request.schedule is None else replayed(schedule, request, problem)
 
 
 def scalar_warnings(

@@ -62,7 +62,7 @@ def searched_schedule(
     It carries a finding that says how it was chosen. Raises: UsageProblem, MissingTool, RunProblem.
     """
     listed = rank_schedules(request, problem).schedules if request.best > 1 else ()
-    listed = tuple(replace(s, profile=first.profile) for s in listed)
+    listed = tuple(replace(s, profile=first.profile, question=first.question) for s in listed)
     distinct = {schedule.nests: schedule for schedule in reversed((first, *listed))}
     schedules = tuple(reversed(distinct.values()))[: request.best]
     trials = [Trial(kernel, machine, problem, schedule, sizes) for schedule in schedules]

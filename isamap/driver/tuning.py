@@ -164,7 +164,7 @@ def _contenders(request: Request, problem: Problem, first: Schedule) -> tuple[Sc
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
-    return tuple(_bounded(replace(schedule, profile=first.profile), first) for schedule in chosen)
+    return tuple(_bounded(replace(s, profile=first.profile, question=first.question), first) for s in chosen)
 
 
 def _bounded(schedule: Schedule, first: Schedule) -> Schedule:

@@ -113,7 +113,9 @@ class Schedule:
     Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a schedule
     written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL. `findings`,
     which the text does not have, are what happened while it was looked for. `profile` is how the digest of
-    the measured figures begins that the model saw; empty for those of the description.
+    the measured figures begins that the model saw; empty for those of the description. `fixed` are decisions
+    that a person made: the bound and the status are about schedules that have them. `question` is how the
+    digest begins of everything else that they depend on; empty where nobody asked.
     """
 
     kernel: str
@@ -127,6 +129,8 @@ class Schedule:
     reproducible: bool = True
     findings: tuple[Diagnostic, ...] = field(default=(), compare=False)
     profile: str = ""
+    fixed: tuple[tuple[str, int], ...] = ()
+    question: str = ""
 
     @property
     def gap(self) -> float | None:

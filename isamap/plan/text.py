@@ -21,14 +21,37 @@ nest 0 {
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage, spread_of
 
 FORMAT = "isamap schedule 1"
+DIGITS = 12
 LOOP_WORDS: dict[LoopKind, str] = {"for": "for", "unroll": "unroll", "parallel": "par"}
 
 
 def print_schedule(schedule: Schedule) -> str:
     """The canonical text of a schedule, with a newline at its end."""
+    claims = schedule.status != "MANUAL" or schedule.cost_ns is not None
+    lines = [*_header(schedule), *([f"digest {text_digest(schedule)}"] if claims else [])]
+    return "\n".join([*lines, *_nests(schedule)]) + "\n"
+
+
+def text_digest(schedule: Schedule) -> str:
+    """How the sha256 of a schedule's text begins: what is claimed about it holds while that is the same."""
+    return sha256("\n".join([*_header(schedule), *_nests(schedule)]).encode()).hexdigest()[:DIGITS]
+
+
+def fixed_words(schedule: Schedule) -> str:
+    """The decisions that a person made; what is said of cost and bound is about schedules with these."""
+    return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
+
+
+def _nests(schedule: Schedule) -> list[str]:
+    return [line for nest in schedule.nests for line in ("", *_nest_lines(nest))]
+
+
+def _header(schedule: Schedule) -> list[str]:
     lines = [FORMAT, f"kernel {schedule.kernel}", f"machine {schedule.machine}"]
     if schedule.sizes:
         lines.append("sizes " + ", ".join(f"{name} = {value}" for name, value in schedule.sizes))
@@ -43,9 +66,11 @@ def print_schedule(schedule: Schedule) -> str:
     lines.append(f"status {schedule.status}")
     if not schedule.reproducible:
         lines.append("reproducible no")
-    for nest in schedule.nests:
-        lines += ["", *_nest_lines(nest)]
-    return "\n".join(lines) + "\n"
+    if schedule.fixed:
+        lines.append(f"fixed {fixed_words(schedule)}")
+    if schedule.question:
+        lines.append(f"question {schedule.question}")
+    return lines
 
 
 def print_nest(nest: NestSchedule) -> str:

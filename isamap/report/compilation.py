@@ -23,6 +23,7 @@ from isamap.match import statement_text
 from isamap.plan.check import live_registers
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.plan.text import fixed_words
 from isamap.report.packed import packed_lines
 from isamap.report.workspace import workspace_lines
 from isamap.transform import statements
@@ -121,7 +122,9 @@ def _cost_lines(schedule: Schedule) -> Iterator[str]:
         yield f"schedule: {schedule.status}"
         return
     gap = f", at most {100 * schedule.gap:.1f} % above the optimum" if schedule.gap is not None else ""
-    yield f"schedule: {schedule.status}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
+    gap += " of these" if gap and schedule.fixed else ""
+    among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
+    yield f"schedule: {schedule.status}{among}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
     if schedule.profile:
         yield f"figures measured on this processor: profile {schedule.profile}"
     if not schedule.reproducible:

@@ -53,6 +53,7 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
         "lower_bound_ns": found.lower_bound_ns,
         "gap": found.gap,
         "status": found.status,
+        "fixed": dict(found.fixed),
         "reproducible": found.reproducible,
         "seconds": round(attempt.seconds, 3),
     }

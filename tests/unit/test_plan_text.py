@@ -40,6 +40,7 @@ cost 1234.5 ns
 bound 1200.25 ns
 status FEASIBLE
 reproducible no
+digest dfeda0809531
 
 nest 0 {
   map tdp { m: m, n: n } (a = A, b = B[k, n], c = C);
@@ -88,7 +89,7 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("machine ./my machine.yaml\n", ""), "the schedule does not say its machine"),
         (TEXT.replace("      hold;\n", ""), "no `hold` stands around this issue"),
         (TEXT.replace("hold;", "hold; hold;"), "a nest has one `hold`"),
-        (TEXT.replace("256 {", "0 {"), "14:12: error[schedule-syntax]: a step is at least 1"),
+        (TEXT.replace("256 {", "0 {"), "15:12: error[schedule-syntax]: a step is at least 1"),
         (TEXT.replace("256 {", "99999999999999999999 {"), "this number is too large"),
         (TEXT.replace("256 {", "many {"), "`many` cannot stand here: expected a number"),
         (TEXT.replace("stage b;", "stage ;"), "`;` cannot stand here: expected an operand"),
@@ -101,6 +102,8 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
         (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),
         (TEXT.replace("1234.5", "nan"), "`nan ns` is not a time"),
+        (TEXT.replace("digest d", "digest D"), "`Dfeda0809531` is no digest"),
+        (TEXT.replace("digest", "fixed m = 2, n = x\ndigest"), "`m = 2, n = x` fixes no decisions"),
         (TEXT.replace("K = 64", "K: 64"), "`K: 64` is not a size"),
         (TEXT.replace("FEASIBLE", "FEASABLE"), "did you mean `FEASIBLE`?"),
         (TEXT.replace("able no", "able maybe").replace("ible no", "ible maybe"), "expected `yes` or `no`"),
@@ -119,9 +122,43 @@ def test_a_wrong_text_is_refused(wrong: str, said: str) -> None:
     assert said in refused.value.render()
 
 
+CHANGES = [
+    ("for n by 256", "for n by 512"),
+    ("cost 1234.5", "cost 1200.25"),
+    ("bound 1200.25", "bound 1234.5"),
+    ("status FEASIBLE", "status OPTIMAL"),
+    ("reproducible no\n", ""),
+    ("digest dfeda0809531\n", ""),
+    ("digest d", "digest e"),
+    ("K = 64", "K = 65"),
+    ("machine .", "machine "),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_nothing_that_a_changed_text_claims_is_believed(before: str, after: str) -> None:
+    assert before in TEXT
+    found = parse_schedule(Source("s", TEXT.replace(before, after)))
+    assert (found.status, found.cost_ns, found.lower_bound_ns, found.model) == ("MANUAL", None, None, "")
+    assert found.reproducible
+
+
+def test_what_was_fixed_and_asked_stands_in_the_text() -> None:
+    schedule = replace(
+        SCHEDULE, fixed=(("nest0.block.k", 64), ("nest0.unroll.m", 2)), question="0123456789ab"
+    )
+    text = print_schedule(schedule)
+    assert "\nfixed nest0.block.k = 64, nest0.unroll.m = 2\nquestion 0123456789ab\ndigest " in text
+    assert parse_schedule(Source("s", text)) == schedule
+    freed = parse_schedule(Source("s", text.replace("fixed nest0.block.k = 64, nest0.unroll.m = 2\n", "")))
+    assert freed.status == "MANUAL"
+
+
 def test_statements_that_are_taken_along_stand_beside_hold() -> None:
     schedule = replace(SCHEDULE, nests=(replace(NEST, fused=(1, 3)),))
-    text = TEXT.replace("      hold;\n", "      hold;\n      fuse 1, 3;\n")
+    text = TEXT.replace("      hold;\n", "      hold;\n      fuse 1, 3;\n").replace(
+        "dfeda0809531", "26f022fc5a59"
+    )
     assert print_schedule(schedule) == text
     assert parse_schedule(Source("s", text)) == schedule
     with pytest.raises(SyntaxProblem, match="a nest has one `fuse`"):

@@ -1,0 +1,90 @@
+"""A place in a schedule's text, and what may be read from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+
+_TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
+_BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
+
+
+@dataclass(slots=True)
+class Reader:
+    """A place in a text, and what may be read from there."""
+
+    source: Source
+    position: int = 0
+
+    def skip_blank(self) -> None:
+        blank = _BLANK.match(self.source.text, self.position)
+        self.position = blank.end() if blank else self.position
+
+    def at_end(self) -> bool:
+        self.skip_blank()
+        return self.position >= len(self.source.text)
+
+    def peek_span(self) -> Span:
+        """The next token; the last character where there is none."""
+        self.skip_blank()
+        token = _TOKEN.match(self.source.text, self.position)
+        end = len(self.source.text.rstrip())
+        return Span(self.source, *token.span()) if token else Span(self.source, max(0, end - 1), end)
+
+    def line_span(self) -> Span:
+        """The rest of this line, without its comment and the blanks around it."""
+        end = self.source.text.find("\n", self.position)
+        whole = self.source.text[self.position : len(self.source.text) if end < 0 else end]
+        text = whole.partition("#")[0].rstrip()
+        start = self.position + len(text) - len(text.lstrip())
+        return Span(self.source, start, max(start, self.position + len(text)))
+
+    def take_one_of(self, words: Sequence[str]) -> str:
+        span = self.peek_span()
+        if self.at_end() or span.text not in words:
+            raise self.unexpected(words)
+        self.position = span.end
+        return span.text
+
+    def take_name(self, what: str) -> str:
+        span = self.peek_span()
+        if self.at_end() or not (span.text[0].isalpha() or span.text[0] == "_"):
+            raise self.unexpected((what,))
+        self.position = span.end
+        return span.text
+
+    def take_number(self) -> int:
+        span = self.peek_span()
+        if self.at_end() or not span.text.isascii() or not span.text.isdigit():
+            raise self.unexpected(("a number",))
+        if len(span.text) > 18:
+            raise self.problem("this number is too large", span)
+        self.position = span.end
+        return int(span.text)
+
+    def take_until(self, stop: str) -> Span:
+        """Everything up to a character, which is read as well."""
+        self.skip_blank()
+        end = self.source.text.find(stop, self.position)
+        if end < 0:
+            raise self.problem(f"`{stop}` is missing behind this", self.line_span())
+        span = Span(self.source, self.position, end)
+        self.position = end + 1
+        return span
+
+    def unexpected(self, expected: Sequence[str]) -> SyntaxProblem:
+        words = [f"`{w}`" if " " not in w else w for w in expected]
+        wanted = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+        if self.at_end():
+            return self.problem(f"the text ends too early: expected {wanted}", self.peek_span())
+        span = self.peek_span()
+        near = get_close_matches(span.text, [w for w in expected if w.isalpha()], n=1, cutoff=0.6)
+        advice = f"did you mean `{near[0]}`?" if near else None
+        return self.problem(f"`{span.text}` cannot stand here: expected {wanted}", span, advice)
+
+    def problem(self, message: str, span: Span, advice: str | None = None) -> SyntaxProblem:
+        return SyntaxProblem(Diagnostic("schedule-syntax", message, span, help=advice))
