@@ -14,10 +14,9 @@ from math import isclose
 from isamap.codegen.cache import digest
 from isamap.driver.request import Request
 from isamap.machine import machine_digest
-from isamap.plan.header import unclaimed
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import DIGITS
 from isamap.scheduler.pricing import price
 from isamap.version import __version__

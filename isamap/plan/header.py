@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from isamap.plan.reader import Reader
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import text_digest
 from isamap.source import Span
 
@@ -24,21 +24,6 @@ _FIXED = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(\d{1,18})\s*")
 def standing(schedule: Schedule, digest: str) -> Schedule:
     """The schedule as it was written; without what is claimed about it where the digest is not its own."""
     return schedule if digest == text_digest(schedule) else unclaimed(schedule)
-
-
-def unclaimed(schedule: Schedule) -> Schedule:
-    """The schedule as one that a person wrote: nothing is known about its cost."""
-    return replace(
-        schedule,
-        model="",
-        profile="",
-        cost_ns=None,
-        lower_bound_ns=None,
-        status="MANUAL",
-        reproducible=True,
-        fixed=(),
-        question="",
-    )
 
 
 def parse_header(reader: Reader) -> tuple[Schedule, str]:

@@ -15,7 +15,7 @@ A loop `par n by 512` deals its turns to threads; such loops are outermost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from isamap.plan.steady import Pipeline
@@ -138,6 +138,21 @@ class Schedule:
         if self.cost_ns is None or self.lower_bound_ns is None:
             return None
         return max(0.0, 1 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0
+
+
+def unclaimed(schedule: Schedule) -> Schedule:
+    """The schedule as one that a person wrote: nothing is known about its cost."""
+    return replace(
+        schedule,
+        model="",
+        profile="",
+        cost_ns=None,
+        lower_bound_ns=None,
+        status="MANUAL",
+        reproducible=True,
+        fixed=(),
+        question="",
+    )
 
 
 def spread_of(nest: NestSchedule, operand: str) -> Spread | None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage, spread_of
+from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage, spread_of, unclaimed
 
 FORMAT = "isamap schedule 1"
 DIGITS = 12
@@ -32,8 +32,8 @@ LOOP_WORDS: dict[LoopKind, str] = {"for": "for", "unroll": "unroll", "parallel":
 
 def print_schedule(schedule: Schedule) -> str:
     """The canonical text of a schedule, with a newline at its end."""
-    claims = schedule.status != "MANUAL" or schedule.cost_ns is not None
-    lines = [*_header(schedule), *([f"digest {text_digest(schedule)}"] if claims else [])]
+    digest = [f"digest {text_digest(schedule)}"] if schedule != unclaimed(schedule) else []
+    lines = [*_header(schedule), *digest]
     return "\n".join([*lines, *_nests(schedule)]) + "\n"
 
 
