@@ -42,7 +42,7 @@ HEADER = "kernel            machine        limit_s allowed_s elapsed_s  status  
 
 def child(kernel: str, machine: str, sizes: dict[str, int], limit_s: float) -> None:
     """One case in this process: prints what it took as JSON."""
-    from isamap.cli.inputs import read_kernel
+    from isamap.driver.inputs import read_kernel
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.request import Request
 

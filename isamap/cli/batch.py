@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import read_file
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_pair
+from isamap.driver.inputs import read_file
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 from isamap.suites import SUITES, suite_path

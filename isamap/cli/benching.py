@@ -24,10 +24,10 @@ from isamap.cli.bench_options import (
     SuiteName,
     Threads,
 )
-from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, LimitSeconds, ProfileName
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_choice, read_number
+from isamap.driver.inputs import machine_of
 from isamap.source import replace_file
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from isamap.cli.answer import Answer
-from isamap.cli.words import GROUPS, did_you_mean
-from isamap.source import Diagnostic, UsageProblem
+from isamap.cli.words import GROUPS
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 _HOMES: dict[str, str] = {
     "compile": "compiling",

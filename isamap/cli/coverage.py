@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import read_file, read_kernel
 from isamap.cli.progress import Progress
+from isamap.driver.inputs import read_file, read_kernel
 from isamap.kernels import kernel_path, list_kernels
 from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import read_file
 from isamap.cli.options import (
     AsJson,
     AsModel,
@@ -34,6 +33,7 @@ from isamap.cli.options import (
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_size_sets, read_sizes, read_sizes_file
+from isamap.driver.inputs import read_file
 from isamap.report.columns import table
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import machine_of
 from isamap.cli.options import AsJson, MachineArgument
 from isamap.cli.timings import timing_json, timing_rows
+from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.coverage import coverage_answer, is_several
-from isamap.cli.inputs import machine_of, read_kernel
 from isamap.cli.match_options import (
     CountWord,
     Everything,
@@ -23,8 +22,9 @@ from isamap.cli.match_options import (
 from isamap.cli.options import AsJson, KernelNames, SizeWords
 from isamap.cli.progress import Progress
 from isamap.cli.rewriting import Output, fix_answer, transform_answer
-from isamap.cli.words import did_you_mean, read_choice, read_sizes
-from isamap.source import Diagnostic, UsageProblem
+from isamap.cli.words import read_choice, read_sizes
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
     from isamap.machine import Machine

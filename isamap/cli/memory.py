@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import read_file
 from isamap.cli.options import AsJson
 from isamap.cli.progress import Progress
 from isamap.cli.words import read_bytes, read_number
 from isamap.cli.writing import write_text
+from isamap.driver.inputs import read_file
 from isamap.source import Diagnostic, Infeasible
 
 

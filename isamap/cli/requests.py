@@ -6,19 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
+from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.profiles import find_profile
-from isamap.driver.request import Request, Size
+from isamap.driver.request import MAX_THREADS, MOST_TUNED, Request, Size
 from isamap.source import Diagnostic, UsageProblem
 
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
-
-
-MAX_THREADS = 256
-# Each takes a compiler's time and half a second of measuring.
-MOST_TUNED = 100
 
 
 @dataclass(frozen=True, slots=True)

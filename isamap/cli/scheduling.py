@@ -11,7 +11,6 @@ import typer
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.contests import Contest, hold_contest, show_best
-from isamap.cli.inputs import machine_of, read_file, read_kernel
 from isamap.cli.options import (
     AsJson,
     BestCount,
@@ -34,6 +33,7 @@ from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request, refuse_cold
 from isamap.cli.words import read_sizes
 from isamap.cli.writing import write_text
+from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.inputs import STDIN, read_file, read_kernel
 from isamap.cli.options import AsJson
-from isamap.cli.words import did_you_mean
 from isamap.cli.writing import write_text
-from isamap.source import CODES, Diagnostic, UsageProblem
+from isamap.driver.inputs import STDIN, read_file, read_kernel
+from isamap.source import CODES, Diagnostic, UsageProblem, did_you_mean
 
 
 def fmt_command(

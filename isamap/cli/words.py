@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from isamap.driver.request import Size
-from isamap.source import Diagnostic, Source, Span, UsageProblem
+from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
 
 C = TypeVar("C", bound=str)
 GROUPS = ("hw", "bench", "bench.deepbench", "cache", "tune")
@@ -229,16 +229,6 @@ def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
             help=did_you_mean(word, choices),
         )
     )
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The question after the nearest names, None where none is near."""
-    from difflib import SequenceMatcher, get_close_matches
-
-    near = get_close_matches(word, list(known), n=3)
-    ratios = [SequenceMatcher(None, name, word).ratio() for name in near]
-    best = sorted(name for name, ratio in zip(near, ratios, strict=True) if ratio == max(ratios))
-    return f"did you mean {' or '.join(f'`{name}`' for name in best)}?" if best else None
 
 
 def _problem(message: str, span: Span | None, advice: str) -> UsageProblem:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from operator import index
+from typing import Any, SupportsFloat, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ from isamap.source import Diagnostic, UsageProblem
 
 POISON = 0xA5
 """What lies where a program has to write, and where it must not: what it forgets shows, and what it adds."""
+
+_MOST_WORK = 100_000
+"""Steps after which numpy stops looking for an element that two arrays share; matrices take a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,16 @@ def make_call(
     """The arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
     _check_names("size", sizes, [name for name, _, _ in interface.symbols], interface)
     _check_names("scalar", scalars, [name for name, _ in interface.scalars], interface)
+    for name, value in (*sizes.items(), *scalars.items()):
+        _check_number(name, value, whole=name in sizes)
     bound = {**dict(interface.sizes), **sizes}
     needed = [t.name for t in interface.tensors if t.role != "out" or in_place]
     _check_names("array", arrays, needed, interface, [t.name for t in interface.tensors])
-    tensors = tuple(_pass(t, arrays.get(t.name), bound, in_place) for t in interface.tensors)
+    tensors = tuple(_pass(t, _array(t, arrays.get(t.name)), bound, in_place) for t in interface.tensors)
     numbers = {t.name: n for n, t in enumerate(tensors)}
     fields = [_field(f, tensors, numbers, bound, scalars) for f in interface.fields]
+    if in_place:
+        _check_apart(tensors)
     return Call(tensors, fields)
 
 
@@ -89,6 +97,16 @@ def _field(
         case "scalar":
             value = scalars[f.source]
             return f.kind, c_type, float(value) if c_type in ("float", "double") else int(value)
+
+
+def _array(t: Tensor, given: object) -> NDArray[Any] | None:
+    """What a caller gives for a tensor, if it is an array. Raises: UsageProblem."""
+    if given is None or isinstance(given, np.ndarray):
+        return cast("NDArray[Any] | None", given)
+    raise _mismatch(
+        f"`{t.name}` is an array of {t.dtype}, and a {type(given).__name__} is given",
+        help=f"pass an array of numpy, of type {t.dtype.numpy()}",
+    )
 
 
 def _pass(t: Tensor, array: NDArray[Any] | None, sizes: Mapping[str, int], in_place: bool) -> Passed:
@@ -122,6 +140,30 @@ def _is_apart(array: NDArray[Any]) -> bool:
     return True
 
 
+def _check_apart(tensors: tuple[Passed, ...]) -> None:
+    """Nothing, where no tensor that is written shares elements with another. Raises: UsageProblem.
+
+    Rows of one may lie between rows of another. Where telling so takes too long, they count as shared.
+    """
+    for n, one in enumerate(tensors):
+        for other in tensors[n + 1 :]:
+            if (one.written or other.written) and _is_shared(one.array, other.array):
+                written, read = (one, other) if one.written else (other, one)
+                raise _mismatch(
+                    f"`{written.name}` is written, and shares memory with `{read.name}`",
+                    help="pass a copy of one of them",
+                )
+
+
+def _is_shared(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    if not np.may_share_memory(one, other):  # of most pairs, first and last bytes say so
+        return False
+    try:
+        return np.shares_memory(one, other, max_work=cast("Any", _MOST_WORK))  # stubs know two numbers
+    except np.exceptions.TooHardError:
+        return True
+
+
 def _check_names(
     what: str,
     given: Mapping[str, Any],
@@ -140,5 +182,14 @@ def _check_names(
     )
 
 
-def _mismatch(said: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("argument-mismatch", said))
+def _check_number(name: str, value: object, *, whole: bool) -> None:
+    """Nothing, where a size or a scalar is a number. Raises: UsageProblem."""
+    try:
+        _ = index(cast("SupportsIndex", value)) if whole else float(cast("SupportsFloat", value))
+    except (TypeError, ValueError):
+        what = "whole number" if whole else "number"
+        raise _mismatch(f"`{name}` is a {what}, and a {type(value).__name__} is given") from None
+
+
+def _mismatch(said: str, *, help: str | None = None) -> UsageProblem:  # noqa: A002 - as a diagnostic has it
+    return UsageProblem(Diagnostic("argument-mismatch", said, help=help))

@@ -56,7 +56,7 @@ class CompiledKernel:
         """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem."""
         interface = self.prepared.compiled.interface
         names = {name for name, _ in interface.scalars}
-        scalars = {name: float(value) for name, value in values.items() if name in names}
+        scalars = {name: value for name, value in values.items() if name in names}
         arrays = {name: value for name, value in values.items() if name not in names}
         if self.isolate:
             result = run_program(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from isamap.tune.profile import Profile
 
 BEST_FORM = "best"
+MAX_THREADS = 256
+# Each takes a compiler's time and half a second of measuring.
+MOST_TUNED = 100
 Size = int | str
 """A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
 

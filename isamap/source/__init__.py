@@ -17,6 +17,7 @@ from isamap.source.errors import (
 )
 from isamap.source.explanation import Explanation
 from isamap.source.files import replace_file
+from isamap.source.nearest import did_you_mean
 from isamap.source.text import Source, Span
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "UsageProblem",
     "VerificationFailed",
     "apply_edits",
+    "did_you_mean",
     "replace_file",
 ]

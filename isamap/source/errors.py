@@ -15,6 +15,10 @@ class IsamapError(Exception):
         super().__init__(diagnostics[0].message)
         self.diagnostics = diagnostics
 
+    def __str__(self) -> str:
+        """What a caller in Python reads behind the class: the notes and the next step, too."""
+        return self.render()
+
     def render(self) -> str:
         """All findings, one under the other."""
         return "\n".join(d.render() for d in self.diagnostics)

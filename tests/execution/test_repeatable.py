@@ -26,7 +26,7 @@ CASES = (
 )
 PROGRAM = """
 import sys
-from isamap.cli.inputs import read_kernel
+from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.text import print_schedule

@@ -10,8 +10,9 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answer import coloured
-from isamap.cli.words import command_of, did_you_mean, read_size_sets, spread_sizes
+from isamap.cli.words import command_of, read_size_sets, spread_sizes
 from isamap.report.columns import table
+from isamap.source import did_you_mean
 from isamap.version import __version__
 
 SMALL = ("-D", "M=5", "N=6", "K=7")

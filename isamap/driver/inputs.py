@@ -1,13 +1,12 @@
-"""Kernels, machines and other files as a command line names them; typos get the nearest name."""
+"""Kernels, machines and other files as users name them; typos get the nearest name."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from isamap.cli.words import did_you_mean
 from isamap.kernels import kernel_path, list_kernels
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean
 
 MAX_BYTES = 1 << 20
 STDIN = "<stdin>"
@@ -17,6 +16,11 @@ def read_kernel(word: str) -> Source:
     """The text of a kernel: a shipped name, the path of an .ir file, or `-`. Raises: UsageProblem."""
     if word == "-":
         return Source(STDIN, _decode(STDIN, sys.stdin.buffer.read(MAX_BYTES + 1)))
+    return named_kernel(word)
+
+
+def named_kernel(word: str) -> Source:
+    """The text of a kernel: a shipped name, or the path of an .ir file. Raises: UsageProblem."""
     if word in list_kernels():
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith(".ir") or "/" in word:
