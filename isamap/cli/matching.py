@@ -143,7 +143,7 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
         Diagnostic(
             "unknown-instruction",
             f"{machine.name} has no instruction `{name[:80]}`",
-            help=did_you_mean(name, machine.instructions) or f"`isamap hw show {machine.name}` lists them",
+            help=did_you_mean(name, machine.instructions) or f"`isamap hw show {machine.called}` lists them",
         )
     )
 
@@ -158,6 +158,6 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
             f"{name} has no instruction that performs statement {statement} of {matched.kernel.name}",
             nearest[0].span if nearest else None,
             notes=tuple(r.message for r in nearest),
-            help=f"`isamap match --explain --hw {name}` says what each instruction lacks",
+            help=f"`isamap match --explain --hw {matched.machine.called}` says what each instruction lacks",
         )
     )

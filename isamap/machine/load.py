@@ -34,12 +34,12 @@ def load_machine(name_or_path: str) -> Machine:
     _world(sources)
     for file in files:
         _check_name(file)
-    return _machine(sources, digest_files(files))
+    return _machine(sources, digest_files(files), name_or_path)
 
 
 @lru_cache(maxsize=32)
-def _machine(sources: tuple[Source, ...], digest: str) -> Machine:
-    """The machine of a chain of texts: the same object for the same texts."""
+def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
+    """The machine of a chain of texts, called so: the same object for the same texts and word."""
     world = _world(sources)
     priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
     hints = {name: item for name, item in priced.items() if is_hint(item.instruction, world.memories)}
@@ -61,6 +61,7 @@ def _machine(sources: tuple[Source, ...], digest: str) -> Machine:
         sources=world.sources,
         digest=digest,
         hints=hints,
+        word=word,
     )
 
 

@@ -210,7 +210,8 @@ class Machine:
     `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
     sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
     cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
-    kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's.
+    kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's. `word`
+    is what it was asked for by.
     Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
@@ -232,3 +233,9 @@ class Machine:
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
     starts_cold: bool = False
+    word: str = ""
+
+    @property
+    def called(self) -> str:
+        """What users call it on a command line: its name, or the path that they gave."""
+        return self.word or self.name

@@ -25,12 +25,12 @@ from isamap.match.improving import Gain, Improvement, improving_rewrites
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
-from isamap.match.movement import choices, movements
+from isamap.match.movement import choices, in_scratchpad, movements
 from isamap.match.params import extents_of
 from isamap.match.proof import Proof, prove
 from isamap.match.reach import dims
 from isamap.match.refuse import refusals
-from isamap.match.rejection import REASONS, Rejection
+from isamap.match.rejection import LACKING, REASONS, Rejection
 from isamap.match.scratch import homes_of, scratch_move, scratchpads
 from isamap.match.several import GroupMapping, find_groups
 from isamap.match.standing import is_lane, standing
@@ -51,6 +51,7 @@ from isamap.match.want import Leaf, Suppliers, Supply, Want
 from isamap.match.written import Written, in_register, own_sum, start_of_sum, written_by
 
 __all__ = [
+    "LACKING",
     "OFFSET",
     "REASONS",
     "AxisGroup",
@@ -108,6 +109,7 @@ __all__ = [
     "homes_of",
     "improving_rewrites",
     "in_register",
+    "in_scratchpad",
     "in_tiles",
     "is_lane",
     "is_read_of",

@@ -99,7 +99,9 @@ def _choices(
     tile = tile_of(statement, mapping, suppliers.machine)
     if tile is None:
         instruction = suppliers.machine.instructions[mapping.instruction].instruction
-        return tuple((m,) for m in _not_issued(instruction, statement, mapping))
+        missing = _not_issued(instruction, statement, mapping)
+        said = in_scratchpad(instruction, statement, suppliers)
+        return tuple((replace(m, why=said or m.why),) for m in missing)
     if tile.accumulator is None:
         return _assigned(tile, suppliers)
     filled = {b.name: _filled(b.subject) for b in mapping.bindings}
@@ -252,9 +254,10 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
     output = tile.pattern.output.name
     found = find_delivery(suppliers, target, result.elements, result.memory, result.dtype, result.want(fixed))
     if found is None or found.instruction != tile.mapping.instruction:
-        said = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
-        if found is not None:
+        said = in_scratchpad(tile.pattern.instruction, tile.statement, suppliers)
+        if said is None and found is not None:
             said = f"{found.instruction} writes {target.buffer} sooner"
+        said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
     chain = tuple(s for s in steps_of(found) if s != found)
@@ -272,6 +275,19 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
 
 def _array(operand: OperandTile) -> str:
     return is_read_of(operand.subject) or "its value"
+
+
+def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Suppliers) -> str | None:
+    """Why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
+    if statement.assign.op is not None:
+        return None
+    lying = (o for o in instruction.operands if suppliers.is_addressable(o.memory))
+    first = next((o for o in lying if not suppliers.holds_arrays(o.memory)), None)
+    if first is None:
+        return None
+    return (
+        f"{instruction.name} has {first.name} in {first.memory}, a scratchpad, where only sums are performed"
+    )
 
 
 def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:

@@ -158,12 +158,16 @@ def _coordinates(placement: Placement) -> str:
 
 
 def _moves(case: Case, around: Surroundings) -> Cause | None:
-    """Operands of a reduction that stand in memory, and that no chain brings there, in every mapping.
+    """Operands that stand in memory, and that no chain brings there, in every mapping.
 
-    Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping.
+    Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping. An
+    assignment is carried out by the last instruction of a chain: what does not reach into a scratchpad may be
+    one before it.
     """
-    direct = any(around.is_addressable(o) for o in case.item.instruction.operands)
-    if case.statement.assign.op is None or not direct:  # an assignment is carried out by the last of a chain
+    operands = [o for o in case.item.instruction.operands if around.is_addressable(o)]
+    if case.statement.assign.op is None:
+        operands = [o for o in operands if case.machine.memories[o.memory or ""].kind == "scratchpad"]
+    if not operands:
         return None
     first: Cause | None = None
     for mapping in case.performed[:_TRIED]:
@@ -172,8 +176,16 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
         if missing is None:
             return None
         subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
+        if case.statement.assign.op is None:
+            first = first or _not_assigned(case, missing, operands[0])
         first = first or _not_supplied(case, missing, subject)
     return first
+
+
+def _not_assigned(case: Case, missing: Movement, operand: Operand) -> Cause:
+    message = missing.why.removeprefix(f"{case.item.name} ")
+    edit = "an instruction that assigns where arrays lie, or in registers, in the machine's description"
+    return Cause("operand-not-supplied", message, case.statement.assign.span, operand.span, edit)
 
 
 def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:

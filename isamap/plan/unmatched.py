@@ -25,6 +25,6 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
             f"{machine.name} cannot perform `{statement_text(statement)}`",
             statement.assign.span,
             notes=tuple(notes),
-            help=f"`isamap match --explain --hw {machine.name}` says what each instruction lacks",
+            help=f"`isamap match --explain --hw {machine.called}` says what each instruction lacks",
         )
     )

@@ -18,6 +18,7 @@ from isamap.match import (
     Movement,
     Pattern,
     Suppliers,
+    in_scratchpad,
     layouts,
     movements,
     pattern_of,
@@ -174,6 +175,23 @@ class Look:
             cost = sum(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
         self._close[mapping] = replace(facts, movements=found, moves_ns=cost)
         return self._close[mapping]
+
+    def uncarried(self, number: int) -> dict[str, str]:
+        """By instruction why nothing carries its mappings of a statement out; {} where one is, or may be."""
+        matched = self._matched
+        own, statement = matched.of_statement(number), matched.statements[number]
+        named = {name: matched.machine.instructions[name].instruction for name in by_instruction(own)}
+        found = {name: in_scratchpad(item, statement, self._suppliers) for name, item in named.items()}
+        open_ = [m for m in own if found[m.instruction] is None]
+        if len(open_) > CLOSELY:
+            return {}
+        for facts in sorted((self.at(m) for m in open_), key=self._key):
+            moved = self.closely(facts).movements or ()
+            missing = next((m for m in moved if m.kind == "none"), None)
+            if missing is None:
+                return {}
+            found[facts.mapping.instruction] = found[facts.mapping.instruction] or missing.why
+        return {name: why for name, why in found.items() if why is not None}
 
     def variants(self, mapping: Found) -> Iterator[Variant]:
         """All variants of a mapping, one at a time."""

@@ -36,6 +36,8 @@ FEW = 8
 NAMED = 6
 """Instructions named of those that perform a statement that only moves."""
 
+_REASONS = 3
+
 _COUNTS = ("whole", "split", "degenerate", "composed")
 _COLUMNS = ("instruction", "axes", "operands", "kind", "utilisation", "movement", "cost", "proof")
 
@@ -99,6 +101,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         names = list(by_instruction(own))
         first = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
+        yield from _uncarried_lines(list(dict.fromkeys(matched.look.uncarried(number).values())))
         return
     yield indented(_counts_table(matched, number, every=few is None))
     best = best_of(matched, number, few)
@@ -108,6 +111,15 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
+
+
+def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
+    """What is said where none of a statement's moves is carried out: why, of a few instructions."""
+    if reasons:
+        yield "  none of them is carried out:"
+        yield from (f"    {reason}" for reason in reasons[:_REASONS])
+    if len(reasons) > _REASONS:
+        yield f"    … and {len(reasons) - _REASONS} more: --all shows them"
 
 
 def _without_own(matched: Matched, number: int) -> str:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from isamap.match import Rejection
+from isamap.match import LACKING, Rejection
 from isamap.report.columns import table
 from isamap.report.facts import Matched
 from isamap.report.mappings import statement_line
 from isamap.source import Span
 
 FEW = 5
-"""Refusals of a statement that are shown in full, of instructions that compute; the others are counted."""
+"""Refusals of a statement shown in full, of what computes or has mappings; the others are counted."""
 
 _NAMED = 4
 
@@ -32,7 +32,7 @@ def refusals_text(matched: Matched, rejections: Sequence[Rejection], *, every: b
     blocks: list[str] = []
     for number in sorted({r.statement for r in rejections}):
         own = [r for r in rejections if r.statement == number]
-        near = [r for r in own if r.instruction in matched.computing] or own
+        near = [r for r in own if r.instruction in matched.computing or r.reason in LACKING] or own
         shown = own if every else near[:FEW]
         lines = [f"not performing {statement_line(number, matched.statements[number])}"]
         for place, rejection in enumerate(shown, 1):

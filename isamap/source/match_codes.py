@@ -251,7 +251,8 @@ REFUSAL_CODES: dict[str, Explanation] = {
         "no chain of moves makes what an operand must hold",
         "There are moves into the operand's memory, but no chain of them makes these elements in this "
         "arrangement, in place or through a buffer. A move is missing in the machine's description; an "
-        "accumulator that stays in addressable memory is held by no schedule.",
+        "accumulator that stays in addressable memory is held by no schedule. In a scratchpad only sums are "
+        "performed: what assigns there, or from there, serves their tiles.",
     ),
     "column-load": Explanation(
         "an instruction reads neighbours in memory, the kernel's elements are a row apart",

@@ -241,7 +241,7 @@ def _entries(machine: Machine, names: Collection[str] | None) -> tuple[MachineIn
                 Diagnostic(
                     "unknown-instruction",
                     f"{machine.name} has no instruction `{name[:80]}`",
-                    help=f"did you mean `{near[0]}`?" if near else f"see `isamap hw show {machine.name}`",
+                    help=f"did you mean `{near[0]}`?" if near else f"see `isamap hw show {machine.called}`",
                 )
             )
     return tuple(e for n, e in machine.instructions.items() if names is None or n in names)
