@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from isamap.ir import DType, Index
 from isamap.lower.names import Names
 from isamap.lower.program import Fill, For, Issue, MemoryRef, Node
-from isamap.match import Clearing, Copy, Dma, Location, Suppliers, find_clearing, find_dma
-from isamap.source import Diagnostic, NoMapping
+from isamap.match import Clearing, Copy, Dma, Location, Suppliers, find_clearing, find_dma, no_clearing
 
 
 def dma_loops(
@@ -59,15 +58,7 @@ def clear(
         return (Fill(buffer, offset, Index.of(elements)),)
     found = find_clearing(suppliers, home, dtype.name)
     if found is None:
-        raise NoMapping(
-            Diagnostic(
-                "no-clearing",
-                f"{suppliers.machine.name} cannot set {dtype} in {home} to zero",
-                notes=(f"a tile at the end of an axis leaves part of `{buffer}` without elements",),
-                help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
-                "scalar parameter says",
-            )
-        )
+        raise no_clearing(dtype, home, f"`{buffer}` is", suppliers)
     whole, rest = divmod(elements, found.most)
     nodes: list[Node] = []
     if whole == 1:

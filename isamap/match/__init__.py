@@ -25,13 +25,13 @@ from isamap.match.improving import Gain, Improvement, improving_rewrites
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
-from isamap.match.movement import choices, in_scratchpad, movements
+from isamap.match.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.params import extents_of
 from isamap.match.proof import Proof, prove
 from isamap.match.reach import dims
 from isamap.match.refuse import refusals
 from isamap.match.rejection import LACKING, REASONS, Rejection
-from isamap.match.scratch import homes_of, scratch_move, scratchpads
+from isamap.match.scratch import homes_of, no_clearing, scratch_move, scratchpads, uncleared
 from isamap.match.several import GroupMapping, find_groups
 from isamap.match.standing import is_lane, standing
 from isamap.match.supply import find_supply
@@ -117,6 +117,7 @@ __all__ = [
     "layouts",
     "least_copy_ns",
     "movements",
+    "no_clearing",
     "own_sum",
     "packing_ns",
     "pattern_of",
@@ -136,8 +137,10 @@ __all__ = [
     "statement_text",
     "sum_of_lanes",
     "tensor_strides",
+    "tile_of",
     "tiles_apart",
     "transfer_ns",
+    "uncleared",
     "variants",
     "walk_of",
     "widths",

@@ -48,7 +48,7 @@ from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
 from isamap.match.mapping import Mapping
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
-from isamap.match.scratch import through_scratchpad
+from isamap.match.scratch import through_scratchpad, uncleared
 from isamap.match.supply import find_supply
 from isamap.match.tiles import (
     OperandTile,
@@ -159,7 +159,7 @@ def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: b
         return (direct,)
     staged = _through_buffer(operand, tile, suppliers)
     if direct is None and staged is None:
-        return (Movement(operand.name, "none", (), _why_none(operand, suppliers)),)
+        return (Movement(operand.name, "none", (), _why_none(operand, tile, suppliers)),)
     if direct is None or staged is None:
         (only,) = (m for m in (direct, staged) if m is not None)
         why = f"no chain of moves reads {_array(operand)} where it lies" if direct is None else ""
@@ -221,7 +221,9 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         kept = through_scratchpad(acc, tile, suppliers, back=True)
         if kept is not None:
             return (kept,)
-        return (Movement(acc.name, "none", (), f"accumulators in {acc.memory} are not held by any schedule"),)
+        held = f"accumulators in {acc.memory} are not held by any schedule"
+        why = _why_none(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
+        return (Movement(acc.name, "none", (), why),)
     target, value = accumulator_delivery(tile)
     first = find_supply(suppliers, acc.want({}))
     back = find_delivery(suppliers, target, value, "", None, acc.want({}))
@@ -242,7 +244,7 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
         why = "" if found else f"no chain of moves brings it from {_array(acc)} and back"
         found.append(replace(with_copy(moved, acc, into, out), why=why))
-    return tuple(found) or (Movement(acc.name, "none", (), _why_none(acc, suppliers)),)
+    return tuple(found) or (Movement(acc.name, "none", (), _why_none(acc, tile, suppliers)),)
 
 
 def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
@@ -290,10 +292,13 @@ def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Sup
     )
 
 
-def _why_none(operand: OperandTile, suppliers: Suppliers) -> str:
+def _why_none(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
     """What is missing where neither a chain in place nor one through a buffer exists."""
     machine = suppliers.machine.name
     register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
+    if (lacking := uncleared(tile, suppliers)) is not None:
+        said = lacking.diagnostics[0]
+        return f"{said.message}, and {said.notes[0]}"
     if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
         return f"{machine} has nothing that copies {register} of {_array(operand)} into {operand.memory}"
     writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])

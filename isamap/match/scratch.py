@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from isamap.ir import Index
+from isamap.ir import DType, Index
 from isamap.machine import Machine, Memory
 from isamap.match.address import Location
 from isamap.match.chains import Movement, moved_by, steps_of
-from isamap.match.copying import copy_by_axes, find_transfer, shown_axes
-from isamap.match.dma import find_dma, largest
+from isamap.match.copying import copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.dma import find_clearing, find_dma, largest
 from isamap.match.layouts import OFFSET, in_tiles
 from isamap.match.tiles import OperandTile, Tile, bring
 from isamap.match.want import Leaf, Suppliers, Supply
 from isamap.match.written import own_sum
+from isamap.source import Diagnostic, NoMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,47 @@ def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str
     found: dict[str, Supply | Leaf | Location] = {}
     for home in ("", *(m.name for m in scratchpads(suppliers.machine))):
         brought = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers, home)))
-        if brought is not None and (not home or scratch_move(operand, tile, home, suppliers) is not None):
+        if brought is None or (home and scratch_move(operand, tile, home, suppliers) is None):
+            continue
+        if not home or is_cleared(operand, tile, home, suppliers):
             found[home] = brought
     return found
+
+
+def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> bool:
+    """Whether every cell of an operand's tiles in a scratchpad gets an element or zero.
+
+    What sizes are still open leave over is seen when the program is made.
+    """
+    if find_clearing(suppliers, home, operand.dtype.name) is not None:
+        return True
+    extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
+    return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
+
+
+def uncleared(tile: Tile, suppliers: Suppliers) -> NoMapping | None:
+    """The error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
+    for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
+        for memory in scratchpads(suppliers.machine):
+            if is_cleared(operand, tile, memory.name, suppliers):
+                continue
+            cells = in_tiles(operand, suppliers, memory.name)
+            if bring(suppliers, tile, operand, operand.want({}, expr=cells)) is not None:
+                return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", suppliers)
+    return None
+
+
+def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoMapping:
+    """The error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
+    return NoMapping(
+        Diagnostic(
+            "no-clearing",
+            f"{suppliers.machine.name} cannot set {dtype} in {home} to zero",
+            notes=(f"{what} filled in part at the end of an axis",),
+            help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
+            "scalar parameter says, or choose sizes that are whole tiles",
+        )
+    )
 
 
 def scratch_move(
