@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -265,7 +267,8 @@ def diff_command(
     for one, other in _pairs(olds, news):
         costs, why = list[tuple[float | None, ...]](), list[tuple[str, ...]]()
         for schedule in (one, other):
-            problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile, cold)
+            with _names_files(schedule, kernel, hw):
+                problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile, cold)
             if findings := check_schedule(schedule, problem):
                 raise UsageProblem(*findings)
             costs.append(price(schedule, problem, model))
@@ -281,6 +284,24 @@ def diff_command(
         "changes": [change_json(change) for change in found],
     }
     return Answer(payload, "\n\n".join(words) or "the same")
+
+
+@contextmanager
+def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Generator[None]:
+    """Says of what a schedule names, and is not shipped, with which option its file is given."""
+    try:
+        yield
+    except UsageProblem as problem:
+        options = {
+            "unknown-kernel": ("--kernel", schedule.kernel, "FILE.ir") if kernel is None else None,
+            "unknown-machine": ("--hw", schedule.machine, "FILE.yaml") if hw is None else None,
+        }
+        found = options.get(problem.diagnostics[0].code)
+        if found is None:
+            raise
+        option, name, file = found
+        advice = f"the schedules name `{name}`: say which file that is with `{option} {file}`"
+        raise UsageProblem(replace(problem.diagnostics[0], help=advice)) from None
 
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str, cold: bool) -> Problem:

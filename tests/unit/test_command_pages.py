@@ -33,7 +33,7 @@ def test_a_page_shows_what_is_printed(
     path = DOCS / page
     text = path.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(DOCS / "examples")
+    (tmp_path / "docs").symlink_to(DOCS)
     for file in FILE.finditer(text):
         (tmp_path / file["name"]).write_text(file["text"], encoding="utf-8")
 
