@@ -24,7 +24,8 @@ class Movement:
     copy into (or out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing
     cheaper serves. Units: `moves_per_issue` instructions, those of the copy not counted; `packing_moves`
     instructions for one tile of the copy; `bytes_per_issue` of the array that one issue needs; `cost_ns` of
-    one issue, the copy not counted.
+    one issue, the copy not counted; `packing_ns` of the copies of one tile, None where each of their moves
+    takes its interval, whatever it moves.
     """
 
     operand: str
@@ -36,6 +37,7 @@ class Movement:
     packing_moves: int = 0
     bytes_per_issue: int = 0
     cost_ns: float = 0.0
+    packing_ns: float | None = None
 
 
 def steps_of(found: Supply | Leaf) -> tuple[Supply, ...]:

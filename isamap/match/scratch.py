@@ -119,5 +119,6 @@ def through_scratchpad(
             moved,
             packing=tuple(move.instruction for move in known),
             packing_moves=sum(move.issues for move in known),
+            packing_ns=sum(move.cost_ns for move in known) * prod(operand.cell_shape),
         )
     return None

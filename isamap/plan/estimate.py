@@ -113,6 +113,8 @@ def moves_ns(
 ) -> float:
     """The time of moving all tiles of an operand once, copies into a buffer included."""
     tiles = made.tiles_of(_axes_behind(movement.operand, statement, mapping))
+    if movement.packing_ns is not None:
+        return tiles * (movement.cost_ns + movement.packing_ns)
     packing = [machine.instructions[name] for name in movement.packing]
     one = sum(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
     return tiles * (movement.cost_ns + movement.packing_moves * one)

@@ -97,3 +97,12 @@ def test_the_best_few_are_those_of_all() -> None:
     assert [f.comparable_ns for f in few[:3]] == [f.comparable_ns for f in every[:3]]
     assert all(f.movements is not None for f in (*few[:3], *every))
     assert sorted(f.mapping.ident for f in few) == sorted(f.mapping.ident for f in every)
+
+
+def test_tiles_that_go_through_a_scratchpad_cost_what_copies_of_whole_tiles_take() -> None:
+    found = matched("gemm_s8s8", "systolic-16", M=64, N=64, K=64)
+    facts = found.look.closely(found.look.at(found.mappings[0]))
+    tiles = 4 * 4
+    a, b = 16 * 1, 16 * 1 + 16  # rows of 16 bytes at 16 bytes per ns; what is preloaded takes 16 ns more
+    sums = 2 * 16 * 4  # in and out again, rows of 16 sums of 4 bytes each
+    assert facts.moves_ns == pytest.approx(tiles * (a + b + sums))
