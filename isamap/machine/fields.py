@@ -87,10 +87,10 @@ def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None
 
 
 def read_texts(
-    node: Node | None, what: str, findings: Findings, check: Callable[[Scalar], None] | None = None
+    node: Node | None, what: str, findings: Findings, check: Callable[[Scalar], bool]
 ) -> tuple[str, ...]:
-    """A list of texts, each once; `check` reports those that may not stand there."""
-    found: list[str] = []
+    """A list of texts, each once, without those that `check` refuses and reports."""
+    found: dict[str, bool] = {}
     for item in read_items(node, what, findings):
         text = read_text(item, f"an item of {what}", findings)
         if text is None:
@@ -98,10 +98,8 @@ def read_texts(
         if text.text in found:
             findings.report("listed-twice", f"{what} lists `{text.text}` twice", text.span)
             continue
-        found.append(text.text)
-        if check is not None:
-            check(text)
-    return tuple(found)
+        found[text.text] = check(text)
+    return tuple(text for text, allowed in found.items() if allowed)
 
 
 def read_number(

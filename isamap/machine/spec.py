@@ -212,18 +212,21 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
     )
 
     def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        def check(text: Scalar) -> None:
+        def check(text: Scalar) -> bool:
             if text.text not in known:
                 findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
+            return text.text in known
 
         return read_texts(keys.get(key), f"`{key}`", findings, check)
 
-    def check_flag(text: Scalar) -> None:
-        if not allowed.is_flag(text.text):
+    def check_flag(text: Scalar) -> bool:
+        fine = allowed.is_flag(text.text)
+        if not fine:
             findings.report(
                 "unknown-flag", f"the flag `{text.text}` is not allowed", text.span,
                 f"allowed are {'; '.join(allowed.FLAGS)}",
             )  # fmt: skip
+        return fine
 
     return TargetSpec(
         texts("toolchains", "toolchain", allowed.TOOLCHAINS),
