@@ -29,10 +29,11 @@ from isamap.machine.timings import Tlb
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
+from isamap.scheduler.crowding import crowded
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_followed
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.levels import Misses, first_reading, misses, one_after_another
+from isamap.scheduler.levels import Misses, added, first_reading, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
@@ -79,6 +80,7 @@ class AnalyticModel:
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand, problem.tlb) for operand in _inputs(option)),
                 *(revisits(tiling, operand, problem) for operand in _inputs(option)),
+                crowded(tiling, problem),
             ]
         )
 
@@ -128,6 +130,7 @@ class AnalyticModel:
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
             *(Share("pages", o.name, False, _pages(tiling, o, problem.tlb)) for o in _inputs(option)),
             *(Share("revisits", o.name, False, revisits(tiling, o, problem)) for o in _inputs(option)),
+            Share("crowding", "", False, crowded(tiling, problem)),
         )
 
 
@@ -147,23 +150,33 @@ def _exposed(tiling: Tiling, missed: Sequence[Misses], supply: Cost, problem: Pr
 
 
 def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
-    """What comes of inputs from where the tensors are, and what of computing on it shows beside.
+    """What comes of inputs in pieces of rows, and what of computing on it shows beside.
 
-    Rows along a sum are read on while their register block computes, and so are rows that loads follow: all
-    of that hides.
+    A piece that is used again out of a nearer memory is one of a row there as well. Rows along a sum are read
+    on while their register block computes, and so are rows that loads follow: all of that hides.
     """
-    if not missed or not missed[-1].computing_factor:
-        return Const(0)
+    return largest(
+        total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
+        for level in missed
+        if level.computing_factor and (lines := _in_pieces(tiling, missed, level))
+    )
+
+
+def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses) -> list[Cost]:
+    """The time of pieces out of one level and of those behind which computing hides no better.
+
+    Copies are read in order, out of the last level as well, but there they are made from pieces.
+    """
     option = tiling.space.option
-    lines = [
-        cost
-        for operand, cost in zip(option.operands, missed[-1].costs, strict=True)
-        if not operand.is_accumulator and not in_rows(option, operand)
-    ]
-    if not lines:
-        return Const(0)
-    shown = if_followed(tiling, problem, Const(0), times(missed[-1].computing_factor, computing))
-    return total([*lines, shown])
+    found: list[Cost] = []
+    for level, share in added([level for level in missed if level.computing_factor >= one.computing_factor]):
+        for position, operand in enumerate(option.operands):
+            if operand.is_accumulator or in_rows(option, operand):
+                continue
+            direct = total([times(share, level.lines[position]), level.begun[position]])
+            staged = level.costs[position] if level is missed[-1] else Const(0)
+            found.append(by_stage(tiling.space, operand, direct, staged))
+    return found
 
 
 def _latency(tiling: Tiling) -> Cost:

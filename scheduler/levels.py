@@ -13,7 +13,7 @@ docs/decisions/0010-order-of-schedules.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from isamap.plan.cost import Const, Cost, largest, times, total
@@ -67,13 +67,18 @@ def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
 
 def one_after_another(missed: Sequence[Misses]) -> Cost:
     """The time of all transfers: a level adds what it takes longer than the one before it would have."""
-    added: list[Cost] = []
+    each = [
+        cost for level, share in added(missed) for cost in (times(share, total(level.lines)), *level.begun)
+    ]
+    return largest([*(total(level.costs) for level in missed), total(each)])
+
+
+def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
+    """Each level with the part of its lines' time that it adds to that of the level before it."""
     before = 0.0
     for level in missed:
-        share = max(0.0, 1 - level.bandwidth / before) if before else 1.0
-        added += [times(share, total(level.lines)), *level.begun]
+        yield level, max(0.0, 1 - level.bandwidth / before) if before else 1.0
         before = level.bandwidth
-    return largest([*(total(level.costs) for level in missed), total(added)])
 
 
 def first_reading(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:

@@ -152,7 +152,10 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
 
 def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
     """What beginning rows of each memory takes."""
-    head = ("rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows", "")
+    head = (
+        "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
+        "crowded ns", "",
+    )  # fmt: skip
     lines = [
         (
             r.memory,
@@ -162,11 +165,12 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
             _number(stated_of.get((f"rows of {r.memory}", "start"))),
             str(r.swept_count),
             f"{r.computing_factor:.0%}",
+            _number(r.crowded_ns),
             "",
         )
         for r in profile.rows
     ]
-    return [head, *lines, *((r.memory, *["–"] * 6, r.said) for r in profile.unmeasured_rows)]
+    return [head, *lines, *((r.memory, *["–"] * 7, r.said) for r in profile.unmeasured_rows)]
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:

@@ -18,7 +18,8 @@ class RowTimes:
 
     Units: nanoseconds and bytes. `start_ns` is to begin a row, of which a piece shorter than `start_bytes`
     takes its share (0: each takes all of it), `short_start_ns` to begin one of at most `short_bytes`;
-    `again_ns` what shows of coming back to a row that the nearer memory has lost. Of more than
+    `again_ns` what shows of coming back to a row that the nearer memory has lost, `crowded_ns` how long a
+    register block waits that reads pieces out of sets into which the one before has stored. Of more than
     `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
 
     Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
@@ -35,6 +36,7 @@ class RowTimes:
     swept_count: int = 0
     computing_factor: float = 0.0
     start_bytes: int = 0
+    crowded_ns: float = 0.0
     source: str = ""
 
 

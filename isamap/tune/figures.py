@@ -90,8 +90,9 @@ class RowReading:
 class RowFigure:
     """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
 
-    `hinted_start_ns` is None where nothing can be hinted. `swept_count` is as measured: half of the pages
-    that are translated at once is the most of it that is laid over a machine.
+    `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` where the memory is not the one behind
+    the nearest cache, or products do not say. `swept_count` is as measured: half of the pages that are
+    translated at once is the most of it that is laid over a machine.
     """
 
     memory: str
@@ -101,6 +102,7 @@ class RowFigure:
     swept_count: int
     computing_factor: float
     readings: tuple[RowReading, ...]
+    crowded_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

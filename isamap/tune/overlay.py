@@ -112,6 +112,7 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
         # Each row lies on pages of its own, and so do those of the other operands.
         swept_count=min(found.swept_count, machine.tlb.count // 2 or found.swept_count),
         computing_factor=found.computing_factor,
+        crowded_ns=link.rows.crowded_ns if found.crowded_ns is None else found.crowded_ns,
     )
     if link.streams is None or found.hinted_start_ns is None:
         return replace(link, rows=rows)

@@ -206,6 +206,7 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "hinted_start_ns": None if row.hinted_start_ns is None else _short(row.hinted_start_ns),
         "swept_count": row.swept_count,
         "computing_factor": _short(row.computing_factor),
+        **({} if row.crowded_ns is None else {"crowded_ns": _short(row.crowded_ns)}),
         "readings": [
             {
                 "computed": r.computed,
@@ -275,7 +276,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         RowReading(int(r["computed"]), int(r["together"]), bool(r["hinted"]), float(r["piece_ns"]))
         for r in stored["readings"]
     )
-    hinted_ns = stored["hinted_start_ns"]
+    hinted_ns, crowded_ns = stored["hinted_start_ns"], stored.get("crowded_ns")
     return RowFigure(
         str(stored["memory"]),
         int(stored["piece_bytes"]),
@@ -284,6 +285,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         int(stored["swept_count"]),
         float(stored["computing_factor"]),
         tuple(readings),
+        None if crowded_ns is None else float(crowded_ns),
     )
 
 

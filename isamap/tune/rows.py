@@ -36,6 +36,7 @@ UNIT = 80  # elements of a row, times an odd number: rows begin in different set
 FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
 SWEPT = (8, 16, 32, 64, 128, 256)
 WIDEST = 8  # issues along a piece
+APART_LINES = 4  # by which rows are longer that do not begin in one set: pieces stay as wide
 MOST_BYTES = 96 << 20
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
 LIMIT_S = 60  # of a turn
@@ -90,12 +91,15 @@ def row_figures(
 
     Raises: MissingTool.
     """
-    for memory, size_bytes in list(sizes.items())[1:]:
-        n, k = shape(min(size_bytes, MOST_BYTES))
+    others = list(sizes)[1:]
+    for memory in others:
+        size_bytes = min(sizes[memory], MOST_BYTES)
         watch(f"rows out of {memory}")
         # All else that was measured is worth keeping.
         try:
-            found = _measured(memory, n, k, machine, rng)
+            found = _measured(memory, *shape(size_bytes), machine, rng)
+            if memory == others[0]:
+                found = replace(found, crowded_ns=_crowded_ns(size_bytes, machine, rng))
         except CANNOT as problem:
             found = Unmeasured(memory, problem.diagnostics[0].message)
             watch(f"rows out of {memory} are not measured: {found.said}")
@@ -112,6 +116,39 @@ def _measured(memory: str, n: int, k: int, machine: Machine, rng: np.random.Gene
     with suppress(Infeasible):  # most memories have nothing to hint
         less[hinted] = _program(hinted, machine)
     return row_figure(memory, found, best, _least(less, rng))
+
+
+def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
+    """What register blocks wait that read B out of sets into which the one before has stored rows of C, where
+    rows of both begin in one set of the nearest cache.
+
+    None where nobody knows its sets, they hold as many rows as there are of C, or pieces are not of one size.
+
+    Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
+    """
+    cache = Clocked.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
+    if not 0 < cache.ways < MANY:
+        return None
+    n = cache.capacity_bytes // cache.ways // F32.size_bytes
+    # No more rows of B than a set holds: with more, each register block reads all of them anew.
+    together = max(count for count in (*SWEPT, cache.ways) if count <= cache.ways)
+    k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
+    # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
+    apart = n + cache.line_bytes // F32.size_bytes * APART_LINES
+    took = [
+        _least({one: _program(one, machine)}, rng)[one]
+        for one in (Product(MANY, columns, k, together) for columns in (n, apart))
+    ]
+    return crowded_ns(took[0], took[1], together)
+
+
+def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
+    """What each register block waits, of which there are several for so many rows of B; None where both are
+    not read in pieces of one size.
+    """
+    if crowded.piece_bytes != apart.piece_bytes:
+        return None
+    return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
 def shape(size_bytes: int) -> tuple[int, int]:

@@ -32,10 +32,12 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
         "swept_count": random.choice([0, 0, 1, 2, 4]),
         "computing_factor": random.choice([0.0, 0.0, 0.5, 1.0]),
         "start_bytes": random.choice([0, 0, 8, 64]),
+        "crowded_ns": random.choice([0.0, 3.0, 30.0]),
     }
     if caches[0].capacity_bytes == 64:  # few tensors fill the usual last cache: these are in memory
         caches = (caches[0], replace(caches[1], capacity_bytes=128))
-    caches = tuple(replace(cache, rows=replace(cache.rows, **followed)) for cache in caches)
+    ways = random.choice([0, 1, 2])
+    caches = tuple(replace(cache, ways=ways, rows=replace(cache.rows, **followed)) for cache in caches)
     rows = replace(MEMORY_ROWS, again_ns=12.0, **followed)
     return replace(made, caches=caches, memory_rows=rows, tlb=TLB, loops=LOOPS)
 

@@ -107,6 +107,30 @@ def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> i
     return times
 
 
+def crowded_ns(walk: Walk, problem: Problem) -> float:
+    """Register blocks that read pieces where the one before has stored, of more rows than a set holds."""
+    stated = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows][0].crowded_ns
+    read = [(o.dense_axis, o.pitch_bytes) for o in walk.option.operands if _is_read(walk, o)]
+    (result,) = [o for o in walk.option.operands if o.is_accumulator]
+    columns = result.dense_axis
+    if (result.dense_axis, result.pitch_bytes) not in read or columns not in walk.running:
+        return 0.0
+    loops = [turn.inside for turn in walk.turns if turn.axis == columns and turn.trips > 1]
+    inside = loops[-1] if loops else {axis.name: axis.extent for axis in walk.option.axes}
+    rows = [name for name in result.axes if name != columns]
+    several = any(inside[name] > walk.held[name] for name in rows if name in walk.running)
+    held = _rows_held(walk, result, problem.caches[0])
+    if not several or not held or prod(inside[name] for name in rows) <= held:
+        return 0.0
+    return stated * prod(walk.entries(name) for name in walk.running)
+
+
+def _is_read(walk: Walk, operand: TileOperand) -> bool:
+    """Whether pieces of rows of an input are read in place, near enough to wait for."""
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    return bool(known and not (operand.is_accumulator or operand.name in walk.stages or operand.streams))
+
+
 def _keeps(walk: Walk, cache: Cache) -> float:
     """For how many issues a cache keeps what nobody touches; infinite for all of them."""
     every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns

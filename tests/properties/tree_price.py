@@ -14,6 +14,7 @@ from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_pa
 from properties.tree_caches import (
     USABLE,
     bandwidth_behind,
+    crowded_ns,
     direct_bytes,
     holds_all,
     missed_ns,
@@ -60,7 +61,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         for level in range(len(problem.caches))
         if not holds_all(walk, problem.caches[: level + 1])
     ]
-    rows = _beside_rows(walk, problem, traffic[-1], sums) if traffic else 0.0
+    rows = _beside_rows(walk, problem) if traffic else 0.0
     engines = [
         sum(_beside(walk, o) for o in option.operands if o.mover == unit)
         for unit in {o.mover for o in option.operands if o.mover}
@@ -88,20 +89,39 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
         + sum(_pages(walk, o, problem.tlb) for o in inputs if o.name not in walk.stages)
         + sum(_again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
+        + crowded_ns(walk, problem)
     )
 
 
-def _beside_rows(walk: Walk, problem: Problem, traffic: list[float], sums: float) -> float:
-    """What comes across sums from where all tensors are, and a share of what is computed on it."""
-    far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])][-1]
-    behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][far + 1]
+def _beside_rows(walk: Walk, problem: Problem) -> float:
+    """What comes across sums out of a level and those behind that hide no better, and what shows beside."""
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
-    across = [not o.is_accumulator and o.dense_axis not in summed for o in walk.option.operands]
-    if not behind.computing_factor or not any(across):
-        return 0.0
-    return sum(ns for ns, counts in zip(traffic, across, strict=True) if counts) + (
-        behind.computing_factor * sums
+    across = [o for o in walk.option.operands if not o.is_accumulator and o.dense_axis not in summed]
+    levels = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
+    behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][1:]
+    return max(
+        (
+            _of_pieces(walk, problem, across, [n for n in levels if behind[n].computing_factor >= factor])
+            + factor * _summing(walk, problem.loops)[0]
+            for factor in {behind[n].computing_factor for n in levels}
+            if factor and across
+        ),
+        default=0.0,
     )
+
+
+def _of_pieces(walk: Walk, problem: Problem, across: list[TileOperand], levels: list[int]) -> float:
+    found = before = 0.0
+    far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])][-1]
+    for level in levels:
+        share = max(0.0, 1 - bandwidth_behind(problem, level) / before) if before else 1.0
+        before = bandwidth_behind(problem, level)
+        for operand in across:
+            staged = operand.name in walk.stages
+            if level == far or not staged:
+                lines = missed_ns(walk, operand, problem, level)
+                found += (1.0 if staged else share) * lines + _starts(walk, operand, problem, level)
+    return found
 
 
 def _one_after_another(walk: Walk, problem: Problem) -> float:

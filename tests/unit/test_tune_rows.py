@@ -212,7 +212,7 @@ def test_what_is_not_measured_is_kept_and_shown(
     assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("mem ")]
-    assert row.split() == ["mem", *["–"] * 6, "stopped", "after", "60", "s"]
+    assert row.split() == ["mem", *["–"] * 7, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:

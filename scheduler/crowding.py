@@ -1,0 +1,81 @@
+"""What it costs to read pieces of rows out of the sets into which results were just stored.
+
+    for n by 32 {             columns of B[k, n] and C[m, n], whose rows lie 4 KB apart, or twice that
+      for m by 3 {              the next rows of C, beside the last ones in the same sets of the nearest cache
+        hold;
+        for k by 1 { … }        loads of B at the distance of whole pages from what was stored last
+
+Such loads wait for the stores, and these for lines that other rows of C have evicted. Where the loop over
+columns stands inside instead, the next register block reads other sets.
+
+Measured on a Zen 4 guest: 24 to 37 ns for each register block, of 3 and 4 rows, 64 to 256 bytes wide,
+whatever it computes; next to nothing where B or C has rows a line longer, begins half a page later, or C has
+no more rows than a set has ways (docs/decisions/0029-pieces-used-again.md). The link into the nearest cache
+states it (`crowded_ns`), and `isamap hw calibrate` measures it.
+
+Where it errs: tensors are taken to begin at the same place of a page, as large ones that are allocated by
+themselves do; inputs whose rows lie along a sum are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isamap.plan.cost import CeilDiv, Const, Cost, Threshold, times
+from isamap.plan.problem import Problem, TileAxis, TileOperand
+from isamap.scheduler.overlapping import entries
+from isamap.scheduler.space import MAX_UNROLLED, Space
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, rows_held
+
+# More than register blocks have issues along an axis: one that is an issue smaller covers a part less.
+PARTS = 4 * MAX_UNROLLED
+
+
+def crowded(tiling: Tiling, problem: Problem) -> Cost:
+    """The time that register blocks wait for results of the one before. Units: nanoseconds."""
+    space = tiling.space
+    if not problem.caches or not problem.rows_behind[0].crowded_ns:
+        return Const(0)
+    for result in space.option.operands:
+        held = rows_held(result, problem.caches[0])
+        columns = next((axis for axis in space.register_axes if axis.name == result.dense_axis), None)
+        read = next(
+            (operand for operand in space.option.operands if _lies_like(space, operand, result)), None
+        )
+        if result.is_accumulator and columns and held and read and 0 in space.stage_values(result):
+            late = times(problem.rows_behind[0].crowded_ns, *entries(tiling))
+            waits = _between_columns(tiling, result, columns, held, late)
+            return by_stage(space, result, by_stage(space, read, waits, Const(0)), Const(0))
+    return Const(0)
+
+
+def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, held: int, late: Cost) -> Cost:
+    """`late` where the innermost loop over columns that runs more than once has several register blocks
+    inside, of more rows of the results than a cache holds.
+    """
+    rows = [name for name in result.axes if name != columns.name]
+    axes = [axis.name for axis in tiling.space.register_axes if axis.name in rows]
+
+    def inside(covered: Mapping[str, Cost]) -> Cost:
+        blocks = times(*(CeilDiv(covered[name], tiling.step[name]) for name in axes if name in covered))
+        together = times(*(extent_of(tiling.space, name, covered) for name in rows))
+        return Threshold(blocks, 1, Const(0), Threshold(together, held, Const(0), late))
+
+    around, sweep = (loop.inside for loop in loops(tiling) if loop.axis == columns.name)
+    block, step = tiling.block[columns.name], tiling.step[columns.name]
+    found = Threshold(_part(step, block), PARTS - 1, inside(sweep), inside(around))
+    every = {axis.name: Const(axis.extent) for axis in tiling.space.axes}
+    return Threshold(_part(step, Const(columns.extent)), PARTS - 1, found, inside(every))
+
+
+def _part(step: Cost, whole: Cost) -> Cost:
+    """How much of something one register block covers, in parts of which all mean all of it."""
+    return CeilDiv(times(PARTS, step), whole)
+
+
+def _lies_like(space: Space, operand: TileOperand, result: TileOperand) -> bool:
+    """Whether an input may be read in place, in pieces of rows that lie as far apart as the results'."""
+    near = not (operand.streams or operand.packed or operand.subscripts)
+    in_place = near and 0 in space.stage_values(operand)
+    alike = (operand.dense_axis, operand.pitch_bytes) == (result.dense_axis, result.pitch_bytes)
+    return not operand.is_accumulator and in_place and alike
