@@ -23,7 +23,8 @@ from isamap.codegen.silicon_cases import Case, encodings, make_cases
 from isamap.codegen.silicon_compare import difference, is_tame
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
 from isamap.codegen.toolchain import COMPILERS, build, find_compiler
-from isamap.ir import Operand
+from isamap.ir import Index, Operand
+from isamap.ir.substitute import substitute_routine
 from isamap.machine import Machine
 from isamap.machine.allowed import PERMISSIONS
 from isamap.source import Diagnostic
@@ -77,9 +78,8 @@ def check_machine(
     Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
     """
     model = model or machine.target.run == "model"
+    machine = _as_model(machine) if model else machine
     wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
-    if model:  # a model does what the loops say, in which way ever the hardware differs
-        wanted = [replace(e, instruction=replace(e.instruction, numerics=())) for e in wanted]
     skipped = {e.name: reason for e in wanted if (reason := why_not(machine, e, model)) is not None}
     rng = np.random.default_rng(seed)
     forms: list[Form] = []
@@ -95,6 +95,22 @@ def check_machine(
             trials = check.trials + (known.trials if known else 0)
             found[check.instruction] = replace(check, trials=trials)
     return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in wanted)
+
+
+def _as_model(machine: Machine) -> Machine:
+    """The machine of plain-C models, which do what the loops say, in which way ever the hardware differs.
+
+    A constant that only the hardware knows has its default, or the least that it may be.
+    """
+    constants: dict[str, Index | int] = {}
+    for p in machine.constants:
+        least = p.low.value if p.low is not None else None
+        constants[p.name] = p.default if p.default is not None else 1 if least is None else least
+    instructions = {
+        name: replace(e, instruction=replace(substitute_routine(e.instruction, constants), numerics=()))
+        for name, e in machine.instructions.items()
+    }
+    return replace(machine, instructions=instructions)
 
 
 def _compile(

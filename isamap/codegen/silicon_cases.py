@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import Constraint, DType, Index, Instruction, Operand, Param
+from isamap.ir.bind import MAX_EXTENT
 
 _MOST_FORMS = 6
 _MOST_COUNTS = 70
+_MOST_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[s
         candidates = [list(choice) for choice in product(*ranges)]
     else:
         candidates = [[r[0] for r in ranges], [r[-1] for r in ranges]]
-        candidates += [[int(rng.choice(r)) for r in ranges] for _ in range(2 * _MOST_FORMS)]
+        candidates += [[_drawn(r, rng) for r in ranges] for _ in range(2 * _MOST_FORMS)]
     found: list[dict[str, int]] = []
     for values in candidates:
         binding = {p.name: v for p, v in zip(encoded, values, strict=True)}
@@ -69,36 +72,41 @@ def make_cases(
         kinds = ["random"] + ([] if tame else ["awkward"])
     for counts in _counts(counted, rng):
         sizes = {**encoded, **counts}
-        if not meets(instruction.where, sizes) or _is_empty(instruction, sizes):
+        if not meets(instruction.where, sizes) or not _is_tried(instruction, sizes):
             continue
         for kind in kinds:
             yield _make_case(instruction, sizes, tuple(counts.items()), in_memory, kind, rng)
 
 
-def _is_empty(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
-    """Whether an operand has no elements: the language knows no arrays without any."""
-    return any(extent.evaluate(sizes) < 1 for o in instruction.operands for extent in o.shape)
+def _is_tried(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
+    """Whether every operand has elements, as the language knows no arrays without any, and not too many."""
+    shapes = [[extent.evaluate(sizes) for extent in o.shape] for o in instruction.operands]
+    return all(min(shape, default=1) >= 1 and prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
 
 def _counts(counted: list[Param], rng: np.random.Generator) -> Iterator[dict[str, int]]:
     ranges = [_range(p) for p in counted]
-    total = int(np.prod([len(r) for r in ranges]))
-    if total <= _MOST_COUNTS:
+    if prod(len(r) for r in ranges) <= _MOST_COUNTS:
         choices = [list(c) for c in product(*ranges)]
     else:
         choices = [[r[0] for r in ranges], [r[-1] for r in ranges]]
-        choices += [[int(rng.choice(r)) for r in ranges] for _ in range(_MOST_COUNTS)]
+        choices += [[_drawn(r, rng) for r in ranges] for _ in range(_MOST_COUNTS)]
     for values in choices:
         yield {p.name: v for p, v in zip(counted, values, strict=True)}
 
 
-def _range(p: Param) -> list[int]:
+def _drawn(values: range, rng: np.random.Generator) -> int:
+    return values[int(rng.integers(len(values)))]
+
+
+def _range(p: Param) -> range:
+    """The values of a parameter, of which there may be billions, as far as the interpreter takes them."""
     low = p.low.value if p.low is not None else None
     high = p.high.value if p.high is not None else None
     if p.default is not None and (low is None or high is None):
-        return [p.default]
+        return range(p.default, p.default + 1)
     first = 1 if low is None else low
-    return list(range(first, (first + 64 if high is None else high) + 1))
+    return range(first, (first + 64 if high is None else min(high, MAX_EXTENT)) + 1)
 
 
 def _make_case(

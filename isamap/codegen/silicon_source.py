@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isamap.codegen.c_functions import HELPERS, helper_texts
+from isamap.codegen.c_index import index_text
 from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_types import compute_type, storage_type
 from isamap.codegen.names import Names
@@ -69,6 +70,8 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
         return "it is not emitted"
     if not [o for o in instruction.operands if o.role != "temp"]:
         return "it has no operands; the other instructions use it"
+    if not model and (unknown := _unknown(machine, instruction)) is not None:
+        return unknown
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
         if model or memory is None or memory.named != "immediate":
@@ -78,6 +81,26 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
             own = instruction if what == "load" and o.role != "in" else None
             if own is None and find_move(machine, o, {}, what == "load") is None:
                 return f"there is no {what} of {o.dtype} for `{memory.name}`"
+    return None
+
+
+def _unknown(machine: Machine, instruction: Instruction) -> str | None:
+    """What has to be a number in the code, and is none before the run, or None."""
+    constants = {constant.name for constant in machine.constants}
+    given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
+    for o in instruction.operands:
+        memory = machine.memories[o.memory or ""] if o.role != "temp" else None
+        symbols = {symbol for extent in o.shape for symbol in extent.symbols}
+        if used := sorted(symbols & constants):
+            return f"the shape of `{o.name}` depends on {used[0]}, which only the processor knows"
+        if memory is not None and memory.named == "immediate" and (used := sorted(symbols - given)):
+            return (
+                f"the shape of `{o.name}` in `{memory.name}` depends on {used[0]}, which only the run knows"
+            )
+    for r in instruction.requires:
+        if r.value.symbols - given:
+            field = f"{r.field.state}.{r.field.field}"
+            return f"it requires `{field}` to be {r.value}, which is no number before the run"
     return None
 
 
@@ -152,7 +175,9 @@ class _Function:
             ]
             self.refs[o.name] = MemoryRef(f"{o.name}.mem", Index.of(0), tuple(strides) or self.dense(o))
             return
-        shape = tuple(self.number(extent) for extent in o.shape)
+        extents = tuple(extent.substitute(self.encoded) for extent in o.shape)
+        # What only the run knows counts as 0: it is asked for of numbered registers, which have none of it.
+        shape = tuple(extent.value or 0 for extent in extents)
         register = sum(v.memory == o.memory for v in self.values.values())
         value = Value(o.name, o.memory or "", o.dtype, shape, register)
         self.values[o.name] = value
@@ -163,13 +188,10 @@ class _Function:
             self.add(f"{c_type} *{name} = ({c_type} *)(void *)data[{slot}];")
             return
         name = self.names.take(o.name)
-        length = f"[{index_product(shape)}]" if self.issuer.model and shape else ""
+        length = ""
+        if self.issuer.model and shape:
+            length = f"[{index_text(index_product(extents), self.names.of, self.issuer.used)}]"
         self.add(f"{held} {name}{length}; memcpy(&{name}, data[{slot}], sizeof {name});")
-
-    def number(self, extent: Index) -> int:
-        value = extent.substitute(self.encoded).value
-        assert value is not None, f"the shape of a register depends on {extent}"
-        return value
 
     def dense(self, o: Operand) -> tuple[Index, ...]:
         return tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))
@@ -192,6 +214,8 @@ class _Function:
 
     def configure(self) -> bool:
         """Loads the state that the instruction requires; whether there is any."""
+        if self.issuer.model:
+            return False
         settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             index = r.field.index
@@ -199,9 +223,9 @@ class _Function:
                 register = self.values[index].register
                 assert register is not None
                 index = register
-            settings.append((r.field.state, r.field.field, index, self.number(r.value)))
-        if self.issuer.model:
-            return False
+            value = r.value.substitute(self.encoded).value
+            assert value is not None, "checked before"
+            settings.append((r.field.state, r.field.field, index, value))
         for call in load_states(self.issuer, fields_by_state(settings)):
             self.fenced([call])
         return bool(settings)

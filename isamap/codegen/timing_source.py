@@ -225,7 +225,7 @@ class _Function:
             self.pointer(slot, o, c_type)
             return
         same = [v for v in self.values.values() if v.memory == o.memory]
-        shape = tuple(self.number(extent) for extent in o.shape)
+        shape = tuple(extent.evaluate(dict(highest(self.form))) for extent in o.shape)
         value = Value(self.value(o, copy), o.memory or "", o.dtype, shape, len(same))
         self.values[value.name] = value
         held = self.issuer.value_type(value)
@@ -245,7 +245,7 @@ class _Function:
 
     def number(self, extent: Index) -> int:
         value = extent.substitute(self.encoded).value
-        assert value is not None, f"the shape of a register depends on {extent}"
+        assert value is not None, f"{extent} is no number before the run"
         return value
 
     # --- the loop's body
