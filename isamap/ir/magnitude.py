@@ -17,14 +17,16 @@ from isamap.ir.rounding import Array
 
 
 def evaluate_magnitude(e: Expr, env: Env, load_magnitude: Loader) -> Array:
-    """The magnitudes of an expression at all points, float64, never below the absolute values.
+    """The magnitudes of an expression at all points, float64, never below finite absolute values.
 
     `env` gives the values and `load_magnitude` the magnitudes of what is read. Elementwise functions pass an
     error on by the size of their derivative, to first order.
     """
     match e:
         case Const() | IndexValue() | Scalar():
-            return np.abs(evaluate_expr(e, env).astype(np.float64))
+            found = np.abs(evaluate_expr(e, env).astype(np.float64))
+            # Nothing rounds an infinity: a maximum that begins with one is as exact as what it is taken of.
+            return np.where(np.isinf(found), 0.0, found)
         case Read():
             return load_magnitude(e).astype(np.float64, copy=False)
         case Cast(value, dtype, _, _):
