@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from isamap.ir import F64, Const, ConstantDecl, Instruction, Module
+from isamap.ir import F64, Const, Instruction, Module
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import CallTemplate, parse_emit
 from isamap.machine.families import Row, check_variables, describe_row
 from isamap.machine.findings import Findings
 from isamap.machine.model import Cost, Emission, EmitNothing, EmitSemantics, MachineInstruction
+from isamap.machine.room import check_room
 from isamap.machine.spec import InstructionSpec
 from isamap.machine.texts import Declarations
 from isamap.machine.tree import Scalar
@@ -100,6 +101,7 @@ def _member(
     compiled = world.target.run != "model" and not isinstance(template, EmitNothing)
     if spec.emit is not None and compiled:  # a model holds every register in an array of elements
         check_c_types(instruction, world.memories, spec.emit.span)
+    check_room(instruction, world.memories, world.constants)
     source = substitute_text(spec.source.text, row)
     cost = _cost(spec, row, instruction, world)
     built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span)
@@ -109,7 +111,7 @@ def _member(
 def _cost(spec: InstructionSpec, row: Row, instruction: Instruction, world: World) -> Cost:
     if spec.cost is None:  # refused already: go on looking for other mistakes
         return Cost("", Const(0.0, F64), Const(0.0, F64))
-    constants = [d.param.name for d in world.declarations.values() if isinstance(d, ConstantDecl)]
+    constants = [p.name for p in world.constants]
     cost = read_cost(spec.cost, row, instruction, constants, world.clock_ghz)
     if cost.unit not in world.units:
         raise SpecProblem(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from isamap.ir import ConstantDecl
 from isamap.machine.chain import File, read_chain
 from isamap.machine.costs import read_cost
 from isamap.machine.findings import Findings
@@ -17,6 +16,7 @@ from isamap.machine.hints import is_hint
 from isamap.machine.instructions import extend_instructions
 from isamap.machine.listing import digest_files
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction
+from isamap.machine.room import check_inherited_room
 from isamap.machine.spec import read_spec
 from isamap.machine.texts import parse_texts
 from isamap.machine.tree import Scalar, read_tree
@@ -47,7 +47,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         name=world.chain[0],
         summary=world.summary,
         chain=world.chain,
-        constants=tuple(d.param for d in world.declarations.values() if isinstance(d, ConstantDecl)),
+        constants=world.constants,
         memories=world.memories,
         states=world.states,
         units=world.units,
@@ -77,6 +77,7 @@ def _world(sources: tuple[Source, ...]) -> World:
     world = extend_surroundings(parent, spec, texts[0] if language else None, findings)
     own = texts[len(language) :]
     instructions = extend_instructions(world, spec.instructions, spec.remove, own, findings)
+    check_inherited_room(parent, world, instructions, findings)
     findings.raise_any()
     return replace(world, instructions=instructions)
 
@@ -85,7 +86,7 @@ def _priced(entry: Entry, world: World) -> MachineInstruction:
     """The instruction with its costs by the clock of the machine that was asked for."""
     if entry.clock_ghz == world.clock_ghz or entry.cost is None:
         return entry.built
-    constants = [d.param.name for d in world.declarations.values() if isinstance(d, ConstantDecl)]
+    constants = [p.name for p in world.constants]
     cost = read_cost(entry.cost, entry.row, entry.built.instruction, constants, world.clock_ghz)
     return replace(entry.built, cost=cost)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
-from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, StateDecl
+from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
 from isamap.machine.families import Row
 from isamap.machine.findings import Findings
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
@@ -56,6 +56,11 @@ class World:
     def module(self) -> Module:
         """What the text of an instruction may refer to."""
         return Module(tuple(self.declarations.values()))
+
+    @property
+    def constants(self) -> tuple[Param, ...]:
+        """Numbers of the machine that only the run knows."""
+        return tuple(d.param for d in self.declarations.values() if isinstance(d, ConstantDecl))
 
 
 def extend_surroundings(world: World, spec: Spec, language: Declarations | None, findings: Findings) -> World:

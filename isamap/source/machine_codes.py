@@ -126,6 +126,12 @@ MACHINE_CODES: dict[str, Explanation] = {
         "a variable that is not in capitals", "Variables of `for` are capital letters, and used as `$T`."
     ),
     "number-out-of-range": Explanation("a number out of range", "The message names the limits."),
+    "operand-too-large": Explanation(
+        "an operand that its register cannot hold",
+        "An operand lies in one register of its memory, unless a placement says which `register` holds which "
+        "element. It has at most as many bytes as the memory's registers: schedules count registers by that. "
+        "Elements of `bool` count as one bit, for they may be those of a mask register.",
+    ),
     "rows-differ": Explanation(
         "rows with different variables", "Every row of `for` gives a value to the same variables."
     ),

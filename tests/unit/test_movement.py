@@ -236,7 +236,7 @@ PLACED = """
 extends: x86-avx512
 sources: {nowhere: "made up"}
 language: |
-  memory warp: registers(count = 255, bytes = 128, lanes = 32, named = compiler);
+  memory warp: registers(count = 255, bytes = 256, lanes = 32, named = compiler);
   memory pad: scratchpad(bytes = 65536);
 memories:
   warp: {c_types: {default: float}, source: nowhere}
