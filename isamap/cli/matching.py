@@ -80,7 +80,7 @@ def _listed(
     """The mappings of one kernel, of all instructions or of one, with what was asked for besides."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
-    from isamap.report.mappings import FEW, mappings_text
+    from isamap.report.mappings import FEW, mappings_text, unmoved_text
     from isamap.report.refusals import refusals_text, rejections_json
     from isamap.report.variants import variants_json, variants_text
 
@@ -106,7 +106,9 @@ def _listed(
     if variants:
         text += "\n\n" + variants_text(matched, every=every)
     if explain:
-        text += "\n\n" + refusals_text(matched, rejections, every=every)
+        unmoved = unmoved_text(matched, every=every)
+        text += f"\n\n{unmoved}" if unmoved else ""
+        text += "\n\n" + refusals_text(matched, rejections, every=every, moved=not unmoved)
     return Answer({}, text, findings, status)
 
 

@@ -56,9 +56,9 @@ from isamap.match.tiles import (
     accumulator_delivery,
     apply_mapping,
     bring,
-    is_read_of,
 )
 from isamap.match.unify import read_twice
+from isamap.match.unsupplied import array_of, why_unsupplied
 from isamap.match.want import Suppliers
 from isamap.match.written import own_sum
 from isamap.transform import Statement, reads
@@ -159,10 +159,10 @@ def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: b
         return (direct,)
     staged = _through_buffer(operand, tile, suppliers)
     if direct is None and staged is None:
-        return (Movement(operand.name, "none", (), _why_none(operand, tile, suppliers)),)
+        return (Movement(operand.name, "none", (), why_unsupplied(operand, tile, suppliers)),)
     if direct is None or staged is None:
         (only,) = (m for m in (direct, staged) if m is not None)
-        why = f"no chain of moves reads {_array(operand)} where it lies" if direct is None else ""
+        why = f"no chain of moves reads {array_of(operand)} where it lies" if direct is None else ""
         return (replace(only, why=why),)
     if direct.kind == "gathered" and staged.moves_per_issue < direct.moves_per_issue:
         return (replace(staged, why=f"in place it takes {direct.moves_per_issue} moves an issue"), direct)
@@ -222,7 +222,7 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         if kept is not None:
             return (kept,)
         held = f"accumulators in {acc.memory} are not held by any schedule"
-        why = _why_none(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
+        why = why_unsupplied(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
         return (Movement(acc.name, "none", (), why),)
     target, value = accumulator_delivery(tile)
     first = find_supply(suppliers, acc.want({}))
@@ -242,9 +242,9 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
     if loaded is not None and stored is not None and into is not None and out is not None:
         kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
         moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
-        why = "" if found else f"no chain of moves brings it from {_array(acc)} and back"
+        why = "" if found else f"no chain of moves brings it from {array_of(acc)} and back"
         found.append(replace(with_copy(moved, acc, into, out), why=why))
-    return tuple(found) or (Movement(acc.name, "none", (), _why_none(acc, tile, suppliers)),)
+    return tuple(found) or (Movement(acc.name, "none", (), why_unsupplied(acc, tile, suppliers, back=True)),)
 
 
 def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
@@ -275,10 +275,6 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
 # --- where there is none ----------------------------------------------------------------------------------
 
 
-def _array(operand: OperandTile) -> str:
-    return is_read_of(operand.subject) or "its value"
-
-
 def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Suppliers) -> str | None:
     """Why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
     if statement.assign.op is not None:
@@ -290,26 +286,6 @@ def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Sup
     return (
         f"{instruction.name} has {first.name} in {first.memory}, a scratchpad, where only sums are performed"
     )
-
-
-def _why_none(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
-    """What is missing where neither a chain in place nor one through a buffer exists."""
-    machine = suppliers.machine.name
-    register = f"{operand.dtype}[{', '.join(map(str, operand.shape))}]"
-    if (lacking := uncleared(tile, suppliers)) is not None:
-        said = lacking.diagnostics[0]
-        return f"{said.message}, and {said.notes[0]}"
-    if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
-        return f"{machine} has nothing that copies {register} of {_array(operand)} into {operand.memory}"
-    writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
-    if not writers:
-        return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
-    if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
-        return (
-            f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
-            f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
-        )
-    return f"{machine} cannot copy an element of {_array(operand)} into a buffer, or one back"
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:

@@ -55,6 +55,26 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     return "\n\n".join(blocks)
 
 
+def unmoved_text(matched: Matched, *, every: bool = False) -> str:
+    """Of the mappings that `mappings_text` shows, why operands cannot be moved; empty where all can.
+
+    cannot move for statement 0:
+      tdpbf16ps  a, b  no move of x86-amx writes bf16[16, 32] to tmm: …
+    """
+    few = None if every else few_each(matched)
+    blocks: list[str] = []
+    for number in range(len(matched.statements)):
+        found: dict[tuple[str, str], dict[str, None]] = {}  # operands by instruction and reason, each once
+        for facts in best_of(matched, number, few)[:few]:
+            for m in facts.movements or ():
+                if m.kind == "none":
+                    found.setdefault((facts.mapping.instruction, m.why), {})[m.operand] = None
+        if found:
+            rows = [(name, ", ".join(operands), why) for (name, why), operands in found.items()]
+            blocks.append(f"cannot move for statement {number}:\n{indented(table(rows))}")
+    return "\n\n".join(blocks)
+
+
 def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
     """Mappings of instructions of several statements or outputs, or whose lanes have predicates."""
     counts = counts_text(tally_groups(groups))

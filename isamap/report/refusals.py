@@ -25,8 +25,15 @@ FEW = 5
 _NAMED = 4
 
 
-def refusals_text(matched: Matched, rejections: Sequence[Rejection], *, every: bool = False) -> str:
-    """The nearest refusals of each statement with both source lines, and the others by reason."""
+def refusals_text(
+    matched: Matched, rejections: Sequence[Rejection], *, every: bool = False, moved: bool = True
+) -> str:
+    """The nearest refusals of each statement with both source lines, and the others by reason.
+
+    Without `moved` it was said before that operands of mappings cannot be moved.
+    """
+    if not rejections and not moved:
+        return "no refusal: every instruction asked for has mappings; what cannot move is said above"
     if not rejections:
         return "no refusal: every instruction asked for performs every statement"
     blocks: list[str] = []
