@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 from plan_problems import gemm
@@ -23,13 +24,13 @@ from isamap.scheduler.tiling import tile
 IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 
 
-def crowding(n: int = 1024, **figures: float) -> Problem:
+def crowding(n: int = 1024, **figures: Any) -> Problem:
     """64 rows of C, in sets of eight ways of 4 KB; rows of B and C lie 4 n bytes apart."""
     made = gemm(64, n, 64)
     (option,) = made.nests[0].options
     a, b, c = option.operands
     option = replace(option, operands=(a, b, replace(c, dense_axis="n", pitch_bytes=4 * n)))
-    rows = RowTimes(**{"crowded_ns": 30.0, **figures})  # type: ignore[arg-type]
+    rows = replace(RowTimes(crowded_ns=30.0), **figures)
     near, second, *others = made.caches
     caches = (replace(near, capacity_bytes=32 << 10, ways=8), replace(second, rows=rows), *others)
     return replace(made, caches=caches, nests=(replace(made.nests[0], options=(option,)),))
