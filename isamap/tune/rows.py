@@ -31,8 +31,9 @@ from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instructions import numbers
 
-LEAST_ROWS, MOST_ROWS = 512, 2048  # of B: columns of more would be about pages alone
-UNIT = 80  # elements of a row, times an odd number: rows begin in different sets of caches and parts of pages
+# Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages.
+UNIT, DEEP = 80, 16
+LEAST_ROWS, MOST_ROWS = 33 * DEEP, 127 * DEEP  # of B: columns of more would be about pages alone
 FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
 SWEPT = (8, 16, 32, 64, 128, 256)
 WIDEST = 8  # issues along a piece
@@ -152,8 +153,12 @@ def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
 
 
 def shape(size_bytes: int) -> tuple[int, int]:
-    """Columns and rows of a matrix of f32 that takes so much."""
-    rows = min(MOST_ROWS, max(LEAST_ROWS, isqrt(size_bytes // F32.size_bytes)))
+    """Columns and rows of a matrix of f32 that takes so much.
+
+    Rows of A of a whole page lay in one set of the nearest cache, which hid how many rows of B are followed.
+    """
+    deep = min(MOST_ROWS, max(LEAST_ROWS, isqrt(size_bytes // F32.size_bytes))) // DEEP
+    rows = DEEP * (deep - 1 + deep % 2)
     units = size_bytes // (F32.size_bytes * rows * UNIT)
     return UNIT * max(1, units - 1 + units % 2), rows
 

@@ -19,6 +19,7 @@ from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.rows import (
+    DEEP,
     FEW,
     LEAST_ROWS,
     MANY,
@@ -57,6 +58,8 @@ def test_a_matrix_takes_what_it_is_given_and_its_rows_begin_everywhere(size_byte
     assert 0.7 * size_bytes < 4 * n * k <= size_bytes
     assert n % UNIT == 0
     assert n // UNIT % 2 == 1
+    assert k % DEEP == 0
+    assert k // DEEP % 2 == 1
 
 
 def took(**pieces_ns: float) -> RowFigure:
