@@ -11,7 +11,7 @@ from math import ceil
 
 from isamap.ir import Index
 from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, Parallel, RegisterRef, Value
-from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.plan.steady import Dependence, LocalValue, Operation, Steady
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
@@ -50,14 +50,16 @@ def steady_of(loop: For, machine: Machine) -> Steady:
     """The steady state of a loop that holds nothing but issues."""
     issues = issues_of(loop)
     items = [machine.instructions[issue.instruction] for issue in issues]
-    intervals = [_time(item, issue, latency=False) for item, issue in zip(items, issues, strict=True)]
+    intervals = [
+        _time(item, issue, machine, latency=False) for item, issue in zip(items, issues, strict=True)
+    ]
     tick = min((t for t in intervals if t > 0), default=1.0)
     operations = tuple(
         Operation(issue.instruction, item.cost.unit, max(1, round(t / tick)))
         for issue, item, t in zip(issues, items, intervals, strict=True)
     )
     latencies = [
-        max(1, ceil(_time(item, issue, latency=True) / tick - 1e-9))
+        max(1, ceil(_time(item, issue, machine, latency=True) / tick - 1e-9))
         for item, issue in zip(items, issues, strict=True)
     ]
     own = {value.name for value in locals_of(loop)}
@@ -72,10 +74,10 @@ def steady_of(loop: For, machine: Machine) -> Steady:
     )
 
 
-def _time(item: MachineInstruction, issue: Issue, *, latency: bool) -> float:
+def _time(item: MachineInstruction, issue: Issue, machine: Machine, *, latency: bool) -> float:
     numbers = {n: v for n, v in issue.params if isinstance(v, int)}
     numbers |= {n: v.value for n, v in issue.params if isinstance(v, Index) and v.value is not None}
-    known = {p.name: numbers.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
+    known = cost_params(item, machine, numbers)
     return cost_value(item.cost.latency_ns if latency else item.cost.interval_ns, known)
 
 

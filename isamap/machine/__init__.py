@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isamap.machine.checks import MachineSummary, check_machine
-    from isamap.machine.costs import cost_value
+    from isamap.machine.cost_values import cost_params, cost_value
     from isamap.machine.detect import detect_features, detect_machine, missing_features
     from isamap.machine.graph import caches_from_nearest, line_bytes, memory_graph
     from isamap.machine.hints import LineHint, line_hints
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "checks": ("MachineSummary", "check_machine"),
-    "costs": ("cost_value",),
+    "cost_values": ("cost_params", "cost_value"),
     "detect": ("detect_features", "detect_machine", "missing_features"),
     "graph": ("caches_from_nearest", "line_bytes", "memory_graph"),
     "hints": ("LineHint", "line_hints"),
@@ -65,6 +65,7 @@ __all__ = [
     "Unit",
     "caches_from_nearest",
     "check_machine",
+    "cost_params",
     "cost_value",
     "detect_features",
     "detect_machine",

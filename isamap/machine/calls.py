@@ -6,14 +6,14 @@ that an allow-listed header declares, and nothing of the instruction may be forg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
 from isamap.machine.emission import Argument, CallTemplate, Word
 from isamap.machine.families import Row
-from isamap.machine.findings import nearest
+from isamap.machine.findings import Findings, nearest
 from isamap.machine.model import EmitArg, EmitCall, Memory, State
 from isamap.source import Diagnostic, Span, SpecProblem
 from isamap.syntax import substitute_text
@@ -31,29 +31,54 @@ class Surroundings:
 
 
 def resolve_call(
-    template: CallTemplate, row: Row, instruction: Instruction, around: Surroundings
+    template: CallTemplate, row: Row, instruction: Instruction | None, around: Surroundings
 ) -> EmitCall:
-    """The call of one instruction, checked. Raises: SpecProblem."""
-    function = _function(template.function, row, around)
-    result = _result(template.result, row, instruction, around) if template.result is not None else None
-    args = tuple(_argument(a, row, instruction, around) for a in template.args)
-    call = EmitCall(result, _cast(template.result_cast, row), function, args)
-    _check_complete(call, instruction, around, template.span)
+    """The call of one instruction, checked. Raises: SpecProblem with all that is wrong.
+
+    Of an instruction that was refused, whose operands nobody knows, the function and the casts are checked.
+    """
+    found = Findings()
+    function, cast, result = "", None, None
+    args: list[EmitArg] = []
+    with found.collect():
+        function = _function(template.function, row, around)
+    with found.collect():
+        cast = _cast(template.result_cast, row)
+    if template.result is not None and instruction is not None:
+        with found.collect():
+            result = _result(template.result, row, instruction, around)
+    for arg in template.args:
+        with found.collect():
+            argument_cast = _cast(arg.cast, row)
+            if instruction is not None:
+                args.append(_argument(arg, argument_cast, row, instruction, around))
+    call = EmitCall(result, cast, function, tuple(args))
+    if instruction is not None and not found.diagnostics:  # what is misspelt would be missed as well
+        for problem in _forgotten_by(call, instruction, around, template.span):
+            found.diagnostics += problem.diagnostics
+    found.raise_any()
     return call
 
 
 def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span: Span) -> None:
-    """Refuse operands in the compiler's registers that have no C type. Raises: SpecProblem."""
+    """Refuse operands in the compiler's registers that have no C type, one of each type.
+
+    Raises: SpecProblem.
+    """
+    found: dict[tuple[str, str], Diagnostic] = {}
     for operand in instruction.operands:
         memory = memories.get(operand.memory or "")
         if memory is None or memory.named != "compiler" or memory.c_type(operand.dtype.name) is not None:
             continue
-        raise _problem(
+        problem = _problem(
             "c-type-missing",
             f"memory `{memory.name}` has no C type for {operand.dtype}, the type of `{operand.name}`",
             span,
             advice=f"add `memories: {{{memory.name}: {{c_types: {{{operand.dtype}: …}}}}}}`",
         )
+        found.setdefault((memory.name, operand.dtype.name), problem.diagnostics[0])
+    if found:
+        raise SpecProblem(*found.values())
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -110,9 +135,10 @@ def _result(word: Word, row: Row, instruction: Instruction, around: Surroundings
     return name
 
 
-def _argument(arg: Argument, row: Row, instruction: Instruction, around: Surroundings) -> EmitArg:
+def _argument(
+    arg: Argument, cast: str | None, row: Row, instruction: Instruction, around: Surroundings
+) -> EmitArg:
     name = substitute_text(arg.name.text, row)
-    cast = _cast(arg.cast, row)
     attribute = arg.attribute.text if arg.attribute is not None else None
     span = arg.attribute.span if arg.attribute is not None else arg.name.span
     if name.lstrip("-")[:1].isdigit():
@@ -177,7 +203,10 @@ def _unknown(name: str, span: Span, what: str, known: Iterable[str]) -> SpecProb
 # --- completeness -----------------------------------------------------------------------------------------
 
 
-def _check_complete(call: EmitCall, instruction: Instruction, around: Surroundings, span: Span) -> None:
+def _forgotten_by(
+    call: EmitCall, instruction: Instruction, around: Surroundings, span: Span
+) -> Iterator[SpecProblem]:
+    """What of an instruction does not appear in its call."""
     for operand in instruction.operands:
         if operand.role == "temp":
             continue
@@ -188,12 +217,12 @@ def _check_complete(call: EmitCall, instruction: Instruction, around: Surroundin
         is_value = named == "compiler"
         attributes = {a.attribute for a in call.args if a.kind == "operand" and a.name == operand.name}
         if is_value and operand.role != "in" and call.result != operand.name:
-            raise _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
+            yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"
-            raise _forgotten(f"{what} `{operand.name}`", span, f"pass `{_passed(operand, named)}`")
+            yield _forgotten(f"{what} `{operand.name}`", span, f"pass `{_passed(operand, named)}`")
         if "stride" not in attributes and _any_row_stride(operand) and attributes != {"value"}:
-            raise _forgotten(
+            yield _forgotten(
                 f"the stride of `{operand.name}`, whose rows may lie apart",
                 span,
                 f"pass `{operand.name}.stride`",
@@ -201,10 +230,10 @@ def _check_complete(call: EmitCall, instruction: Instruction, around: Surroundin
     given = {a.name for a in call.args if a.kind == "param"}
     for param in instruction.params:
         if param.name not in given and not _is_implied(param, instruction):
-            raise _forgotten(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
+            yield _forgotten(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
     for state in instruction.sets_state:
         if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in call.args):
-            raise _forgotten(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
+            yield _forgotten(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
 
 
 def _passed(operand: Operand, named: str | None) -> str:

@@ -5,81 +5,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import assert_never
 
-from isamap.ir import F64, OPS, Call, Cast, Const, Expr, IndexValue, Instruction, Read, Scalar
+from isamap.ir import F64, Call, Const, Expr, Instruction, Param
+from isamap.machine.cost_bounds import Flaw, Ranges, find_flaw, parameter_ranges
 from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER
 from isamap.machine.model import Cost
-from isamap.machine.spec import CostSpec
-from isamap.machine.tree import Scalar as Text
+from isamap.machine.spec import CostSpec, TimeSpec
 from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
 from isamap.syntax import parse_expression, substitute_text
 
+_NOTHING = Const(0.0, F64)
+
 
 def read_cost(
-    spec: CostSpec, row: Row, instruction: Instruction, constants: Iterable[str], clock_ghz: float | None
+    spec: CostSpec,
+    row: Row,
+    instruction: Instruction | None,
+    constants: Sequence[Param],
+    clock_ghz: float | None,
 ) -> Cost:
-    """The cost of an instruction; cycles become time by the clock. Raises: SpecProblem."""
-    names = (*(p.name for p in instruction.params if p.dtype is None), *constants)
-    return Cost(
-        substitute_text(spec.unit.text, row),
-        _time(spec.interval, row, names, clock_ghz if spec.interval_in_cycles else 1.0),
-        _time(spec.latency, row, names, clock_ghz if spec.latency_in_cycles else 1.0),
-    )
+    """The cost of an instruction; cycles become time by the clock. Raises: SpecProblem.
+
+    Of an instruction that was refused, whose parameters nobody knows, only numbers are checked.
+    """
+    found: list[Diagnostic] = []
+
+    def read(time: TimeSpec | None) -> Expr:
+        if time is None or (found and found[-1].code == "clock-missing"):  # it is told once
+            return _NOTHING
+        try:
+            return _time(time, row, instruction, constants, clock_ghz)
+        except SpecProblem as error:
+            found.extend(error.diagnostics)
+            return _NOTHING
+
+    interval, latency = read(spec.interval), read(spec.latency)
+    if found:
+        raise SpecProblem(*found)
+    return Cost(substitute_text(spec.unit.text, row) if spec.unit else "", interval, latency)
 
 
-def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
-    """The number that a cost is, for these values of the parameters. Units: ns."""
-    match expr:
-        case Const(value):
-            return float(value)
-        case Scalar(name):
-            return float(params[name])
-        case Call(op, args, _, mode):
-            values = [cost_value(arg, params) for arg in args]
-            compute = OPS[op].compute
-            return float(compute(*values, mode) if mode is not None else compute(*values))
-        case Cast(value):
-            return cost_value(value, params)
-        case Read() | IndexValue():
-            raise AssertionError("a cost knows parameters only")
-        case _ as unreachable:
-            assert_never(unreachable)
-
-
-def _time(text: Text, row: Row, names: tuple[str, ...], per_ns: float | None) -> Expr:
-    """The expression of a time; `per_ns` is how many of its units one ns has."""
+def _time(
+    time: TimeSpec,
+    row: Row,
+    instruction: Instruction | None,
+    constants: Sequence[Param],
+    clock_ghz: float | None,
+) -> Expr:
+    """The expression of a time, in ns, which is a number of at least 0 at every instance."""
+    per_ns = clock_ghz if time.in_cycles else 1.0
     if per_ns is None:
         raise SpecProblem(
             Diagnostic(
                 "clock-missing",
                 "a cost in cycles needs the machine's clock",
-                text.span,
+                time.text.span,
                 help="add `clock_ghz: …`, or state the cost in ns",
             )
         )
-    written = substitute_text(text.text, row)
+    written = substitute_text(time.text.text, row)
+    if instruction is None and not NUMBER.fullmatch(written):
+        return _NOTHING
+    ranges = parameter_ranges(instruction, constants) if instruction is not None else ()
+    names = tuple(name for name, _, _ in ranges)
     try:
         expr = _parsed(written, names)
     except IsamapError as error:
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
-        raise SpecProblem(
-            Diagnostic(
-                "bad-cost", f"`{written}` is no cost: {error.diagnostics[0].message}{shown}", text.span
-            )
-        ) from None
+        said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
+        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span)) from None
+    flaw = find_flaw(expr, ranges, instruction.where if instruction is not None else ())
+    if flaw is not None:
+        raise SpecProblem(_flawed(time, written, flaw, ranges))
     if isinstance(expr, Const):
-        return _checked(Const(float(expr.value) / per_ns, F64), text)
+        return Const(float(expr.value) / per_ns, F64)
     return expr if per_ns == 1.0 else Call("div", (expr, Const(per_ns, F64)), F64)
 
 
-def _checked(constant: Const, text: Text) -> Const:
-    if constant.value < 0:
-        raise SpecProblem(Diagnostic("bad-cost", "a cost is not below 0", text.span))
-    return constant
+def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
+    """The finding that a cost is no number of at least 0, with the instance at which it is not."""
+    if NUMBER.fullmatch(written):
+        return Diagnostic(
+            "bad-cost", f"a cost is a finite number of at least 0, not {written}", time.text.span
+        )
+    at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
+    used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
+    rule = "a cost is a finite number of at least 0"
+    return Diagnostic(
+        "bad-cost",
+        f"`{written}` is no cost: {flaw.said}{at}",
+        time.text.span,
+        notes=(f"{rule} for every {', '.join(used)}" if used else rule,),
+        help=f"{flaw.advice} of the parameter" if used else "write the number itself",
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -31,7 +31,7 @@ def read_mapping(
         if key.text not in allowed:
             _unknown_key(key, what, allowed, findings)
     # An unknown key is taken for a missing one misspelt: one finding says it.
-    if node is not None and all(key in allowed for key in given):
+    if isinstance(node, Mapping) and all(key in allowed for key in given):
         for name in required:
             if name not in given:
                 findings.report(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from isamap.ir import F64, Const, Instruction, Module
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
@@ -10,11 +12,10 @@ from isamap.machine.families import Row, check_variables, describe_row
 from isamap.machine.findings import Findings
 from isamap.machine.model import Cost, Emission, EmitNothing, EmitSemantics, MachineInstruction
 from isamap.machine.room import check_room
-from isamap.machine.spec import InstructionSpec
+from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.texts import Declarations
 from isamap.machine.tree import Scalar
 from isamap.machine.world import Entry, World, check_source
-from isamap.source import Diagnostic, SpecProblem
 from isamap.syntax import resolve_template, substitute_text
 from isamap.syntax.ast import RoutineSyntax
 
@@ -41,18 +42,17 @@ def extend_instructions(
     module = world.module
     for spec, text in zip(specs, texts, strict=True):
         template = _template(spec, findings)
-        if text is None or not _is_one_instruction(text, spec, findings):
-            continue
+        known = text if text is not None and _is_one_instruction(text, spec, findings) else None
         if not check_variables(spec.rows, spec.texts, findings):
             continue
         for row in spec.rows:
-            with findings.collect(*describe_row(row)):
-                entry = _member(spec, row, text, template, module, world)
-                name = entry.built.name
-                check_source(spec.source, world.sources, findings, entry.built.source)
-                if name in own:
-                    _report_duplicate(spec, own[name], name, findings)
-                own[name] = entry
+            entry = _member(_Written(spec, row, known, template), module, world, findings)
+            if entry is None:
+                continue
+            name = entry.built.name
+            if name in own:
+                _report_duplicate(spec, own[name], name, findings)
+            own[name] = entry
     if len(own) + len(inherited) > MAX_INSTRUCTIONS:
         count = len(own) + len(inherited)
         findings.report(
@@ -81,48 +81,66 @@ def _is_one_instruction(text: Declarations, spec: InstructionSpec, findings: Fin
     return False
 
 
-def _member(
-    spec: InstructionSpec,
-    row: Row,
-    text: Declarations,
-    template: Template | None,
-    module: Module,
-    world: World,
-) -> Entry:
-    """One instruction. Raises: SpecProblem, TypeProblem."""
-    instruction = resolve_template(text, row, module).declarations[0]
-    assert isinstance(instruction, Instruction)
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A member of a family as written; None for what was refused before."""
+
+    spec: InstructionSpec
+    row: Row
+    text: Declarations | None
+    template: Template | None
+
+
+def _member(written: _Written, module: Module, world: World, findings: Findings) -> Entry | None:
+    """One instruction; None where its text was refused, and its other parts were checked all the same."""
+    spec, row = written.spec, written.row
+    notes = describe_row(row)
+    instruction: Instruction | None = None
     emit: Emission = EmitNothing()
-    if isinstance(template, CallTemplate):
-        around = Surroundings(world.memories, world.states, world.target.headers)
-        emit = resolve_call(template, row, instruction, around)
-    elif template is not None:
-        emit = template
-    compiled = world.target.run != "model" and not isinstance(template, EmitNothing)
-    if spec.emit is not None and compiled:  # a model holds every register in an array of elements
-        check_c_types(instruction, world.memories, spec.emit.span)
-    check_room(instruction, world.memories, world.constants)
-    source = substitute_text(spec.source.text, row)
-    cost = _cost(spec, row, instruction, world)
-    built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span)
+    cost = Cost("", Const(0.0, F64), Const(0.0, F64))
+    if written.text is not None:
+        with findings.collect(*notes):
+            resolved = resolve_template(written.text, row, module).declarations[0]
+            assert isinstance(resolved, Instruction)
+            instruction = resolved
+    with findings.collect(*notes):
+        emit = _emission(written, instruction, world)
+    if spec.cost is not None:
+        with findings.collect(*notes):
+            cost = read_cost(spec.cost, row, instruction, world.constants, world.clock_ghz)
+        _check_unit(spec.cost, row, world, findings)
+    source = substitute_text(spec.source.text, row) if spec.source is not None else ""
+    check_source(spec.source, world.sources, findings, source)
+    if instruction is None:
+        return None
+    with findings.collect(*notes):
+        _check_c_types(written, instruction, world)
+    with findings.collect(*notes):
+        check_room(instruction, world.memories, world.constants)
+    emit_span = written.template.function.span if isinstance(written.template, CallTemplate) else None
+    built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span, emit_span)
     return Entry(built, spec.cost, row, world.clock_ghz)
 
 
-def _cost(spec: InstructionSpec, row: Row, instruction: Instruction, world: World) -> Cost:
-    if spec.cost is None:  # refused already: go on looking for other mistakes
-        return Cost("", Const(0.0, F64), Const(0.0, F64))
-    constants = [p.name for p in world.constants]
-    cost = read_cost(spec.cost, row, instruction, constants, world.clock_ghz)
-    if cost.unit not in world.units:
-        raise SpecProblem(
-            Diagnostic(
-                "unknown-unit-name",
-                f"there is no unit called `{cost.unit}`",
-                spec.cost.unit.span,
-                notes=(f"known: {', '.join(world.units)}",),
-            )
-        )
-    return cost
+def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
+    """How an instruction is emitted. Raises: SpecProblem."""
+    if not isinstance(written.template, CallTemplate):
+        return EmitNothing() if written.template is None else written.template
+    around = Surroundings(world.memories, world.states, world.target.headers)
+    return resolve_call(written.template, written.row, instruction, around)
+
+
+def _check_c_types(written: _Written, instruction: Instruction, world: World) -> None:
+    """Refuse registers without C types where something is compiled. Raises: SpecProblem."""
+    # A model holds every register in an array of elements.
+    compiled = world.target.run != "model" and not isinstance(written.template, EmitNothing)
+    if written.spec.emit is not None and compiled:
+        check_c_types(instruction, world.memories, written.spec.emit.span)
+
+
+def _check_unit(cost: CostSpec, row: Row, world: World, findings: Findings) -> None:
+    if cost.unit is not None and (name := substitute_text(cost.unit.text, row)) not in world.units:
+        findings.unknown("unknown-unit-name", "unit", name, cost.unit.span, world.units)
 
 
 def _report_duplicate(spec: InstructionSpec, first: Entry, name: str, findings: Findings) -> None:

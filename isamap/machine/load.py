@@ -21,7 +21,7 @@ from isamap.machine.spec import read_spec
 from isamap.machine.texts import parse_texts
 from isamap.machine.tree import Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
-from isamap.source import Diagnostic, Source, SpecProblem
+from isamap.source import Source
 
 
 def load_machine(name_or_path: str) -> Machine:
@@ -31,9 +31,12 @@ def load_machine(name_or_path: str) -> Machine:
     """
     files = read_chain(name_or_path)
     sources = tuple(file.source for file in files)
-    _world(sources)
+    findings = Findings()
+    with findings.collect():
+        _world(sources)
     for file in files:
-        _check_name(file)
+        _check_name(file, findings)
+    findings.raise_any()
     return _machine(sources, digest_files(files), name_or_path)
 
 
@@ -86,22 +89,18 @@ def _priced(entry: Entry, world: World) -> MachineInstruction:
     """The instruction with its costs by the clock of the machine that was asked for."""
     if entry.clock_ghz == world.clock_ghz or entry.cost is None:
         return entry.built
-    constants = [p.name for p in world.constants]
-    cost = read_cost(entry.cost, entry.row, entry.built.instruction, constants, world.clock_ghz)
+    cost = read_cost(entry.cost, entry.row, entry.built.instruction, world.constants, world.clock_ghz)
     return replace(entry.built, cost=cost)
 
 
-def _check_name(file: File) -> None:
+def _check_name(file: File, findings: Findings) -> None:
     name = read_tree(file.source).get("name")
-    assert isinstance(name, Scalar)
-    if file.path is None or name.text == file.path.stem:
+    if not isinstance(name, Scalar) or file.path is None or name.text == file.path.stem:
         return
-    raise SpecProblem(
-        Diagnostic(
-            "name-mismatch",
-            f"the machine is called `{name.text}`, but its file is {file.path.name}",
-            name.span,
-            notes=("a machine is found by its file's name",),
-            help=f"write `name: {file.path.stem}`, or rename the file",
-        )
+    findings.report(
+        "name-mismatch",
+        f"the machine is called `{name.text}`, but its file is {file.path.name}",
+        name.span,
+        "a machine is found by its file's name",
+        advice=f"write `name: {file.path.stem}`, or rename the file",
     )

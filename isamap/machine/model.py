@@ -177,7 +177,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction's meaning, how it is written, what it costs and where that is from."""
+    """An instruction's meaning, how it is written, what it costs and where that is from.
+
+    `emit_span` is where the function stands that its emission calls.
+    """
 
     instruction: Instruction
     emit: Emission
@@ -185,6 +188,7 @@ class MachineInstruction:
     barrier: bool = False
     source: str = ""
     span: Span | None = field(default=None, compare=False, repr=False)
+    emit_span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

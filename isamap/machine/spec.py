@@ -89,14 +89,25 @@ class StateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CostSpec:
-    """A cost as written: each time as text, and whether it is in cycles."""
+class TimeSpec:
+    """A time as written, and whether it is in cycles."""
 
-    unit: Scalar
-    interval: Scalar
-    interval_in_cycles: bool
-    latency: Scalar
-    latency_in_cycles: bool
+    text: Scalar
+    in_cycles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CostSpec:
+    """A cost as written; None for a part that was refused, so that the others are checked all the same."""
+
+    unit: Scalar | None
+    interval: TimeSpec | None
+    latency: TimeSpec | None
+
+    @property
+    def texts(self) -> tuple[Scalar, ...]:
+        times = (time.text for time in (self.interval, self.latency) if time is not None)
+        return (*((self.unit,) if self.unit is not None else ()), *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +119,14 @@ class InstructionSpec:
     emit: Scalar | None
     barrier: bool
     cost: CostSpec | None
-    source: Scalar
+    source: Scalar | None
     span: Span
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
         """Everything in which a variable of the family may stand."""
-        cost = (self.cost.unit, self.cost.interval, self.cost.latency) if self.cost is not None else ()
-        return (self.semantics, *((self.emit,) if self.emit is not None else ()), *cost, self.source)
+        cost = self.cost.texts if self.cost is not None else ()
+        return (self.semantics, *(t for t in (self.emit, *cost, self.source) if t is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,28 +340,28 @@ def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
     barrier = read_flag(keys.get("barrier"), "`barrier`", findings)
     cost = _read_cost(keys["cost"], findings) if "cost" in keys else None
     source = read_text(keys.get("source"), "`source`", findings)
-    if semantics is None or source is None or not rows:
+    if semantics is None or not rows:
         return None
     return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span)
 
 
-def _read_cost(node: Node, findings: Findings) -> CostSpec | None:
+def _read_cost(node: Node, findings: Findings) -> CostSpec:
     keys = read_mapping(node, "`cost`", ("unit", *_TIMES), findings, ("unit",))
     unit = read_text(keys.get("unit"), "`unit`", findings)
-    interval = _read_time("interval", keys, node, findings)
-    latency = _read_time("latency", keys, node, findings)
-    if unit is None or interval is None or latency is None:
-        return None
-    return CostSpec(unit, *interval, *latency)
+    # A key that was refused is taken for the missing one misspelt.
+    is_whole = isinstance(node, Mapping) and len(keys) == len(node.entries)
+    interval = _read_time("interval", keys, node, findings, is_whole)
+    latency = _read_time("latency", keys, node, findings, is_whole)
+    return CostSpec(unit, interval, latency)
 
 
 def _read_time(
-    name: str, keys: dict[str, Node], node: Node, findings: Findings
-) -> tuple[Scalar, bool] | None:
-    """The text of a time and whether it counts cycles."""
+    name: str, keys: dict[str, Node], node: Node, findings: Findings, is_whole: bool
+) -> TimeSpec | None:
+    """A time of a cost, all of whose keys are known where it `is_whole`."""
     given = [key for key in (f"{name}_ns", f"{name}_cycles") if key in keys]
     if len(given) != 1:
-        if given or not findings.diagnostics:
+        if given or is_whole:
             said = f"gives `{name}` twice" if given else f"does not give `{name}`"
             findings.report(
                 "missing-key" if not given else "given-twice", f"`cost` {said}", node.span,
@@ -358,4 +369,4 @@ def _read_time(
             )  # fmt: skip
         return None
     text = read_text(keys[given[0]], f"`{given[0]}`", findings)
-    return (text, given[0].endswith("cycles")) if text is not None else None
+    return TimeSpec(text, given[0].endswith("cycles")) if text is not None else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from isamap.ir import DType, Expr, Index, Operand, Read
-from isamap.machine import Machine, cost_value
+from isamap.machine import Machine, cost_params, cost_value
 from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.params import Params
@@ -188,11 +188,8 @@ class Suppliers:
         key, costs = (name, tuple(sorted(params.items()))), self.known.costs
         if key not in costs:
             item = self.machine.instructions[name]
-            numbers = {
-                p.name: params.get(p.name, p.high.value if p.high and p.high.value else 1)
-                for p in item.instruction.params
-                if p.dtype is None
-            }
+            most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
+            numbers = cost_params(item, self.machine, {**most, **params})
             count = self.machine.units[item.cost.unit].count
             costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
         return costs[key]

@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, cost_value
+from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import (
     Leaf,
     Location,
@@ -203,7 +203,7 @@ def bare_option(
 ) -> NestOption:
     """A mapping with its loops and what its instruction takes, nothing about operands."""
     item, known = machine.instructions[mapping.instruction], dict(params)
-    numbers = {p.name: known.get(p.name, 1) for p in item.instruction.params if p.dtype is None}
+    numbers = cost_params(item, machine, known)
     count = max(1, machine.units[item.cost.unit].count)
     axes = tuple(
         TileAxis(

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from isamap.ir import Axis, Index, Instruction
-from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.ir import Axis, Index
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params
 from isamap.transform import Statement, symbols
 
@@ -105,7 +105,7 @@ def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
 def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[str, int]) -> float:
     """The time that one issue occupies its unit for, shared among units of one kind."""
     count = max(1, machine.units[item.cost.unit].count)
-    return cost_value(item.cost.interval_ns, _numbers(item.instruction, params)) / count
+    return cost_value(item.cost.interval_ns, cost_params(item, machine, params)) / count
 
 
 def moves_ns(
@@ -125,10 +125,6 @@ def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozen
     bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
     return frozenset[str]().union(*bound) if bound else target
-
-
-def _numbers(instruction: Instruction, params: MappingType[str, int]) -> dict[str, int]:
-    return {p.name: params.get(p.name, 1) for p in instruction.params if p.dtype is None}
 
 
 def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:

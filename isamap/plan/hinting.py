@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isamap.machine import Machine, cost_value, line_hints
+from isamap.machine import Machine, cost_params, cost_value, line_hints
 from isamap.plan.problem import TileOperand
 
 
@@ -15,5 +15,12 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
     found: list[tuple[str, float]] = []
     for cache, hint in sorted(line_hints(machine).items()):
         count = max(1, machine.units[hint.item.cost.unit].count)
-        found.append((cache, cost_value(hint.item.cost.interval_ns, {}) / count / hint.line_bytes))
+        found.append(
+            (
+                cache,
+                cost_value(hint.item.cost.interval_ns, cost_params(hint.item, machine, {}))
+                / count
+                / hint.line_bytes,
+            )
+        )
     return replace(operand, hints=tuple(found))

@@ -26,7 +26,7 @@ from isamap.lower.program import (
     Parallel,
     RegisterRef,
 )
-from isamap.machine import Machine, MachineInstruction, cost_value
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.simulate.machine_time import Step, Touch
 from isamap.simulate.reuse import Access, Turn, strides_of
 
@@ -174,14 +174,14 @@ class _Builder:
         )
 
     def _step(self, item: MachineInstruction, params: Mapping[str, object]) -> Step:
-        numbers: dict[str, int] = {}
-        for param in item.instruction.params:
-            if param.dtype is None:
-                value = params.get(param.name, 1)
-                if isinstance(value, Index):
-                    zero = {**self.env, **dict.fromkeys(value.symbols - self.env.keys(), 0)}
-                    value = max(1, value.evaluate(zero))
-                numbers[param.name] = value if isinstance(value, int) else 1
+        known: dict[str, int] = {}
+        for name, value in params.items():
+            if isinstance(value, Index):
+                zero = {**self.env, **dict.fromkeys(value.symbols - self.env.keys(), 0)}
+                known[name] = max(1, value.evaluate(zero))
+            elif isinstance(value, int):
+                known[name] = value
+        numbers = cost_params(item, self.machine, known)
         count = max(1, self.machine.units[item.cost.unit].count)
         unit = self.units.setdefault(item.cost.unit, len(self.units))
         work = cost_value(item.cost.interval_ns, numbers) / count

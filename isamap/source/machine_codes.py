@@ -8,7 +8,8 @@ MACHINE_CODES: dict[str, Explanation] = {
     "bad-cost": Explanation(
         "a cost that is no number",
         "A cost is a number of at least 0, or an expression of the instruction's integer parameters "
-        'in the language of kernels, such as "0.5 * R" or "max(8, R)".',
+        'in the language of kernels, such as "0.5 * R" or "max(8, R)". It has to be a finite number '
+        "of at least 0 for every value that the parameters may have.",
     ),
     "c-type-missing": Explanation(
         "a register operand without a C type",

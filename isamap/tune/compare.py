@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from isamap.codegen.spread import Spread
-from isamap.machine import Machine, cost_value
+from isamap.machine import Machine, cost_params, cost_value
 from isamap.report.sizes import bytes_text
 from isamap.source import Diagnostic
 from isamap.tune.overlay import measured_link
@@ -59,7 +59,10 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
         entry = machine.instructions.get(figure.instruction)
         if entry is None:
             continue
-        units, params = max(1, machine.units[entry.cost.unit].count), dict(figure.params)
+        units, params = (
+            max(1, machine.units[entry.cost.unit].count),
+            cost_params(entry, machine, dict(figure.params)),
+        )
         name = " ".join((entry.name, *(f"{n}={v}" for n, v in figure.params)))
         pairs: tuple[tuple[str, float, Spread | None], ...] = (
             ("interval", cost_value(entry.cost.interval_ns, params) / units, figure.interval),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from isamap.ir import F64, Call, Const, Expr, Index
-from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_value
+from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_params, cost_value
 from isamap.tune.figures import CacheFigure, InstructionFigure, Params
 from isamap.tune.profile import Profile
 
@@ -61,20 +61,22 @@ def _measured(
     latencies = [(f.params, f.latency.least) for f in listed if f.latency is not None]
     cost = Cost(
         entry.cost.unit,
-        _through(entry.cost.interval_ns, intervals),
-        _through(entry.cost.latency_ns, latencies),
+        _through(entry.cost.interval_ns, entry, machine, intervals),
+        _through(entry.cost.latency_ns, entry, machine, latencies),
     )
     return replace(entry, cost=cost)
 
 
-def _through(stated: Expr, points: list[tuple[Params, float]]) -> Expr:
+def _through(
+    stated: Expr, entry: MachineInstruction, machine: Machine, points: list[tuple[Params, float]]
+) -> Expr:
     """A cost that agrees with what was measured, and between two points follows the stated one."""
     if not points:
         return stated
     if isinstance(stated, Const):
         return Const(points[-1][1], F64)
     first, last = points[0], points[-1]
-    low, high = cost_value(stated, dict(first[0])), cost_value(stated, dict(last[0]))
+    low, high = (cost_value(stated, cost_params(entry, machine, dict(p))) for p, _ in (first, last))
     slope = (last[1] - first[1]) / (high - low) if high != low else -1.0
     if slope < 0:  # one point, or noise: everything in proportion
         return Call("mul", (Const(last[1] / high if high else 1.0, F64), stated), F64)
