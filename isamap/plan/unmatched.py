@@ -1,44 +1,158 @@
-"""What is said of a statement that nothing on a machine performs: the nearest instruction, and why not."""
+"""What is said of a statement that nothing on a machine performs: what comes nearest, and what it lacks.
+
+A mapping whose operands cannot all be moved comes nearer than an instruction that has none:
+
+    fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n]) would perform it, but nothing moves b: …
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, prod
 
-from isamap.ir import Kernel
+from isamap.ir import Kernel, print_expr
 from isamap.machine import Machine
-from isamap.match import Suppliers, layouts, refusals, statement_mappings, statement_text, tile_of, uncleared
+from isamap.match import (
+    Mapping,
+    Movement,
+    OperandTile,
+    Suppliers,
+    find_supply,
+    layouts,
+    movements,
+    pattern_of,
+    refusals,
+    statement_mappings,
+    statement_text,
+    tile_of,
+    uncleared,
+)
+from isamap.plan.estimate import estimate, numbered
 from isamap.source import Diagnostic, NoMapping
-from isamap.transform import Statement, statements
+from isamap.transform import Statement, statements, symbols
 
 STRICT_NOTE = (
     "the kernel is strict: its sum runs over one axis, in order, and every term is rounded, so that neither "
     "fused nor reordering instructions may perform it"
 )
+CLOSELY = 64
+"""Mappings for which it is looked for what moves, at most: each takes a search."""
+
+ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     """The error for a statement, by its number, that has no mapping which can be carried out."""
     statement = statements(kernel)[number]
-    if (lacking := _uncleared(kernel, statement, number, machine)) is not None:
+    suppliers = Suppliers(machine, layouts(kernel))
+    mappings = tuple(statement_mappings(statement, number, machine))
+    if (lacking := _uncleared(statement, mappings, suppliers)) is not None:
         return lacking
     notes = [STRICT_NOTE] if kernel.strict and statement.assign.op is not None else []
-    notes += [r.message for r in refusals(kernel, machine) if r.statement == number][:1]
+    refused = [r for r in refusals(kernel, machine) if r.statement == number]
+    advice = f"`isamap match --explain --hw {machine.called}` says what each instruction lacks"
+    nearest = _nearest(kernel, statement, mappings, suppliers)
+    if nearest is None:
+        notes += [r.message for r in refused[:1]]
+    else:
+        mapping, missing = nearest
+        own = [r.message for r in refused if r.instruction == mapping.instruction]
+        notes += own[:1] or _missing_notes(statement, mapping, missing, machine)
+        if not own and tile_of(statement, mapping, machine) is not None:
+            advice = f"give {machine.name} an instruction that moves what is missing; {advice}"
     return NoMapping(
         Diagnostic(
             "no-mapping",
             f"{machine.name} cannot perform `{statement_text(statement)}`",
             statement.assign.span,
             notes=tuple(notes),
-            help=f"`isamap match --explain --hw {machine.called}` says what each instruction lacks",
+            help=advice,
         )
     )
 
 
-def _uncleared(kernel: Kernel, statement: Statement, number: int, machine: Machine) -> NoMapping | None:
+def _missing_notes(
+    statement: Statement, mapping: Mapping, missing: tuple[Movement, ...], machine: Machine
+) -> list[str]:
+    """Which operands of a mapping cannot be moved, and why: one note for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    tile = tile_of(statement, mapping, machine)
+    if tile is None:
+        return [f"`{mapping.ident}` would perform it, but {missing[0].why}"]
+    for m in missing:
+        operand = next((o for o in tile.inputs if o.name == m.operand), None)
+        by_reason.setdefault(m.why, []).append(_shown(operand) if operand is not None else m.operand)
+    said = [f"nothing moves {', '.join(operands)}: {why}" for why, operands in by_reason.items()]
+    return [f"`{mapping.ident}` would perform it, but {said[0]}", *said[1:]]
+
+
+def _shown(operand: OperandTile) -> str:
+    """An operand, with what tells a register of equal elements from one of neighbours."""
+    lanes = prod(operand.shape)
+    coordinates = {s for s in symbols(operand.elements) if s.startswith("%")}
+    return (
+        f"{operand.name} (one element in all {lanes} places)"
+        if lanes > 1 and not coordinates
+        else operand.name
+    )
+
+
+def _nearest(
+    kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers
+) -> tuple[Mapping, tuple[Movement, ...]] | None:
+    """The mapping with fewest operands that cannot be moved, and these; the faster one of several.
+
+    None where there is none, or where something else is in the way of one: all of its operands can be moved.
+    To move what some other instruction would have to compute is not to perform a statement.
+    """
+    plain = (m for m in mappings if not m.composed)
+    fastest = sorted(plain, key=lambda m: _compute_ns(statement, m, suppliers.machine))
+    nearest: tuple[Mapping, tuple[Movement, ...]] | None = None
+    for mapping in fastest[:CLOSELY]:
+        missing = _missing(kernel, statement, mapping, suppliers)
+        if not missing:
+            return None
+        if nearest is None or len(missing) < len(nearest[1]):
+            nearest = mapping, missing
+    return nearest
+
+
+def _missing(
+    kernel: Kernel, statement: Statement, mapping: Mapping, suppliers: Suppliers
+) -> tuple[Movement, ...]:
+    """The operands of a mapping that cannot be moved."""
+    found = movements(kernel, statement, mapping, suppliers.machine, suppliers=suppliers)
+    missing = tuple(m for m in found if m.kind == "none")
+    tile = tile_of(statement, mapping, suppliers.machine)
+    if not missing or tile is None or tile.result is None or tile.accumulator is not None:
+        return missing
+    result = tile.result
+    if (
+        not suppliers.is_addressable(tile.pattern.output.memory or "")
+        or result.name == tile.pattern.output.name
+    ):
+        return missing
+    if find_supply(suppliers, result.want({})) is not None:
+        return missing
+    # It would write to the array what is in a register, and nothing brings it there.
+    held = next((print_expr(b.subject) for b in mapping.bindings if b.name == result.name), "it")
+    register = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
+    why = f"no instruction of {suppliers.machine.name} brings `{held}` into {register} of {result.memory}"
+    return (Movement(result.name, "none", (), why),)
+
+
+def _compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
+    """What a mapping's instructions take; axes that are left open count as long."""
+    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+    fixed = numbered(statement, {}, ENOUGH)
+    found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None
+    return found.compute_ns if found is not None else inf
+
+
+def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers) -> NoMapping | None:
     """The error where tiles would have to be filled up with zeros, and no instruction writes them."""
-    suppliers = Suppliers(machine, layouts(kernel))
-    for mapping in statement_mappings(statement, number, machine):
-        tile = tile_of(statement, mapping, machine)
+    for mapping in mappings:
+        tile = tile_of(statement, mapping, suppliers.machine)
         lacking = uncleared(tile, suppliers) if tile is not None else None
         if lacking is not None:
             return NoMapping(replace(lacking.diagnostics[0], span=statement.assign.span))
