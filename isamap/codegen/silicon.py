@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.codegen.blame import Emissions
 from isamap.codegen.c_types import compute_type
 from isamap.codegen.child import Limits, RunProblem, Subject, run_child, shared_file
 from isamap.codegen.silicon_cases import Case, encodings, make_cases
@@ -120,7 +121,9 @@ def _compile(
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
     source = check_source(machine, forms, model)
     # The semantics round every product: what a compiler fuses is not the description's fault.
-    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c")
+    owners = {f"check_{form.number}": form.entry.name for form in forms}
+    emissions = None if model else Emissions(machine, owners)
+    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions)
     return library, Subject(f"the check of {machine.name}", library, found.version)
 
 

@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from isamap.codegen.blame import Emissions, blamed
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest
@@ -30,7 +31,9 @@ ENVIRONMENT = "ISAMAP_CC"
 
 # -fno-math-errno: else sqrt and others stay calls that set errno. -fno-strict-aliasing: models look at one
 # register as elements of several types.
-_BUILD = ("-fno-math-errno", "-fno-strict-aliasing", "-shared", "-fPIC", "-nostdlib")
+_SHOWN = ("-fno-math-errno", "-fno-strict-aliasing")
+# A function that no header declares would otherwise be missed only when the library is loaded.
+_BUILD = (*_SHOWN, "-Werror=implicit-function-declaration", "-shared", "-fPIC", "-nostdlib")
 # gcc 12 vectorises loops over rows with run-time strides so that it loads from one row behind the last
 # (seen: gemm_bf16 on generic-c, 17x33x19, beside a guard page). Vectors are what instructions are for.
 #
@@ -88,7 +91,8 @@ def compile_library(
         flags = (*flags, "-ffp-contract=off")
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
-    library = build(found, flags, files, f"{emitted.name}.c")
+    emissions = None if model else Emissions(machine)
+    library = build(found, flags, files, f"{emitted.name}.c", emissions)
     permissions = () if model else tuple(PERMISSIONS[p] for p in machine.target.permissions)
     pool = build_pool(found) if emitted.interface.takes_pool else None
     return Compiled(library, emitted.interface, permissions, found, model, pool)
@@ -96,8 +100,7 @@ def compile_library(
 
 def build_flags(compiler: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What emitted C is built with besides a machine's flags: by every compiler, and by this one only."""
-    common = tuple(flag for flag in _BUILD if flag not in ("-shared", "-fPIC", "-nostdlib"))
-    return common, _OF_COMPILER.get(compiler, ())
+    return _SHOWN, _OF_COMPILER.get(compiler, ())
 
 
 def build_pool(compiler: Compiler) -> Path:
@@ -105,8 +108,17 @@ def build_pool(compiler: Compiler) -> Path:
     return build(compiler, _POOL_FLAGS, pool_files(), "isamap_pool.c")
 
 
-def build(compiler: Compiler, flags: Sequence[str], files: Mapping[str, str], main: str) -> Path:
-    """The shared library made of `main`, one of `files`. Raises: CompilerRefused."""
+def build(
+    compiler: Compiler,
+    flags: Sequence[str],
+    files: Mapping[str, str],
+    main: str,
+    emissions: Emissions | None = None,
+) -> Path:
+    """The shared library made of `main`, one of `files`.
+
+    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files.
+    """
     arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
     cache = Cache.open("libraries")
     texts = [part for name in sorted(files) for part in (name, files[name])]
@@ -119,7 +131,7 @@ def build(compiler: Compiler, flags: Sequence[str], files: Mapping[str, str], ma
             Path(folder, name).write_text(text, encoding="utf-8")
         result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
         if result.returncode != 0:
-            raise _refused(compiler, main, result.stderr)
+            raise _refused(compiler, main, result.stderr, files, emissions)
         return cache.keep(key, Path(folder, "library.so").read_bytes())
 
 
@@ -223,13 +235,18 @@ def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[st
         return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
 
 
-def _refused(compiler: Compiler, main: str, says: str) -> CompilerRefused:
+def _refused(
+    compiler: Compiler, main: str, says: str, files: Mapping[str, str], emissions: Emissions | None
+) -> CompilerRefused:
+    by = f"compiler: {compiler.version}"
+    if emissions is not None and (found := blamed(compiler.name, says, files, emissions)):
+        return CompilerRefused(*(replace(d, notes=(*d.notes, by)) for d in found))
     lines = [line for line in says.splitlines() if "error" in line] or says.splitlines()
     return CompilerRefused(
         Diagnostic(
             "compiler-refused",
             f"{compiler.name} does not accept the emitted {main}",
-            notes=(*(line[:300] for line in lines[:6]), f"compiler: {compiler.version}"),
+            notes=(*(line[:300] for line in lines[:6]), by),
             help="the `emit` or the `c_types` of the instruction named there may be wrong",
         )
     )

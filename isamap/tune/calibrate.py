@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isamap.codegen.blame import Emissions
 from isamap.codegen.spread import Spread
 from isamap.codegen.timing import PAGE, Plan, Timed, time_all
 from isamap.codegen.timing_source import Timing, timing_source
@@ -262,7 +263,7 @@ def _instructions(
 
 
 def _build(machine: Machine, compiler: Compiler, source: str) -> Path:
-    return build(compiler, machine.target.flags, {"timing.c": source}, "timing.c")
+    return build(compiler, machine.target.flags, {"timing.c": source}, "timing.c", Emissions(machine))
 
 
 def _profile(

@@ -1,0 +1,124 @@
+"""Which emission a compiler does not accept: from its messages back to the description.
+
+    gemm_f32.c:63:14: error: implicit declaration of function '_mm256_fmad_ps'; did you mean …
+
+names a function that the `emit` of fma_ymm_f32 calls, which stands in my-cpu.yaml:52:15. A message that names
+none is about a line of the emitted C, and that line calls one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from isamap.machine import EmitCall, Machine, MachineInstruction
+from isamap.source import Diagnostic
+
+_MOST = 5
+_NEAR = 0.85  # intrinsics are alike: most of them share half of their letters
+_MESSAGE = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):\d+: (?:fatal )?error: (?P<said>.*)")
+_NO_FLAG = re.compile(r"target specific option mismatch|requires target feature")
+_UNDECLARED = re.compile(r"implicit declaration|undeclared")
+_PROPOSED = re.compile(r"did you mean '(\w+)'")
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+_DEFINITION = re.compile(r"^\w[^;=]*?(\w+)\(.*\{$")
+
+
+@dataclass(frozen=True, slots=True)
+class Emissions:
+    """Instructions whose emissions are compiled; `owners` names those that a C function is written for."""
+
+    machine: Machine
+    owners: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of_function(self, name: str) -> tuple[MachineInstruction, ...]:
+        """The instructions whose emissions call a function."""
+        return tuple(i for i in self._all() if isinstance(i.emit, EmitCall) and i.emit.function == name)
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """All that emissions call."""
+        return frozenset(i.emit.function for i in self._all() if isinstance(i.emit, EmitCall))
+
+    def _all(self) -> tuple[MachineInstruction, ...]:
+        return (*self.machine.instructions.values(), *self.machine.hints.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A message, the function that it is about, the instruction to blame and others that call the same."""
+
+    message: str
+    function: str
+    blamed: MachineInstruction
+    others: tuple[str, ...]
+
+
+def blamed(
+    compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
+) -> tuple[Diagnostic, ...]:
+    """A finding for each instruction whose emission a compiler does not accept; none where none is found."""
+    found: dict[str, _Fault] = {}
+    for fault in _faults(says, files, emissions):
+        found.setdefault(fault.blamed.name, fault)
+    more = len(found) - _MOST
+    last = (f"{more} more emissions are not accepted, either",) if more > 0 else ()
+    shown = list(found.values())[:_MOST]
+    return tuple(_finding(compiler, f, emissions, last if f is shown[-1] else ()) for f in shown)
+
+
+def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterator[_Fault]:
+    """The faults of the messages that are about an emission."""
+    functions = emissions.functions
+    for message in says.splitlines():
+        match = _MESSAGE.match(message)
+        if match is None:
+            continue
+        # What is wrong inside of a compiler's own header is said of the function alone.
+        before = files.get(match["file"], "").splitlines()[: int(match["line"])]
+        words = (*_WORD.findall(match["said"]), *_WORD.findall(before[-1] if before else ""))
+        function = next((word for word in words if word in functions), None)
+        if function is None:
+            continue
+        calling = emissions.of_function(function)
+        owner = next((m[1] for line in reversed(before) if (m := _DEFINITION.match(line))), None)
+        mine = [i for i in calling if i.name == emissions.owners.get(owner or "")]
+        first = (mine or calling)[0]
+        others = () if mine else tuple(i.name for i in calling if i is not first)
+        yield _Fault(message, function, first, others)
+
+
+def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str, ...]) -> Diagnostic:
+    """What is said of one instruction."""
+    notes = [fault.message[:300]]
+    if fault.others:
+        shown = ", ".join(fault.others[:_MOST])
+        rest = ", …" if len(fault.others) > _MOST else ""
+        notes.append(f"`{fault.function}` is called by {shown}{rest}, too")
+    return Diagnostic(
+        "compiler-refused",
+        f"{compiler} does not accept the emission of `{fault.blamed.name}`",
+        fault.blamed.emit_span,
+        notes=(*notes, *last),
+        help=_advice(fault, emissions),
+    )
+
+
+def _advice(fault: _Fault, emissions: Emissions) -> str:
+    """The next step: the function that was probably meant, or what has to agree."""
+    flags = " ".join(emissions.machine.target.flags)
+    if _NO_FLAG.search(fault.message):
+        return f"add the instruction set of `{fault.function}` to `target.flags`, which are {flags}"
+    if not _UNDECLARED.search(fault.message):
+        memories = {o.memory: None for o in fault.blamed.instruction.operands if o.memory}
+        named = [m for m in memories if emissions.machine.memories[m].c_types]
+        types = f", and with the `c_types` of {', '.join(named)}" if named else ""
+        return f"compare the call with the declaration of `{fault.function}`{types}"
+    proposed = _PROPOSED.search(fault.message)
+    others = emissions.functions - {fault.function}
+    near = get_close_matches(fault.function, sorted(others), n=1, cutoff=_NEAR)
+    if proposed is not None or near:
+        return f"did you mean `{proposed[1] if proposed is not None else near[0]}`?"
+    return f"look its name up in the headers of the target, and whether its flags allow it: {flags}"
