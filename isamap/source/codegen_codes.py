@@ -45,8 +45,9 @@ CODEGEN_CODES: dict[str, Explanation] = {
     ),
     "compiler-refused": Explanation(
         "the C compiler does not accept the emitted code",
-        "An `emit`, a C type or a flag of the description does not fit the compiler. The finding stands at the "
-        "emission that the compiler's message is about, where it is about one; the notes hold its first errors.",
+        "An `emit`, a C type or a flag of the description does not fit the compiler. The finding stands at "
+        "the emission that the compiler's message is about, where it is about one."
+        " The notes hold what it says.",
     ),
     "data-not-private": Explanation(
         "a data folder that cannot be trusted",
