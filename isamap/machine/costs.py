@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import isfinite
 
 from isamap.ir import F64, Call, Const, Expr, Instruction, Param
 from isamap.machine.cost_bounds import Flaw, Ranges, find_flaw, parameter_ranges
@@ -67,9 +68,11 @@ def _time(
             )
         )
     written = substitute_text(time.text.text, row)
-    if instruction is None and not NUMBER.fullmatch(written):
+    if NUMBER.fullmatch(written):
+        return Const(_number(written, time) / per_ns, F64)
+    if instruction is None:
         return _NOTHING
-    ranges = parameter_ranges(instruction, constants) if instruction is not None else ()
+    ranges = parameter_ranges(instruction, constants)
     names = tuple(name for name, _, _ in ranges)
     try:
         expr = _parsed(written, names)
@@ -77,20 +80,24 @@ def _time(
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
         said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
         raise SpecProblem(Diagnostic("bad-cost", said, time.text.span)) from None
-    flaw = find_flaw(expr, ranges, instruction.where if instruction is not None else ())
-    if flaw is not None:
+    if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
         raise SpecProblem(_flawed(time, written, flaw, ranges))
     if isinstance(expr, Const):
         return Const(float(expr.value) / per_ns, F64)
     return expr if per_ns == 1.0 else Call("div", (expr, Const(per_ns, F64)), F64)
 
 
+def _number(written: str, time: TimeSpec) -> float:
+    """The number that a cost is. Raises: SpecProblem where it is below 0, or too large for one."""
+    value = float(written)
+    if value < 0 or not isfinite(value):
+        said = f"a cost is a finite number of at least 0, not {written}"
+        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span))
+    return value
+
+
 def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
     """The finding that a cost is no number of at least 0, with the instance at which it is not."""
-    if NUMBER.fullmatch(written):
-        return Diagnostic(
-            "bad-cost", f"a cost is a finite number of at least 0, not {written}", time.text.span
-        )
     at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
     used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
     rule = "a cost is a finite number of at least 0"
@@ -105,6 +112,4 @@ def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnos
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str, names: tuple[str, ...]) -> Expr:
-    if NUMBER.fullmatch(text):
-        return Const(float(text), F64)
     return parse_expression(Source("cost", text), dict.fromkeys(names, F64))
