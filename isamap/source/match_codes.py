@@ -284,8 +284,9 @@ MATCH_CODES: dict[str, Explanation] = {
     ),
     "no-mapping": Explanation(
         "no instruction performs a statement",
-        "Every statement of a kernel needs an instruction whose operation, types and axes agree with it. "
-        "`isamap match --explain` says of each instruction what it lacks.",
+        "Every statement of a kernel needs an instruction whose operation, types and axes agree with it, and "
+        "moves that bring its operands where it takes them, in its shape, and the result back. `isamap match "
+        "--explain` says of each instruction what it lacks.",
     ),
     "no-clearing": Explanation(
         "nothing sets a scratchpad to zero",
