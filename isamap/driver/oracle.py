@@ -45,13 +45,16 @@ class Expected:
     """The exact values of an output, and the largest error of each that is allowed.
 
     `at` are the coordinates that were sampled, None where all elements are given. `is_exact` when nothing but
-    the very bits will do.
+    the very bits will do. `dtype` is the output's type, `computed` the part of the bound that is there before
+    a result is rounded to it: what decides whether it overflows.
     """
 
     values: Array
     bound: Array
     at: tuple[Array, ...] | None
     is_exact: bool
+    dtype: DType
+    computed: Array
 
 
 def expect(
@@ -97,17 +100,21 @@ def _judged(
     fill: str,
 ) -> Expected:
     if not dtype.is_float:
-        return Expected(values, np.zeros(values.shape), at, True)
+        nothing = np.zeros(values.shape)
+        return Expected(values, nothing, at, True, dtype, nothing)
     sums = sum_type(kernel)
     if fill == "integers" and sums_only(kernel) and bool(np.all(magnitude < 2.0**sums.mantissa_bits)):
-        return Expected(round_to(values, dtype).astype(np.float64), np.zeros(values.shape), at, True)
+        nothing = np.zeros(values.shape)
+        with np.errstate(over="ignore"):
+            rounded = round_to(values, dtype).astype(np.float64)
+        return Expected(rounded, nothing, at, True, dtype, nothing)
     unit = 2.0 ** (1 - sums.mantissa_bits)
     # Errors of random terms of both signs cancel; of others they may add up, to γ of as many terms.
     factor = ORDER_FACTOR if fill == "random" else max(ORDER_FACTOR, count_terms(kernel))
-    bound = factor * unit * magnitude + smallest_normal(sums)
-    if dtype.mantissa_bits < sums.mantissa_bits:
-        bound = bound + last_place(values, dtype)
-    return Expected(values, bound, at, False)
+    computed = factor * unit * magnitude + smallest_normal(sums)
+    rounds = dtype.mantissa_bits < sums.mantissa_bits
+    bound = computed + last_place(values, dtype) if rounds else computed
+    return Expected(values, bound, at, False, dtype, computed)
 
 
 def sum_type(kernel: Kernel) -> DType:

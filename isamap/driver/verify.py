@@ -13,6 +13,7 @@ from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.codegen.packing import packed_arrays
 from isamap.codegen.runner import RunResult, run_program
+from isamap.driver.deviation import Deviation, find_deviation, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
 from isamap.driver.prepare import Prepared, RanOn
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
@@ -133,7 +134,7 @@ def compare(
     worst, error, bound, checked = -1.0, 0.0, 0.0, "all elements"
     for name, wanted in expected.items():
         found = result.arrays[name]
-        closest = _closest(found, wanted)
+        closest = find_deviation(found, wanted)
         if closest.ratio > worst:
             worst, error, bound = closest.ratio, closest.error, closest.bound
         if closest.ratio > 1:
@@ -144,62 +145,23 @@ def compare(
     return Case(sizes, fill, error, bound, prepared.ran_on, checked, guard, tuple(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class _Closest:
-    """The element nearest to its bound, or furthest beyond, by its position in what was compared."""
-
-    position: int
-    error: float
-    bound: float
-    ratio: float
-    wrong: int
-
-
-def _closest(found: Array, wanted: Expected) -> _Closest:
-    values = found[wanted.at] if wanted.at is not None else found
-    errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
-    with np.errstate(all="ignore"):
-        ratios = np.where(errors == 0, 0.0, errors / bounds)
-    ratios = np.where(np.isnan(ratios), np.inf, ratios)
-    position = int(np.argmax(ratios))
-    return _Closest(
-        position,
-        float(errors[position]),
-        float(bounds[position]),
-        float(ratios[position]),
-        int(np.count_nonzero(ratios > 1)),
-    )
-
-
-def _errors(values: Array, wanted: Expected) -> Array:
-    """Absolute errors, float64; infinite where one is not a number, or both are different infinities."""
-    if values.dtype.kind in "iub":
-        return np.abs(values.astype(np.float64) - wanted.values.astype(np.float64)) + (
-            values != wanted.values
-        )
-    with np.errstate(all="ignore"):
-        wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
-        same = (wide == exact) | (np.isnan(wide) & np.isnan(exact))
-        errors = np.where(same, 0.0, np.abs(wide - exact))
-    return np.where(np.isnan(errors), np.inf, errors)
-
-
 def _wrong(
     name: str,
     found: Array,
     wanted: Expected,
-    closest: _Closest,
+    closest: Deviation,
     sizes: Mapping[str, int],
     fill: str,
     ran_on: RanOn,
 ) -> Diagnostic:
     if wanted.at is not None:
         index = tuple(int(a[closest.position]) for a in wanted.at)
-        is_value = wanted.values[closest.position]
     else:
         index = tuple(int(i) for i in np.unravel_index(closest.position, found.shape))
-        is_value = wanted.values[index]
-    allowed = "bit-exact" if wanted.is_exact else f"within {closest.bound:.3g}"
+    is_value = wanted.values.ravel()[closest.position]
+    allowed = f"within {closest.bound:.3g}" if closest.bound else "bit-exact"
+    if must_overflow(wanted).ravel()[closest.position]:
+        allowed = f"which overflows {wanted.dtype}"
     where = f"{name}[{', '.join(map(str, index))}]" if index else name
     return Diagnostic(
         "result-wrong",

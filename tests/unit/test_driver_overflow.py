@@ -1,0 +1,88 @@
+"""What `verify` allows where results are too large for their type: the overflow, alone where it must be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isamap.codegen.fills import make_arrays
+from isamap.driver.deviation import find_deviation
+from isamap.driver.oracle import Expected, expect
+from isamap.ir import DTYPES, bind, round_to
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+F32 = np.float32
+
+
+def is_right(found: Any, wanted: Expected) -> bool:
+    return find_deviation(np.asarray(found), wanted).ratio <= 1
+
+
+def in_turn(terms: Any) -> Any:
+    total = np.zeros(terms.shape[:-1], terms.dtype)
+    for n in range(terms.shape[-1]):
+        total = total + terms[..., n]
+    return total
+
+
+def stored(values: list[float], dtype: str, error: float) -> Expected:
+    """What an output of a type should hold whose values are known up to an error."""
+    exact = np.array(values)
+    computed = np.full(exact.shape, error)
+    return Expected(exact, computed + 32, None, False, DTYPES[dtype], computed)
+
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "right", "wrong"),
+    [
+        (65504.0, 1, [65504], [INF, -INF, np.nan]),
+        (65510.0, 20, [65504, INF], [-INF, np.nan]),
+        (65530.0, 20, [65504, INF], [-INF, 65408]),
+        (-65530.0, 20, [-65504, -INF], [INF, np.nan]),
+        (65545.0, 20, [INF], [65504, -INF, np.nan]),
+        (70000.0, 20, [INF], [65504, 0, -INF]),
+        (-1e300, 20, [-INF], [-65504, INF]),
+    ],
+)
+def test_what_may_overflow_is_the_largest_number_or_infinite(
+    value: float, error: float, right: list[float], wrong: list[float]
+) -> None:
+    wanted = stored([value, 1.0], "f16", error)
+    assert [v for v in right if not is_right(np.array([v, 1], np.float16), wanted)] == []
+    assert [v for v in wrong if is_right(np.array([v, 1], np.float16), wanted)] == []
+
+
+def test_a_type_without_infinities_overflows_to_nan() -> None:
+    wanted = stored([500.0], "f8e4m3", 1)
+    f8 = DTYPES["f8e4m3"].numpy()
+    assert is_right(np.array([np.nan]).astype(f8), wanted)
+    assert not is_right(np.array([448]).astype(f8), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e5m2", "f8e4m3"])
+def test_sums_that_are_stored_may_overflow(dtype: str) -> None:
+    text = f"in x: f32[M, N]; inout y: {dtype}[M] accumulate f32;"
+    text += " for m in M, n in N { y[m] += abs(x[m, n]); }"
+    k = bind(parse_kernel(Source("k.ir", f"kernel k(M, N) {{ {text} }}")), {"M": 400, "N": 40})
+    arrays = make_arrays(k, "random")
+    largest = {"f16": 65504.0, "bf16": 3.3895313892515355e38, "f8e5m2": 57344.0, "f8e4m3": 448.0}[dtype]
+    arrays["x"] *= F32(largest / 20)
+    wanted = expect(k, arrays, {}, "random")["y"]
+    start, x = arrays["y"].astype(F32)[:, None], np.abs(arrays["x"])
+    with np.errstate(over="ignore"):
+        sums = [in_turn(np.concatenate([start, terms], axis=1)) for terms in (x, x[:, ::-1])]
+        found = [round_to(total, DTYPES[dtype]) for total in sums]
+    beyond = ~np.isfinite(found[0].astype(F32))
+    assert 50 < np.count_nonzero(beyond) < 350
+    assert all(is_right(y, wanted) for y in found)
+    for change in (beyond, ~beyond):
+        spoilt = found[0].astype(F32)
+        m = int(np.argmax(change))
+        spoilt[m] = largest if change[m] and beyond[m] else np.nan if dtype == "f8e4m3" else np.inf
+        assert not is_right(spoilt.astype(found[0].dtype), wanted)
