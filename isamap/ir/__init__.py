@@ -7,6 +7,7 @@ from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
 from isamap.ir.layout import layout
+from isamap.ir.measure import Measure, count_roundings
 from isamap.ir.nodes import (
     Assign,
     Axis,
@@ -94,6 +95,7 @@ __all__ = [
     "Kernel",
     "Let",
     "Loop",
+    "Measure",
     "MemoryDecl",
     "MemoryKind",
     "MinMax",
@@ -121,6 +123,7 @@ __all__ = [
     "check_view",
     "convert",
     "converts_exactly",
+    "count_roundings",
     "evaluate_expr",
     "evaluate_index",
     "evaluate_samples",

@@ -9,16 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from isamap.ir.buffers import Box, locate, shape_of, take_arrays, take_scalars
-from isamap.ir.dtypes import F64, DType
+from isamap.ir.dtypes import BOOL, F64, DType
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.index import Index
 from isamap.ir.interpret import bind_all
-from isamap.ir.magnitude import evaluate_magnitude
+from isamap.ir.magnitude import anything, evaluate_magnitude
+from isamap.ir.measure import (
+    PLAIN,
+    Measure,
+    Reduction,
+    Tally,
+    begin_tally,
+    count_roundings,
+    finish_tally,
+    is_tallied,
+    split_factors,
+)
+from isamap.ir.measuring import fill_magnitude, with_roundings, with_storage
 from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
 from isamap.ir.pieces import ELEMENTS, boxes
 from isamap.ir.rounding import Array, wrap
@@ -46,6 +59,7 @@ class _Work:
     steps: tuple[_Step, ...]
     arrays: Mapping[str, Array]
     scalars: Mapping[str, Array]
+    measure: Measure
 
 
 def evaluate_samples(
@@ -55,6 +69,7 @@ def evaluate_samples(
     output: str,
     coordinates: Sequence[Sequence[int]] | Array,
     scalars: Mapping[str, float] | None = None,
+    measure: Measure = PLAIN,
 ) -> tuple[Array, Array]:
     """Exact values of some elements of an output, and their magnitudes (see `interpret_magnitude`).
 
@@ -66,7 +81,7 @@ def evaluate_samples(
     steps = tuple(_steps(bound))
     with np.errstate(all="ignore"):
         taken = take_arrays(_without_temps(bound), arrays, True, None)
-        work = _Work(bound, steps, taken, take_scalars(bound, scalars or {}))
+        work = _Work(bound, steps, taken, take_scalars(bound, scalars or {}), measure)
         at = np.asarray(coordinates, np.int64).reshape(-1, len(bound.operand(output).shape))
         values, magnitudes = _ask(output, list(at.T), (len(at),), len(steps), work)
     return np.broadcast_to(values, (len(at),)).copy(), np.broadcast_to(magnitudes, (len(at),)).copy()
@@ -125,7 +140,8 @@ def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work
         if buffer not in work.arrays:
             return np.full(shape, np.nan), np.full(shape, np.nan)
         found = np.asarray(work.arrays[buffer][tuple(at)])
-        return found, np.abs(found.astype(np.float64))
+        is_float = work.routine.operand(buffer).dtype.is_float
+        return found, np.abs(found.astype(np.float64)) if is_float else np.zeros(found.shape)
     if prod(shape) > ELEMENTS // 4 and len(shape) == 1:
         half = shape[0] // 2
         parts = [
@@ -195,33 +211,61 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype
     inner = tuple((name, n) for name, n in asked.step.axes if name not in asked.iteration)
     names = frozenset(name for name, _ in inner)
-    found = old
+    found, tally = old, _begin_tally(s, old, work)
     for box in boxes(inner, (names,), frozenset(), max(1, ELEMENTS // max(1, prod(asked.shape)))):
-        found = _perform_box(asked, box, found, dtype, work)
+        found, tally = _perform_box(asked, box, found, tally, dtype, work)
     assert found is not None, "an iteration space has at least one box"
-    return (found[0] if dtype.is_float else wrap(found[0], operand.dtype)), found[1]
+    values, sizes = found
+    if tally is not None:
+        reduction = Reduction(str(s.op), prod(n for _, n in inner), count_roundings(s.value), False)
+        sizes = finish_tally(reduction, tally, values, sizes, work.measure)
+    return (values if dtype.is_float else wrap(values, operand.dtype)), sizes
 
 
-def _perform_box(asked: _Asked, box: Box, old: Pair | None, dtype: DType, work: _Work) -> Pair:
+def _begin_tally(s: Assign, old: Pair | None, work: _Work) -> Tally | None:
+    if old is None or s.op is None or not is_tallied(s, work.measure):
+        return None
+    return begin_tally(s.op, *old)
+
+
+def _perform_box(
+    asked: _Asked, box: Box, old: Pair | None, tally: Tally | None, dtype: DType, work: _Work
+) -> tuple[Pair, Tally | None]:
     s, shape = asked.step.assign, asked.shape
     symbols = _symbols(asked, box)
     reader = _Reader(symbols, asked.position, work, {})
     env = Env(symbols, work.scalars, reader.load, exact=True)
     runs = _holds(asked, box, symbols, work)
-    values, magnitudes = evaluate_expr(s.value, env), evaluate_magnitude(s.value, env, reader.load_magnitude)
+    values = evaluate_expr(s.value, env)
+    magnitudes = evaluate_magnitude(s.value, env, reader.load_magnitude, work.measure)
     if s.op is None:
+        magnitudes = with_roundings(magnitudes, s.value, values, work.measure)
         last = tuple(-1 for _ in box.counts)  # one iteration writes an element: inner axes have one point
         values, magnitudes, runs = (
             np.broadcast_to(v, shape + box.counts)[(..., *last)] for v in (values, magnitudes, runs)
         )
         if old is None:
-            return values, magnitudes
-        return np.where(runs, values, old[0]), np.where(runs, magnitudes, old[1])
+            return (values, magnitudes), None
+        return (np.where(runs, values, old[0]), np.where(runs, magnitudes, old[1])), None
     assert old is not None, "a reduction starts from the old value"
-    measured = s.op if s.op in ("add", "mul") else "max"
-    total = UFUNCS[s.op](widen(old[0]), _reduced(s.op, values, runs, dtype, shape, box))
-    size = UFUNCS[measured](old[1], _reduced(measured, magnitudes, runs, F64, shape, box))
-    return (total if dtype.is_float else wrap(total, dtype)), size
+
+    def reduced(op: str, values: Array, dtype: DType = F64) -> Array:
+        return _reduced(op, values, runs, dtype, shape, box)
+
+    total = UFUNCS[s.op](widen(old[0]), reduced(s.op, values, dtype))
+    total = total if dtype.is_float else wrap(total, dtype)
+    if tally is None:
+        if s.op not in ("add", "min", "max"):
+            magnitudes = anything(magnitudes + (old[1] > 0).any(), dtype)
+        measured = "add" if s.op == "add" else "max"
+        return (total, UFUNCS[measured](old[1], reduced(measured, magnitudes))), None
+    touched = tally.touched | reduced("or", runs, BOOL)
+    if s.op == "mul":
+        factors, relative = split_factors(values, magnitudes)
+        terms, relative = tally.terms * reduced("mul", factors), tally.relative + reduced("add", relative)
+        return (total, old[1]), Tally(terms, relative, touched)
+    terms = tally.terms + reduced("add", np.abs(values.astype(np.float64)))
+    return (total, old[1] + reduced("add", magnitudes)), Tally(terms, tally.relative, touched)
 
 
 def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
@@ -266,13 +310,15 @@ class _Reader:
 
     def _both(self, read: Read) -> Pair:
         if read not in self.found:
-            shape = shape_of(self.work.routine.operand(read.buffer))
+            operand = self.work.routine.operand(read.buffer)
+            shape = shape_of(operand)
             positions, inside = locate(shape, read.index, self.symbols)
             full = np.broadcast_shapes(*(p.shape for p in positions))
             values, sizes = _ask(read.buffer, positions, full, self.before, self.work)
             if inside is not None and read.fill is not None:
                 fill = float(read.fill.value)
                 values = np.where(inside, values, np.asarray(fill, values.dtype))
-                sizes = np.where(inside, sizes, abs(fill))
+                sizes = np.where(inside, sizes, fill_magnitude(read.fill))
+            sizes = with_storage(sizes, partial(np.asarray, values), operand, self.work.measure)
             self.found[read] = values, sizes
         return self.found[read]

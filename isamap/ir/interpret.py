@@ -22,6 +22,7 @@ import numpy as np
 
 from isamap.ir.bind import bind
 from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
+from isamap.ir.measure import PLAIN, Measure
 from isamap.ir.nodes import Assign, Loop, Routine, Stmt
 from isamap.ir.pieces import symbols_of, written_by
 from isamap.ir.rounding import Array
@@ -68,17 +69,21 @@ def interpret_magnitude(
     arrays: Mapping[str, Array],
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
+    measure: Measure = PLAIN,
 ) -> dict[str, Array]:
     """For every output element the sum of the absolute values of what was added up to get it, float64.
 
-    The old value of an element that is accumulated into is one of its terms. See `isamap.ir.magnitude`.
+    The old value of an element that is accumulated into is one of its terms. Of integers, by how much they
+    may differ. With a measure the errors of what is computed are part of it. See `isamap.ir.magnitude`.
     """
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
     magnitudes = {
-        name: np.asarray(np.abs(values.astype(np.float64))) for name, values in state.values.items()
+        o.name: np.abs(values.astype(np.float64)) if o.dtype.is_float else np.zeros(values.shape)
+        for o, values in ((bound.operand(name), values) for name, values in state.values.items())
     }
-    state = replace(state, magnitudes=magnitudes)
+    magnitudes = {name: np.asarray(sizes) for name, sizes in magnitudes.items()}
+    state = replace(state, magnitudes=magnitudes, measure=measure)
     _run_all(bound, state)
     return {o.name: magnitudes[o.name] for o in bound.operands if o.role in ("out", "inout")}
 

@@ -14,14 +14,24 @@ import numpy as np
 
 from isamap.ir.buffers import Box, load
 from isamap.ir.contraction import sum_of_products
-from isamap.ir.dtypes import BOOL, F64, DType
+from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.magnitude import evaluate_magnitude
-from isamap.ir.nodes import Assign, Expr, Instruction, Operand, Read, Routine
+from isamap.ir.measure import (
+    PLAIN,
+    Measure,
+    Reduction,
+    Tally,
+    begin_tally,
+    count_roundings,
+    finish_tally,
+    is_tallied,
+)
+from isamap.ir.measuring import Measured, measure_box, most_hits
+from isamap.ir.nodes import Assign, Expr, Instruction, Operand, Routine
 from isamap.ir.pieces import boxes, factors_of, symbols_of
 from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.sites import reads_of
-from isamap.ir.updates import Cells, are_cells_distinct, update, widen
+from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,8 @@ class State:
     """The arrays while a routine runs; they are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
-    flushed; `written` marks what was written where somebody asks; `magnitudes` is None unless wanted.
+    flushed; `written` marks what was written where somebody asks; `magnitudes` is None unless wanted, and
+    `measure` what errors they are given.
     """
 
     routine: Routine
@@ -52,6 +63,7 @@ class State:
     written: dict[str, Array]
     sums: dict[str, Array] = field(default_factory=dict[str, Array])
     magnitudes: dict[str, Array] | None = None
+    measure: Measure = PLAIN
 
     def reads(self, e: Expr | None) -> frozenset[str]:
         """The buffers that an expression reads."""
@@ -73,8 +85,27 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
     by_products = s.op == "add" and not nest.guards and s.guard is None
     target = symbols_of(s.target)
     summed = frozenset(name for name, _ in nest.axes if name not in target)
+    tally = _begin_tally(s, state)
     for box in boxes(nest.axes, _arrays(s, nest, by_products), summed):
-        _execute_box(s, box, nest, state, by_products)
+        _execute_box(s, box, nest, state, by_products, tally)
+    if tally is not None:
+        _finish_tally(s, nest, state, tally)
+
+
+def _begin_tally(s: Assign, state: State) -> Tally | None:
+    """What a reduction of floats is measured with; None where it is no such, or nobody asks."""
+    if state.magnitudes is None or s.op is None or not is_tallied(s, state.measure):
+        return None
+    return begin_tally(s.op, state.values[s.target.buffer], state.magnitudes[s.target.buffer])
+
+
+def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
+    assert state.magnitudes is not None, "there is a tally"
+    assert s.op is not None, "there is a tally"
+    count = most_hits(s.target.index, dict(nest.axes))
+    reduction = Reduction(s.op, count, count_roundings(s.value), ordered=bool(nest.fixed))
+    values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
+    sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
 
 
 def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], ...]:
@@ -152,18 +183,18 @@ def _guards_at(nest: Nest, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
 # --- one box ----------------------------------------------------------------------------------------------
 
 
-def _execute_box(s: Assign, box: Box, nest: Nest, state: State, by_products: bool) -> None:
+def _execute_box(
+    s: Assign, box: Box, nest: Nest, state: State, by_products: bool, tally: Tally | None = None
+) -> None:
     env = _environment(box, nest, state)
     cells = Cells(s.target.index, box, dict(env.symbols))
     mask = _mask(s, box, nest, env)
     operand = state.routine.operand(s.target.buffer)
     dtype = accumulator(operand) if s.op is not None else operand.dtype
     values, whole = _values(s, env, cells, by_products)
-    magnitudes = state.magnitudes
-    if magnitudes is not None:
-        sizes, op = _magnitudes(s, env, cells, magnitudes, by_products)
-        reduced = cells.reduced() if by_products else cells
-        update(magnitudes[operand.name], reduced, op, sizes, mask, F64, lambda x: x)
+    if state.magnitudes is not None:
+        measured = Measured(state.routine, state.magnitudes, state.measure)
+        measure_box(s, env, cells, mask, by_products, measured, tally)
     home = _home(s, operand, state)
     update(home, whole, s.op, values, mask, dtype, lambda x: _settle(x, dtype, home, state.exact, s, state))
     if operand.name in state.written:
@@ -196,28 +227,8 @@ def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array
     if not by_products:
         return evaluate_expr(s.value, env), cells
     rank = len(cells.box.names)
-    factors = [_full_rank(widen(evaluate_expr(f, env)), rank) for f in factors_of(s.value)]
+    factors = [full_rank(widen(evaluate_expr(f, env)), rank) for f in factors_of(s.value)]
     return sum_of_products(factors, cells.box.counts, cells.kept), cells.reduced()
-
-
-def _magnitudes(
-    s: Assign, env: Env, cells: Cells, magnitudes: Mapping[str, Array], by_products: bool
-) -> tuple[Array, str | None]:
-    """The same in magnitudes, and how they are reduced."""
-
-    def load_magnitude(read: Read) -> Array:
-        return np.abs(load(magnitudes[read.buffer], read, cells.box, env.symbols))
-
-    op = s.op if s.op in (None, "add", "mul") else "max"
-    if not by_products:
-        return evaluate_magnitude(s.value, env, load_magnitude), op
-    rank = len(cells.box.names)
-    factors = [_full_rank(evaluate_magnitude(f, env, load_magnitude), rank) for f in factors_of(s.value)]
-    return sum_of_products(factors, cells.box.counts, cells.kept), op
-
-
-def _full_rank(values: Array, rank: int) -> Array:
-    return values.reshape((1,) * (rank - values.ndim) + values.shape)
 
 
 def _home(s: Assign, operand: Operand, state: State) -> Array:

@@ -115,6 +115,11 @@ def widen(values: Array) -> Array:
             return values.astype(np.float64, copy=False)
 
 
+def full_rank(values: Array, rank: int) -> Array:
+    """The same values with as many dimensions, the first ones of length 1."""
+    return values.reshape((1,) * (rank - values.ndim) + values.shape)
+
+
 def identity(op: str, dtype: DType) -> Any:
     """The value that changes nothing under a reduction, in the type that reductions of `dtype` run in."""
     match OPS[op].identity:

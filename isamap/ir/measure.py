@@ -1,0 +1,157 @@
+"""How far a value may be off: what turns magnitudes into errors, and how reductions add to them.
+
+With `Measure(scale=4 * 2**-23, growth=0.25)` a float of magnitude m is off by at most 4·2⁻²³·m, and each
+rounding that a sum passes through adds a quarter of what it rounds to the magnitude: 2⁻²³ of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Scalar
+from isamap.ir.rounding import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What errors are measured with; by default magnitudes alone, without errors.
+
+    `scale` is the error for each unit of magnitude, `growth` what a rounding adds to a magnitude, as a
+    fraction of what is rounded. `cancels` when the signs of terms are random. Below `exact_below` sums are
+    exact. Floats with fewer than `mantissa_bits` round more than the scale allows for. `given` are the
+    operands that nothing is computed into.
+    """
+
+    scale: float = 0.0
+    growth: float = 0.0
+    cancels: bool = False
+    exact_below: float = 0.0
+    mantissa_bits: int = 0
+    given: frozenset[str] = frozenset()
+
+    def errors(self, magnitudes: Array) -> Array:
+        """The largest errors of floats with these magnitudes."""
+        return np.where(magnitudes < self.exact_below, 0.0, self.scale * magnitudes)
+
+    def as_magnitudes(self, errors: Array) -> Array:
+        """The magnitudes that have these errors."""
+        return errors / self.scale if self.scale else np.zeros(errors.shape)
+
+
+PLAIN = Measure()
+
+
+def count_roundings(e: Expr) -> int:
+    """How many operations of an expression may round."""
+    match e:
+        case Call(op, args):
+            return (2 if op == "fma" else 1) + sum(count_roundings(a) for a in args)
+        case Cast(value):
+            return count_roundings(value)
+        case _:
+            return 0
+
+
+def is_one_rounding(e: Expr, measure: Measure) -> bool:
+    """Whether an expression has one value only: what is given, or one operation that rounds correctly."""
+    match e:
+        case Call("add" | "sub" | "mul" | "div" | "sqrt" | "fma", args):
+            return all(_is_given(a, measure) for a in args)
+        case _:
+            return _is_given(e, measure)
+
+
+def _is_given(e: Expr, measure: Measure) -> bool:
+    match e:
+        case Read(buffer):
+            return buffer in measure.given
+        case Cast(value, dtype):
+            exact = value.dtype.is_integer or value.dtype.mantissa_bits <= dtype.mantissa_bits
+            return dtype.is_float and exact and _is_given(value, measure)
+        case Const() | Scalar() | IndexValue():
+            return True
+        case _:
+            return False
+
+
+# --- reductions -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the elements of a target have taken in, each array of their shape.
+
+    Of a sum, `terms` is the sum of the absolute values of its terms. Of a product it is that of its factors;
+    `relative` is the sum of their relative errors, in units of the scale.
+    """
+
+    terms: Array
+    relative: Array
+    touched: Array
+
+
+def is_tallied(s: Assign, measure: Measure) -> bool:
+    """Whether a statement is a reduction of floats that adds errors of its own."""
+    return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and measure.growth > 0))
+
+
+def begin_tally(op: str, values: Array, magnitudes: Array) -> Tally:
+    """The tally of elements that hold these values before a reduction."""
+    touched = np.zeros(values.shape, np.bool_)
+    if op == "mul":
+        return Tally(*split_factors(values, magnitudes), touched)
+    return Tally(np.array(np.abs(values.astype(np.float64))), np.zeros(values.shape), touched)
+
+
+def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
+    """Absolute values of factors, and how far each may be off beyond one rounding, relative to that.
+
+    A product is off by the sum of the latter, to first order; the product of magnitudes would be wider by a
+    power of their ratio. Of a factor that is 0 only within its error, the error stands for the value.
+    """
+    sizes = np.abs(values.astype(np.float64))
+    excess = np.maximum(magnitudes - sizes, 0.0)
+    vague = (sizes == 0) & (excess > 0)
+    factors = np.where(vague, excess, sizes)
+    return factors, np.where(factors > 0, excess / np.where(factors > 0, factors, 1.0), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A float reduction: its operation, how many values an element takes in, and the roundings in each.
+
+    `ordered` when the statement runs again for the same elements, in order.
+    """
+
+    op: str
+    count: int
+    roundings: int
+    ordered: bool
+
+
+def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, measure: Measure) -> Array:
+    """The magnitudes of the elements after a reduction, with the errors of its own roundings.
+
+    A sum of n terms to nearest, in any order, blocked or not, is off by at most n·u·Σ|t| (Rump, "Error
+    estimation of floating-point summation and dot product", BIT 52, 2012: for all n). That is what a sum gets
+    whose signs are not random. If they are, partial sums grow like √n and so does the bound that does not
+    depend on n: but only as far as the signs cancel. What is left of |Σt| beyond √(8/n)·Σ|t|, some two
+    deviations of random signs, is one-sided and has the factor n. With 8u·Σ|t| for the magnitude itself and
+    2u for each growth, terms of one sign have 8u·Σ + 2n·u·(1 - √(8/n))·Σ, which is n·u·Σ + (√n - √8)²·u·Σ:
+    never below the bound for any order.
+
+    A product of n factors is off by n·u of itself, whatever the signs.
+    """
+    if r.op == "mul":
+        roundings = measure.growth * r.count * (1 + r.roundings)
+        grown = tally.terms * (1 + tally.relative + roundings)
+    elif not measure.cancels:
+        grown = magnitudes + measure.growth * (r.count + r.roundings) * tally.terms
+    else:
+        sided = np.abs(totals.astype(np.float64))
+        if not r.ordered:
+            sided = np.maximum(sided - np.sqrt(8 / max(1, r.count)) * tally.terms, 0.0)
+        grown = magnitudes + measure.growth * r.count * sided
+    return np.where(tally.touched, grown, magnitudes)

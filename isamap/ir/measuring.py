@@ -1,0 +1,179 @@
+"""The magnitudes of what a statement writes: taken in box by box beside the values themselves.
+
+Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally; once
+all boxes are done, `isamap.ir.measure` says what the roundings of the sum itself come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+
+import numpy as np
+
+from isamap.ir.buffers import load
+from isamap.ir.contraction import sum_of_products
+from isamap.ir.dtypes import BOOL, F64
+from isamap.ir.evaluate import Env, evaluate_expr
+from isamap.ir.index import Index
+from isamap.ir.magnitude import anything, evaluate_magnitude
+from isamap.ir.measure import Measure, Tally, count_roundings, split_factors
+from isamap.ir.nodes import Assign, Cast, Const, Expr, Operand, Read, Routine
+from isamap.ir.pieces import factors_of
+from isamap.ir.rounding import Array
+from isamap.ir.updates import Cells, full_rank, update
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The magnitudes of all arrays, changed in place, and what errors they are given."""
+
+    routine: Routine
+    magnitudes: Mapping[str, Array]
+    measure: Measure
+
+
+def measure_box(
+    s: Assign,
+    env: Env,
+    cells: Cells,
+    mask: Array | None,
+    by_products: bool,
+    measured: Measured,
+    tally: Tally | None,
+) -> None:
+    """Take the terms of one box into the magnitudes of the statement's target, and into its tally."""
+    home = measured.magnitudes[s.target.buffer]
+    within = cells.reduced() if by_products else cells
+    if tally is None:
+        sizes, op = _written(s, env, cells, by_products, measured)
+        update(home, within, op, sizes, mask, F64, _as_is)
+        return
+    update(tally.touched, cells, "or", np.asarray(True), mask, BOOL, _as_is)
+    sizes = _sizes(s, env, cells, by_products, measured)
+    if s.op == "mul":
+        factors, relative = split_factors(evaluate_expr(s.value, env), sizes)
+        update(tally.terms, cells, "mul", factors, mask, F64, _as_is)
+        update(tally.relative, cells, "add", relative, mask, F64, _as_is)
+        return
+    update(home, within, "add", sizes, mask, F64, _as_is)
+    terms = sizes if _is_given(s.value, measured.measure) else _terms(s, env, cells, by_products)
+    update(tally.terms, within, "add", terms, mask, F64, _as_is)
+
+
+def _as_is(values: Array) -> Array:
+    return values
+
+
+def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
+    """How often at most one element is written, by a target with these subscripts inside axes with extents.
+
+    A subscript settles one of its axes once the others are known: the longest of those in no other subscript.
+    """
+    left = {i: frozenset(s for s in subscript.symbols if s in axes) for i, subscript in enumerate(index)}
+    plain = {i: _linear(subscript) for i, subscript in enumerate(index)}
+    settled: set[str] = set()
+    while (single := next((i for i, n in left.items() if len(n - settled) == 1), None)) is not None:
+        settled |= left.pop(single) & plain[single]
+    for i, names in left.items():
+        others = frozenset[str]().union(*(n for j, n in left.items() if j != i))
+        own = (names & plain[i]) - settled - others
+        if own:
+            settled.add(max(own, key=lambda name: axes[name]))
+    return prod(n for name, n in axes.items() if name not in settled)
+
+
+def _linear(subscript: Index) -> frozenset[str]:
+    """The symbols of which a subscript is a multiple, plus others: one value of each for given others."""
+    single = ((m[0], c) for m, c in subscript.terms if len(m) == 1 and isinstance(m[0], str))
+    return frozenset(name for name, c in single if name not in (subscript - Index.of(name) * c).symbols)
+
+
+def fill_magnitude(fill: Const) -> float:
+    """The magnitude of what is read outside an operand: that of a constant."""
+    size = abs(float(fill.value))
+    return size if fill.dtype.is_float and isfinite(size) else 0.0
+
+
+def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) -> Array:
+    """Magnitudes of what is written, with the roundings of its operations: they add up along a chain."""
+    roundings = count_roundings(e) if e.dtype.is_float else 0
+    if not measure.growth or not roundings:
+        return magnitudes
+    sizes = np.abs(values.astype(np.float64))
+    return magnitudes + measure.growth * roundings * np.where(np.isinf(sizes), 0.0, sizes)
+
+
+def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
+    """Magnitudes of what is read, with the rounding of sums in a wider type to the operand's."""
+    bits = operand.dtype.mantissa_bits
+    if operand.accumulate is None or not operand.dtype.is_float or bits >= measure.mantissa_bits:
+        return magnitudes
+    return magnitudes + measure.as_magnitudes(2.0**-bits * np.abs(load().astype(np.float64)))
+
+
+# --- what one box gives -----------------------------------------------------------------------------------
+
+
+def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured) -> Array:
+    """The magnitudes of the values, those of a sum of products already summed."""
+
+    def load_magnitude(read: Read) -> Array:
+        source = measured.magnitudes[read.buffer]
+        bare = replace(read, fill=Const(fill_magnitude(read.fill), F64)) if read.fill is not None else read
+        found = np.abs(load(source, bare, cells.box, env.symbols))
+        operand = measured.routine.operand(read.buffer)
+        return with_storage(found, lambda: evaluate_expr(read, env), operand, measured.measure)
+
+    def measured_expr(e: Expr) -> Array:
+        return evaluate_magnitude(e, env, load_magnitude, measured.measure)
+
+    if not by_products:
+        return measured_expr(s.value)
+    rank = len(cells.box.names)
+    factors = [full_rank(measured_expr(f), rank) for f in factors_of(s.value)]
+    if s.value.dtype.is_float:
+        return sum_of_products(factors, cells.box.counts, cells.kept)
+    if not any(f.any() for f in factors):
+        return np.zeros((1,) * rank)
+    # Σ (|a| + r)·(|b| + q) - Σ |a|·|b|: by how much a sum of products of integers differs.
+    exact = [np.abs(full_rank(evaluate_expr(f, env), rank).astype(np.float64)) for f in factors_of(s.value)]
+    wide = [a + b for a, b in zip(exact, factors, strict=True)]
+    return sum_of_products(wide, cells.box.counts, cells.kept) - sum_of_products(
+        exact, cells.box.counts, cells.kept
+    )
+
+
+def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
+    """Sums of the absolute values of what is added up."""
+    if not by_products:
+        return np.abs(evaluate_expr(s.value, env).astype(np.float64))
+    rank = len(cells.box.names)
+    factors = [np.abs(full_rank(evaluate_expr(f, env), rank).astype(np.float64)) for f in factors_of(s.value)]
+    return sum_of_products(factors, cells.box.counts, cells.kept)
+
+
+def _written(
+    s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured
+) -> tuple[Array, str | None]:
+    """The magnitudes of what is no reduction of floats that rounds, and how they are reduced."""
+    sizes = _sizes(s, env, cells, by_products, measured)
+    if s.op is None:
+        return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None
+    if s.op in ("min", "max"):
+        return sizes, "max"
+    if s.op == "add":
+        return sizes, "add"
+    if measured.magnitudes[s.target.buffer].any():
+        sizes = np.ones(())
+    return anything(sizes, s.value.dtype), "max"
+
+
+def _is_given(value: Expr, measure: Measure) -> bool:
+    """Whether a value is a product of what is given, whose magnitude is its absolute value."""
+
+    def bare(e: Expr) -> Expr:
+        return bare(e.value) if isinstance(e, Cast) and e.value.dtype.is_float else e
+
+    return all(isinstance(r := bare(f), Read) and r.buffer in measure.given for f in factors_of(value))
