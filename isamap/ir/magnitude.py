@@ -112,8 +112,13 @@ class _Work:
         return np.minimum(a * b, x * b + a * y)
 
     def _function(self, e: Call, a: Array) -> Array:
-        """|f(x)| plus the magnitude of x times |f'(x)|."""
+        """|f(x)| plus the magnitude of x times |f'(x)|, at the steepest within the error of x.
+
+        Where f has a range it is off by no more than that: an error that a loop passes on and on ends there.
+        """
         x, y = self.value(e.args[0]), np.abs(self.value(e))
+        nearest = np.maximum(np.abs(x) - self.measure.scale * a, 0.0)  # to 0, where most are steepest
+        bounded = e.op in ("tanh", "sigmoid", "erf", "sin", "cos")
         match e.op:
             case "exp":
                 slope = y
@@ -121,13 +126,20 @@ class _Work:
                 slope = 1 / np.abs(x)
             case "sqrt":
                 slope = 0.5 / np.maximum(y, np.finfo(np.float64).tiny)
-            case "tanh" | "sigmoid" | "sin" | "cos":
+            case "tanh":
+                slope = 1 - np.tanh(nearest) ** 2
+            case "sigmoid":
+                slope = 1 / (2 + 2 * np.cosh(np.minimum(nearest, 700.0)))
+            case "sin" | "cos":
                 slope = np.ones(())
             case "erf":
-                slope = np.full((), 2 / np.sqrt(np.pi))
+                slope = 2 / np.sqrt(np.pi) * np.exp(-(nearest**2))
             case _:
                 raise AssertionError(e.op)
-        return y + slope * a
+        passed_on = slope * a
+        if bounded and self.measure.scale:
+            passed_on = np.minimum(passed_on, 2 / self.measure.scale)
+        return y + passed_on
 
     # --- floats that become whole numbers -----------------------------------------------------------------
 

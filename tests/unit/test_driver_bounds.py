@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from isamap.codegen.fills import make_arrays
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import Expected, expect
-from isamap.ir import DTYPES, Index, Kernel, bind
+from isamap.ir import DTYPES, Index, Kernel, bind, interpret
 from isamap.ir.measure import Measure, Reduction, begin_tally, finish_tally
 from isamap.ir.measuring import most_hits
 from isamap.source import Source
@@ -235,3 +236,37 @@ def test_a_recurrence_adds_up_its_roundings() -> None:
     wanted = expect(k, arrays, {}, "random")["h"]
     assert is_right(multiplied(arrays["x"].T, arrays["h"]), wanted)
     assert not is_right(multiplied(arrays["x"][1:].T, arrays["h"]), wanted)
+
+
+@pytest.mark.parametrize("function", ["tanh", "sigmoid", "erf"])
+def test_a_loop_through_a_function_that_levels_off_passes_on_little(function: str) -> None:
+    body = "in w: f32[M, M]; in h0: f32[M]; temp h: f32[M]; temp u: f32[M]; out y: f32[T, M];"
+    body += "for m in M { h[m] = h0[m]; } seq t in T { for m in M { u[m] = 0; }"
+    body += "for m in M, k in M { u[m] += 3 * w[m, k] * h[k]; }"
+    body += f"for m in M {{ h[m] = {function}(u[m]); y[t, m] = h[m]; }} }}"
+    k = kernel(body, M=16, T=40)
+    arrays, wanted = expected(k)
+    assert is_right(interpret(k, arrays, {})["y"], wanted["y"])
+    assert np.median(wanted["y"].bound[3]) < 0.01
+    assert np.all(wanted["y"].bound < 2.1)
+
+
+def logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [("tanh", math.tanh), ("sigmoid", logistic), ("erf", math.erf)],
+)
+def test_a_function_passes_on_what_it_makes_of_an_error(
+    name: str, function: Callable[[float], float]
+) -> None:
+    """Of 0 ± 0.1 and of 2 ± 0.1: what is left of 10⁵ - 10⁵."""
+    body = f"in a: f32[N]; in b: f32[N]; out y: f32[N]; for n in N {{ y[n] = {name}(a[n] - b[n]); }}"
+    arrays = {"a": np.array([1e5, 1e5 + 2], F32), "b": np.array([1e5, 1e5], F32)}
+    bound = expect(kernel(body, N=2), arrays, {}, "random")["y"].bound
+    error = 4 * 2.0**-23 * 2e5
+    for at, found in zip((0.0, 2.0), bound, strict=True):
+        passed_on = max(abs(function(at + by) - function(at)) for by in (-error, error))
+        assert passed_on <= found <= 1.2 * passed_on
