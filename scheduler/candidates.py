@@ -92,13 +92,13 @@ def open_options(
 def heeds(space: Space) -> bool:
     """Whether fixed decisions that leave no choice say what is the case.
 
-    An axis of one issue is not unrolled, however often it is to be, nor a sum that is not the innermost one;
-    an order is 0 or 1.
+    An axis of one issue is neither unrolled nor cut into blocks, however often it is to be, nor is a sum
+    unrolled that is not the innermost one.
     """
     single = [space.unroll(axis) for axis in space.option.axes if not may_unroll(space.option, axis)]
-    pairs = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
+    whole = [axis for axis in space.option.axes if axis.extent <= axis.tile]
     return all(space.fixed.get(name, 1) == 1 for name in single) and all(
-        space.fixed.get(name, 0) in (0, 1) for name in pairs
+        space.fixed.get(space.block(axis), axis.extent) >= axis.extent for axis in whole
     )
 
 

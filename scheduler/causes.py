@@ -11,7 +11,7 @@ from math import prod
 
 from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
-from isamap.scheduler.crossing import crossing, crossing_names, name_of
+from isamap.scheduler.crossing import crossing, name_of
 from isamap.scheduler.orders import Pairs, first_order
 from isamap.scheduler.prefetching import prefetch_values
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
@@ -61,22 +61,10 @@ def _elsewhere(space: Space) -> Cause | None:
 
 
 def _value(space: Space) -> Cause | None:
-    pairs = {name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
-    for name, value in space.fixed.items():
-        if name in pairs and value not in (0, 1):
-            return Cause("fix-value", f"{name} is 0 or 1, not {value}")
-    for operand in space.option.operands:
-        value = space.fixed.get(space.stage(operand), 0)
-        if value not in STAGES:
-            words = ", ".join(f"{number} ({word})" for number, word in STAGES.items())
-            return Cause("fix-value", f"{space.stage(operand)} is {words}, not {value}")
-    for name in crossing_names(space):
-        if space.fixed.get(name, 0) not in (0, 1):
-            return Cause("fix-value", f"{name} is 0 or 1, not {space.fixed[name]}")
     for operand in space.option.operands:
         name = prefetch_of(space.statement, operand.name)
         value = space.fixed.get(name, 0)
-        if not 0 <= value <= len(operand.hints):
+        if value > len(operand.hints):
             caches = "".join(f", {n + 1} ({cache})" for n, (cache, _) in enumerate(operand.hints))
             return Cause("fix-value", f"{name} is 0 (none){caches}, not {value}")
     return None
@@ -189,11 +177,11 @@ def _shown(operand: TileOperand, tiles: int, block: RegisterBlock) -> str:
 
 
 def _block(space: Space) -> Cause | None:
-    for axis in space.axes:
+    for axis in space.option.axes:
         value = space.fixed.get(space.block(axis))
         if value is None or value >= axis.extent:
             continue
-        if value < 1 or value % axis.tile:
+        if value % axis.tile:
             return Cause(
                 "fix-block",
                 f"{space.block(axis)} = {value} is no multiple of {axis.tile}, which one issue covers",

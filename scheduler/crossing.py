@@ -56,11 +56,6 @@ def crossing(space: Choices) -> tuple[TileOperand, ...]:
     return tuple([o for o in staged if sums or not o.is_accumulator])
 
 
-def crossing_names(space: Choices) -> tuple[str, ...]:
-    """The decisions of an option."""
-    return tuple([name_of(space, operand) for operand in crossing(space)])
-
-
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     """What may be decided about an operand; nothing where what is fixed cannot be.
 

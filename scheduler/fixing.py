@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from isamap.plan.decisions import mapping_of, parallel_of
+from isamap.plan.decisions import domain_of, mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler.space import Space
 from isamap.source import Diagnostic, UsageProblem
@@ -19,11 +19,15 @@ SHOWN = 12
 
 
 def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
-    """Decisions by their full names. Raises: UsageProblem for unknown, ambiguous and contradictory ones."""
+    """Decisions by their full names.
+
+    Raises: UsageProblem for unknown, ambiguous and contradictory ones, and for values that none takes.
+    """
     known = all_names(problem)
     found: dict[str, int] = {}
     for word, value in fixed.items():
         name, given = _resolved(word, value, known)
+        _check_value(name, given)
         if found.get(name, given) != given:
             raise UsageProblem(
                 Diagnostic("fix-twice", f"`{name}` is fixed twice: to {found[name]}, and to {given}")
@@ -72,8 +76,16 @@ def _means(word: str, name: str) -> bool:
 def _turned(word: str, value: int) -> Iterable[tuple[str, int]]:
     """An order of two axes said the other way round."""
     parts = word.split(".")
-    if len(parts) >= 3 and parts[-3] in ("order", "sweep") and value in (0, 1):
-        yield ".".join([*parts[:-2], parts[-1], parts[-2]]), 1 - value
+    if len(parts) >= 3 and parts[-3] in ("order", "sweep"):
+        yield ".".join([*parts[:-2], parts[-1], parts[-2]]), 1 - value if value in (0, 1) else value
+
+
+def _check_value(name: str, value: int) -> None:
+    """Nothing, for a value that such decisions take with some mapping. Raises: UsageProblem."""
+    domain = domain_of(name)
+    if domain is not None and value not in domain:
+        said = f"`{name}` is {domain}, not {value}"
+        raise UsageProblem(Diagnostic("fix-value", said, help=domain.meaning))
 
 
 def _ambiguous(word: str, names: list[str]) -> Diagnostic:

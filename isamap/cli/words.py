@@ -156,7 +156,7 @@ def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str,
     for word in words:
         name, equals, value = word.partition("=")
         if has_schedule and name and not equals:
-            fixed[name] = None
+            fixed.setdefault(name, None)
             continue
         if not name or not _NUMBER.fullmatch(value):
             raise UsageProblem(
@@ -166,7 +166,11 @@ def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str,
                     help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
                 )
             )
-        fixed[name] = int(value)
+        number, before = int(value), fixed.get(name)
+        if before not in (None, number):
+            said = f"`{name}` is fixed twice: to {before}, and to {number}"
+            raise UsageProblem(Diagnostic("fix-twice", said, help="leave one of them out"))
+        fixed[name] = number
     return fixed
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 def mapping_of(statement: int) -> str:
     """Which option a statement takes: its number in the problem."""
@@ -59,3 +61,41 @@ def spread_of(statement: int, operand: str) -> str:
 def prefetch_of(statement: int, operand: str) -> str:
     """Into which of the caches that the machine has hints for an operand's lines are named ahead; 0: none."""
     return f"nest{statement}.prefetch.{operand}"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that decisions of one kind take, whatever the mapping; `high` None for no end."""
+
+    low: int
+    high: int | None
+    meaning: str
+
+    def __contains__(self, value: int) -> bool:
+        return self.low <= value and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"a whole number of at least {self.low}"
+        *values, last = map(str, range(self.low, self.high + 1))
+        return f"{', '.join(values)} or {last}"
+
+
+DOMAINS: dict[str, Domain] = {
+    "unroll": Domain(1, None, "1 is not unrolled"),
+    "block": Domain(1, None, "the extent of the axis, or more, is no block at all"),
+    "order": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
+    "sweep": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
+    "parallel": Domain(1, None, "1 is not dealt to threads"),
+    "fuse": Domain(0, 1, "1 takes the statement along, 0 leaves it alone"),
+    "stage": Domain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
+    "ahead": Domain(0, 1, "1 fills the buffer one turn early, 0 when it is needed"),
+    "spread": Domain(0, 1, "1 writes the result back during the next turn, 0 at once"),
+    "prefetch": Domain(0, None, "0 names nothing to a cache"),
+}
+"""By kind, the word behind the statement. What a mapping is numbered by depends on the problem."""
+
+
+def domain_of(name: str) -> Domain | None:
+    """The values that a decision takes, as far as its full name tells."""
+    return DOMAINS.get(name.split(".")[1])

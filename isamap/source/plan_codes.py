@@ -134,7 +134,8 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "fix-value": Explanation(
         "a value that a decision does not take",
-        "Orders and crossings are 0 or 1, placements 0, 1 or 2, prefetches the number of a cache.",
+        "Blocks, unrolling and parts are 1 or more. Orders, crossings and what is taken along are 0 or 1, "
+        "placements 0, 1 or 2, prefetches the number of a cache.",
     ),
     "log-unusable": Explanation(
         "the log of evaluations cannot be used",

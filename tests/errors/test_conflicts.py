@@ -91,10 +91,6 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         GEMM,
         {"spread.c": 1, "block.k": 128},
     ),
-    "a crossing that is none": (
-        GEMM,
-        {"spread.c": 2},
-    ),
     "a sum that is not the innermost one": (
         conv2d(1, 64, 32, 8, 8, 3, 3),
         {"unroll.c": 2},
@@ -119,17 +115,13 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         GEMM,
         {"unroll.m": 8, "block.m": 4},
     ),
+    "a block of part of an issue": (
+        elementwise(8, 16),
+        {"block.n": 4},
+    ),
     "orders in a circle": (
         GEMM,
         {"order.m.n": 1, "order.n.k": 1, "order.m.k": 0, "block.k": 64},
-    ),
-    "an order that is none": (
-        GEMM,
-        {"order.m.n": 2},
-    ),
-    "a placement that is none": (
-        GEMM,
-        {"stage.a": 3},
     ),
     "partial sums that cannot rest": (
         TILED,

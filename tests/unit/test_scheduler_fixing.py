@@ -9,11 +9,12 @@ import pytest
 from plan_problems import answer, elementwise, gemm
 
 from isamap.plan.check import check_schedule
+from isamap.plan.decisions import DOMAINS
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler import complete, schedule
-from isamap.scheduler.fixing import resolve
-from isamap.source import UsageProblem
+from isamap.scheduler.fixing import all_names, resolve
+from isamap.source import Infeasible, UsageProblem
 
 GEMM = gemm(512, 512, 512)
 TWO = replace(GEMM, nests=(*GEMM.nests, replace(elementwise(64, 64).nests[0], statement=1)))
@@ -67,6 +68,48 @@ def test_a_name_that_says_no_one_decision_is_refused(
     with pytest.raises(UsageProblem) as refused:
         resolve(question, written)
     assert refused.value.render() == said
+
+
+AT_LEAST_1 = "a whole number of at least 1"
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "domain", "given"),
+    [
+        ({"block.k": -3}, "block.k", AT_LEAST_1, "-3"),
+        ({"tile.K": 0}, "block.k", AT_LEAST_1, "0"),
+        ({"unroll.m": 0}, "unroll.m", AT_LEAST_1, "0"),
+        ({"order.m.n": 2}, "order.m.n", "0 or 1", "2"),
+        ({"order.n.m": 2}, "order.m.n", "0 or 1", "2"),
+        ({"sweep.m.n": -1}, "sweep.m.n", "0 or 1", "-1"),
+        ({"spread.c": 2}, "spread.c", "0 or 1", "2"),
+        ({"ahead.b": -1}, "ahead.b", "0 or 1", "-1"),
+        ({"stage.a": 3}, "stage.a", "0, 1 or 2", "3"),
+    ],
+)
+def test_a_value_that_no_mapping_takes_is_refused(
+    written: dict[str, int], name: str, domain: str, given: str
+) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        resolve(GEMM, written)
+    first, help_ = refused.value.render().splitlines()
+    assert first == f"error[fix-value]: `nest0.{name}` is {domain}, not {given}"
+    assert help_.startswith("  help: ")
+
+
+def test_a_block_is_refused_where_an_axis_has_no_loop_for_it_to_cut() -> None:
+    short = elementwise(8, 16)  # one issue along n
+    for size in (-3, 0):
+        with pytest.raises(UsageProblem, match=f"is {AT_LEAST_1}, not {size}"):
+            schedule(short, heuristic="greedy", fixed={"block.n": size})
+    with pytest.raises(Infeasible, match=r"nest0\.block\.n = 4 is no multiple of 16"):
+        schedule(short, heuristic="greedy", fixed={"block.n": 4})
+    assert schedule(short, heuristic="greedy", fixed={"block.n": 16}).fixed == (("nest0.block.n", 16),)
+
+
+def test_every_kind_of_decision_has_its_values() -> None:
+    kinds = {name.split(".")[1] for name in all_names(replace(GEMM, threads=4))}
+    assert kinds <= {"mapping", *DOMAINS}
 
 
 # --- parts of a schedule ----------------------------------------------------------------------------------
