@@ -10,6 +10,7 @@ import mmap
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,8 @@ class InProcess:
     """A program loaded into this process: called on arrays where they lie, nothing is copied.
 
     Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
-    which lives as long as this object.
+    which lives as long as this object. It may be called from several threads at once: each call has a
+    workspace of its own.
     """
 
     def __init__(self, compiled: Compiled, threads: int = 1) -> None:
@@ -100,7 +102,8 @@ class InProcess:
         self._threads = threads
         self._pool: Any = None
         self._functions: tuple[Any, Any] | None = None
-        self._workspace: Any = b""
+        self._loading = Lock()
+        self._rooms: list[Any] = []  # workspaces that no call is using
 
     def __call__(
         self,
@@ -111,26 +114,45 @@ class InProcess:
         """The status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
         import ctypes
 
-        from isamap.codegen.large_pages import large_room
-        from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
+        from isamap.codegen.worker import make_arguments
 
-        if self._functions is None:
-            for component in self.compiled.permissions:
-                if not ask_permission(component):
-                    raise permission_refused()
-            self._functions = load_function(str(self.compiled.library), self.compiled.interface.name)
-            if self.compiled.pool is not None and self._threads > 1:
-                self._pool = ThreadPool(str(self.compiled.pool), self._threads)
-        function, workspace_bytes = self._functions
+        function, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
         pointer = ctypes.addressof(arguments)
-        needed = workspace_bytes(pointer)
-        if needed > len(self._workspace):
-            self._workspace = large_room(needed)
-        workspace = self._workspace if needed else None
         pool = self._pool.address if self._pool is not None else None
-        return int(function(pointer, workspace, pool))
+        needed = workspace_bytes(pointer)
+        if not needed:
+            return int(function(pointer, None, pool))
+        room = self._take_room(needed)
+        try:
+            return int(function(pointer, room, pool))
+        finally:
+            self._rooms.append(room)
+
+    def _load(self) -> tuple[Any, Any]:
+        """The function and the one that tells its workspace, with the pool that calls use."""
+        from isamap.codegen.worker import ThreadPool, ask_permission, load_function
+
+        with self._loading:
+            if self._functions is None:
+                for component in self.compiled.permissions:
+                    if not ask_permission(component):
+                        raise permission_refused()
+                if self.compiled.pool is not None and self._threads > 1:
+                    self._pool = ThreadPool(str(self.compiled.pool), self._threads)
+                self._functions = load_function(str(self.compiled.library), self.compiled.interface.name)
+            return self._functions
+
+    def _take_room(self, needed: int) -> Any:
+        """A workspace that is large enough, and no other call's."""
+        from isamap.codegen.large_pages import large_room
+
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            return large_room(needed)
+        return room if len(room) >= needed else large_room(needed)
 
 
 # --- the child --------------------------------------------------------------------------------------------

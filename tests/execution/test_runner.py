@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from programs import gemm, multiply
 
+import isamap
 from isamap.codegen.c import emit_c
 from isamap.codegen.runner import InProcess, Limits, RunProblem, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
@@ -75,6 +77,27 @@ def test_rows_may_lie_apart_and_what_is_between_them_stays() -> None:
     assert InProcess(compiled())({**arrays, "C": room[:, :33]}, SIZES) == 0
     np.testing.assert_allclose(room[:, :33], wanted, rtol=1e-5, atol=1e-5)
     assert (room[:, 33:] == 3).all()
+
+
+def test_calls_from_several_threads_have_workspaces_of_their_own() -> None:
+    """They shared one, so that each overwrote what others had staged: one result in fourteen was wrong."""
+    fix = {"stage.b": 2, "block.k": 64}
+    kernel = isamap.compile("gemm_f32", "generic-c", {"M": 64, "N": 64, "K": 256}, fix=fix)
+    wrong: list[int] = []
+
+    def call(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((64, 256), (256, 64)))
+        for _ in range(300):
+            found = kernel(A=a, B=b, C=np.zeros((64, 64), np.float32))["C"]
+            wrong.extend([] if np.array_equal(found, a @ b) else [seed])
+
+    threads = [Thread(target=call, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 # --- refusals ---------------------------------------------------------------------------------------------
