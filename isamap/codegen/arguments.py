@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import index
-from typing import Any, SupportsFloat, SupportsIndex, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.c_interface import Field, Interface
-from isamap.lower.program import Tensor
-from isamap.source import Diagnostic, UsageProblem
+from isamap.codegen.scalars import scalar_value
+from isamap.lower.program import Header, Tensor
+from isamap.source import Diagnostic, UsageProblem, did_you_mean, shown, whole_number
 
 POISON = 0xA5
 """What lies where a program has to write, and where it must not: what it forgets shows, and what it adds."""
@@ -64,19 +64,53 @@ def make_call(
     in_place: bool = False,
 ) -> Call:
     """The arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
-    _check_names("size", sizes, [name for name, _, _ in interface.symbols], interface)
-    _check_names("scalar", scalars, [name for name, _ in interface.scalars], interface)
-    for name, value in (*sizes.items(), *scalars.items()):
-        _check_number(name, value, whole=name in sizes)
-    bound = {**dict(interface.sizes), **sizes}
+    given = _whole_sizes(interface, sizes)
+    types = dict(interface.scalars)
+    _check_names("scalar", scalars, list(types), interface)
+    values = {name: scalar_value(name, types[name], value) for name, value in scalars.items()}
+    bound = {**dict(interface.sizes), **given}
     needed = [t.name for t in interface.tensors if t.role != "out" or in_place]
     _check_names("array", arrays, needed, interface, [t.name for t in interface.tensors])
-    tensors = tuple(_pass(t, _array(t, arrays.get(t.name)), bound, in_place) for t in interface.tensors)
+    tensors = tuple(
+        _pass(t, arrays[t.name], bound, in_place) if t.name in arrays else _room(t, bound)
+        for t in interface.tensors
+    )
     numbers = {t.name: n for n, t in enumerate(tensors)}
-    fields = [_field(f, tensors, numbers, bound, scalars) for f in interface.fields]
+    fields = [_field(f, tensors, numbers, bound, values) for f in interface.fields]
     if in_place:
         _check_apart(tensors)
     return Call(tensors, fields)
+
+
+def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
+    """The sizes of a call, each within the range that the program was made for. Raises: UsageProblem."""
+    found = _whole_sizes(interface, sizes)
+    for name, low, high in interface.symbols:
+        if not low <= found[name] <= high:
+            raise _mismatch(
+                f"`{name}` = {found[name]} is outside of {low}..{high}, the range that "
+                f"`{interface.name}` was made for",
+                help="compile it for a wider range",
+            )
+    return found
+
+
+def _whole_sizes(interface: Interface, sizes: object) -> dict[str, int]:
+    """The sizes of a call as numbers. Raises: UsageProblem."""
+    if not isinstance(sizes, Mapping):
+        raise _mismatch(
+            f"`{interface.name}` takes its sizes by name, and {shown(sizes)} is given",
+            help='they come first, as in `f({"M": 4}, A=a)`; arrays are given by name',
+        )
+    given = cast("Mapping[str, object]", sizes)
+    _check_names("size", given, [name for name, _, _ in interface.symbols], interface)
+    found: dict[str, int] = {}
+    for name, value in given.items():
+        number = whole_number(value)
+        if number is None:
+            raise _mismatch(f"`{name}` is a whole number, not {shown(value)}")
+        found[name] = number
+    return found
 
 
 def _field(
@@ -84,7 +118,7 @@ def _field(
     tensors: tuple[Passed, ...],
     numbers: Mapping[str, int],
     sizes: Mapping[str, int],
-    scalars: Mapping[str, float],
+    scalars: Mapping[str, int | float],
 ) -> tuple[str, str, Any]:
     c_type = f.c_type.strip()
     match f.kind:
@@ -93,41 +127,77 @@ def _field(
         case "stride":
             return f.kind, c_type, tensors[numbers[f.source]].strides[f.axis]
         case "size":
-            return f.kind, c_type, int(sizes[f.source])
+            return f.kind, c_type, sizes[f.source]
         case "scalar":
-            value = scalars[f.source]
-            return f.kind, c_type, float(value) if c_type in ("float", "double") else int(value)
+            return f.kind, c_type, scalars[f.source]
 
 
-def _array(t: Tensor, given: object) -> NDArray[Any] | None:
-    """What a caller gives for a tensor, if it is an array. Raises: UsageProblem."""
-    if given is None or isinstance(given, np.ndarray):
-        return cast("NDArray[Any] | None", given)
-    raise _mismatch(
-        f"`{t.name}` is an array of {t.dtype}, and a {type(given).__name__} is given",
-        help=f"pass an array of numpy, of type {t.dtype.numpy()}",
-    )
+def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(extent.evaluate(sizes) for extent in t.shape)
 
 
-def _pass(t: Tensor, array: NDArray[Any] | None, sizes: Mapping[str, int], in_place: bool) -> Passed:
-    shape = tuple(extent.evaluate(sizes) for extent in t.shape)
-    dtype = t.dtype.numpy()
-    if array is None:
-        array = np.frombuffer(bytes([POISON]) * (int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
-    if array.shape != shape or array.dtype != dtype:
-        raise _mismatch(
-            f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"
-        )
-    dense = array.itemsize
-    regular = array.strides[-1:] in ((), (dense,)) and all(s >= 0 and s % dense == 0 for s in array.strides)
-    if not regular or not _is_apart(array):
-        if in_place:
-            raise _mismatch(f"the last axis of `{t.name}` is not dense, or its elements overlap")
-        array = np.ascontiguousarray(array).reshape(shape)
+def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
+    """Room for an output that the caller leaves out."""
+    shape, dtype = _shape(t, sizes), t.dtype.numpy()
+    poison = bytes([POISON]) * (int(np.prod(shape)) * dtype.itemsize)
+    return _passed(t, np.frombuffer(poison, dtype).reshape(shape))
+
+
+def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
+    """What a caller gives for a tensor, as it is passed. Raises: UsageProblem."""
+    array = _array(t, given, _shape(t, sizes))
+    why_not = _why_not(array)
+    if why_not and in_place:
+        raise _mismatch(why_not.format(f"`{t.name}`"), help=_copied(t))
+    if why_not:
+        array = array.copy()
     if in_place and t.role != "in" and not array.flags.writeable:
-        raise _mismatch(f"`{t.name}` is written, but the array given is read-only")
-    span = dense + sum((n - 1) * s for n, s in zip(shape, array.strides, strict=True)) if array.size else 0
+        raise _mismatch(f"`{t.name}` is written, but the array given is read-only", help=_copied(t))
+    return _passed(t, array)
+
+
+def _passed(t: Tensor, array: NDArray[Any]) -> Passed:
+    span = array.itemsize if array.size else 0
+    span += sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if span else 0
     return Passed(t.name, array, array.strides, span, t.role != "in")
+
+
+def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
+    """What a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
+    dtype, wanted = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
+    if not isinstance(given, np.ndarray):
+        said = f"{wanted}, and {shown(given)} is given"
+        raise _mismatch(said, help=f"pass an array of numpy, of type {dtype} and shape {shape}")
+    array = cast("NDArray[Any]", given)
+    if isinstance(array, np.ma.MaskedArray):
+        said = f"{wanted}, and one with a mask is given, which would be lost"
+        raise _mismatch(said, help=f"pass `{t.name}.filled(…)`, or `{t.name}.data` to ignore the mask")
+    if array.shape == shape and array.dtype == dtype:
+        # Strides along axes of one element may be any: here they become what dense arrays have.
+        return array.reshape(-1).reshape(shape) if array.flags.c_contiguous else array
+    said = f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"
+    converted = f"convert it: `{t.name}.astype({str(dtype)!r})`" + _written(t)
+    raise _mismatch(said, help=converted if array.shape == shape else None)
+
+
+def _why_not(array: NDArray[Any]) -> str:
+    """Why an array cannot be used where it lies, with a place for its name; nothing where it can be."""
+    size = array.itemsize
+    if not array.flags.aligned:
+        return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
+    if array.strides and array.strides[-1] != size:
+        return "the last axis of {} is not dense"
+    if any(s < 0 or s % size for s in array.strides):
+        return "{} runs backwards, or its rows begin between elements"
+    return "" if _is_apart(array) else "elements of {} overlap"
+
+
+def _copied(t: Tensor) -> str:
+    return f"pass a copy, `{t.name}.copy()`" + _written(t)
+
+
+def _written(t: Tensor) -> str:
+    return "" if t.role == "in" else ", which is what is written then"
 
 
 def _is_apart(array: NDArray[Any]) -> bool:
@@ -177,18 +247,33 @@ def _check_names(
         return
     said = f"the {what} `{missing[0]}` is not given" if missing else f"it takes no {what} `{extra[0]}`"
     listed = ", ".join(needed) or "none"
+    help_ = _near(extra, missing or (needed if known is None else known)) or _packing(missing, interface)
     raise UsageProblem(
-        Diagnostic("argument-mismatch", f"`{interface.name}`: {said}", notes=(f"{what}s taken: {listed}",))
+        Diagnostic(
+            "argument-mismatch",
+            f"`{interface.name}`: {said}",
+            notes=(f"{what}s taken: {listed}",),
+            help=help_,
+        )
     )
 
 
-def _check_number(name: str, value: object, *, whole: bool) -> None:
-    """Nothing, where a size or a scalar is a number. Raises: UsageProblem."""
-    try:
-        _ = index(cast("SupportsIndex", value)) if whole else float(cast("SupportsFloat", value))
-    except (TypeError, ValueError):
-        what = "whole number" if whole else "number"
-        raise _mismatch(f"`{name}` is a {what}, and a {type(value).__name__} is given") from None
+def _near(extra: list[str], known: list[str]) -> str | None:
+    """What was probably meant by the first name that is not taken."""
+    if not extra:
+        return None
+    same = [name for name in known if name.casefold() == str(extra[0]).casefold()]
+    return f"did you mean `{same[0]}`?" if same else did_you_mean(str(extra[0]), known)
+
+
+def _packing(missing: list[str], interface: Interface) -> str | None:
+    """How a packed tensor that is missing is made."""
+    headers = {t.name: t.header for t in interface.tensors}
+    match headers.get(missing[0]) if missing else None:
+        case Header(source=source):
+            return f"`f.pack({source}=…)` makes it, as in `f(…, **f.pack({source}=…))`"
+        case _:
+            return None
 
 
 def _mismatch(said: str, *, help: str | None = None) -> UsageProblem:  # noqa: A002 - as a diagnostic has it

@@ -58,7 +58,8 @@ def taken_bytes(array: Array) -> int:
 def make_scalars(kernel: Kernel, seed: int = 0) -> dict[str, float]:
     """A value for each typed scalar parameter: a small integer that is not 0."""
     rng = np.random.default_rng((seed, 1 << 20))
-    return {p.name: float(rng.integers(1, 4)) for p in kernel.params if p.dtype is not None}
+    drawn = {p.name: (p.dtype, int(rng.integers(1, 4))) for p in kernel.params if p.dtype is not None}
+    return {name: bool(n) if dtype.kind == "bool" else n for name, (dtype, n) in drawn.items()}
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:

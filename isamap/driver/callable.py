@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
-from isamap.codegen.packing import pack_in_process, refuse_status
+from isamap.codegen.arguments import checked_sizes
+from isamap.codegen.packing import Packer, pack_in_process, refuse_status
 from isamap.codegen.runner import InProcess, run_program
 from isamap.driver.prepare import Prepared
 from isamap.source import Diagnostic, UsageProblem
 
 Array = NDArray[Any]
+Sizes = Mapping[str, SupportsIndex]
 
 
 @dataclass(slots=True)
@@ -28,7 +30,7 @@ class CompiledKernel:
     isolate: bool = False
     _process: InProcess | None = field(default=None, repr=False)
 
-    def pack(self, sizes: Mapping[str, int] | None = None, /, **values: Any) -> dict[str, Array]:
+    def pack(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
         """Inputs packed, by the names under which a call takes them: `f(A=a, C=c, **f.pack(B=b))`.
 
         They are copies, and serve any number of calls. Raises: UsageProblem for what this kernel does not
@@ -44,7 +46,8 @@ class CompiledKernel:
                     Diagnostic("argument-mismatch", said, notes=(f"inputs that it takes packed: {known}",))
                 )
             packer, threads = packers[name], self.prepared.request.threads
-            found[packer.target.name] = pack_in_process(packer, array, sizes or {}, threads)
+            numbers = checked_sizes(packer.compiled.interface, self._of_packer(packer, sizes))
+            found[packer.target.name] = pack_in_process(packer, array, numbers, threads)
         return found
 
     @property
@@ -52,9 +55,10 @@ class CompiledKernel:
         """Code, schedule, report and manifest."""
         return self.prepared.program.outcome.files
 
-    def __call__(self, sizes: Mapping[str, int] | None = None, /, **values: Any) -> dict[str, Array]:
+    def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
         """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem."""
         interface = self.prepared.compiled.interface
+        numbers = checked_sizes(interface, {} if sizes is None else sizes)
         names = {name for name, _ in interface.scalars}
         scalars = {name: value for name, value in values.items() if name in names}
         arrays = {name: value for name, value in values.items() if name not in names}
@@ -62,7 +66,7 @@ class CompiledKernel:
             result = run_program(
                 self.prepared.compiled,
                 arrays,
-                sizes or {},
+                numbers,
                 scalars=scalars,
                 threads=self.prepared.request.threads,
             )
@@ -70,6 +74,16 @@ class CompiledKernel:
             return dict(result.arrays)
         if self._process is None:
             self._process = InProcess(self.prepared.compiled, self.prepared.request.threads)
-        status = self._process(arrays, sizes or {}, scalars)
+        status = self._process(arrays, numbers, scalars)
         refuse_status(interface.name, status)
         return {t.name: arrays[t.name] for t in interface.tensors if t.role != "in"}
+
+    def _of_packer(self, packer: Packer, sizes: object) -> object:
+        """The sizes without those that only a call takes."""
+        if not isinstance(sizes, Mapping):
+            return {} if sizes is None else sizes
+        own = {name for name, _, _ in packer.compiled.interface.symbols}
+        others = {name for name, _, _ in self.prepared.compiled.interface.symbols} - own
+        return {
+            name: value for name, value in cast("Mapping[str, object]", sizes).items() if name not in others
+        }

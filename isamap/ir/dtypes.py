@@ -50,6 +50,13 @@ class DType:
         """Largest value of an integer type."""
         return (1 << (self.bits - (self.kind == "int"))) - 1
 
+    @property
+    def largest(self) -> float:
+        """Largest finite value of a float type. Source: IEEE 754; OCP 8-bit floating point, 2023."""
+        if self.name == "f8e4m3":
+            return 448.0  # the largest exponent holds numbers, too: all but one
+        return (2 - 2.0 ** (1 - self.mantissa_bits)) * 2.0 ** ((1 << (self.exponent_bits - 1)) - 1)
+
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy type that stores it (sub-byte integers in one byte, tf32 in a float32)."""
         return _numpy_dtype(self.name)

@@ -19,6 +19,7 @@ from isamap.source.explanation import Explanation
 from isamap.source.files import replace_file
 from isamap.source.nearest import did_you_mean
 from isamap.source.text import Source, Span
+from isamap.source.values import real_number, shown, truth_value, whole_number
 
 __all__ = [
     "CODES",
@@ -40,5 +41,9 @@ __all__ = [
     "VerificationFailed",
     "apply_edits",
     "did_you_mean",
+    "real_number",
     "replace_file",
+    "shown",
+    "truth_value",
+    "whole_number",
 ]

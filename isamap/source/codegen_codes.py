@@ -27,7 +27,8 @@ CODEGEN_CODES: dict[str, Explanation] = {
     "argument-mismatch": Explanation(
         "arguments that a compiled program does not take",
         "A program takes its tensors with the types and shapes for which it was made, its run-time sizes and "
-        "its scalars, each by name, and nothing else.",
+        "its scalars, each by name, and nothing else. Sizes and scalars of integer types are whole numbers "
+        "within their range, of Python or numpy; no number is rounded to fit, but into a float's type.",
     ),
     "cache-not-private": Explanation(
         "a cache folder that cannot be trusted",

@@ -1,0 +1,59 @@
+"""Values that callers from Python give: the numbers among them, and how messages show the others.
+
+    whole_number(np.int64(4))  ->  4            whole_number(4.0), whole_number(True)  ->  None
+    shown(4.0)  ->  "4.0"                       shown([4])  ->  "a list"
+
+Numbers are those of Python and of numpy, which is not imported for that. No text and no truth value is one.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from numbers import Number
+from operator import index
+from typing import SupportsFloat, SupportsIndex, cast
+
+_MOST_BITS = 128
+_MOST_CHARACTERS = 40
+
+
+def whole_number(value: object) -> int | None:
+    """The number that a value is, exactly; None for what is no whole number."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return index(cast("SupportsIndex", value))
+    except TypeError:
+        return None
+
+
+def real_number(value: object) -> float | None:
+    """The float nearest to a number, infinite for one that is beyond all floats; None for what is none."""
+    if truth_value(value) is not None or isinstance(value, str | bytes):
+        return None
+    try:
+        return float(cast("SupportsFloat", value))
+    except OverflowError:
+        return inf if cast("int", value) > 0 else -inf
+    except (TypeError, ValueError):
+        return None
+
+
+def truth_value(value: object) -> bool | None:
+    """True or False where a value is one of these; None for what is neither."""
+    if isinstance(value, bool):
+        return value
+    is_single = getattr(value, "shape", None) == ()
+    return bool(value) if is_single and getattr(getattr(value, "dtype", None), "kind", "") == "b" else None
+
+
+def shown(value: object) -> str:
+    """A value in a message: numbers and short texts as Python writes them, of others the type."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a number of {value.bit_length()} bits"
+    is_single = getattr(value, "shape", None) == ()  # a number of numpy, or an array without axes
+    if value is None or is_single or isinstance(value, Number | str | bytes):
+        text = repr(value)
+        return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
