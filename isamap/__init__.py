@@ -17,7 +17,8 @@ from isamap.version import __version__
 if TYPE_CHECKING:
     from isamap.driver.api import compile, find_mappings, verify  # noqa: A004 - said as `isamap.compile`
     from isamap.driver.callable import CompiledKernel
-    from isamap.machine import list_machines, load_machine
+    from isamap.driver.machines import load_machine
+    from isamap.machine import list_machines
     from isamap.source import IsamapError
 
 _HOMES = {
@@ -26,7 +27,7 @@ _HOMES = {
     "compile": "isamap.driver.api",
     "find_mappings": "isamap.driver.api",
     "list_machines": "isamap.machine",
-    "load_machine": "isamap.machine",
+    "load_machine": "isamap.driver.machines",
     "verify": "isamap.driver.api",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.profiles import find_profile
-from isamap.driver.request import MAX_THREADS, MOST_TUNED, Request, Size
+from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request, Size
 from isamap.source import Diagnostic, UsageProblem
 
 # More schedules than this take longer to rank than they are worth.
@@ -56,7 +56,7 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
         schedule=read_file(Path(schedule), schedule) if schedule is not None else None,
         heuristic=choices.heuristic,
         cost_model=choices.cost_model,
-        limit_s=read_number(choices.limit, "--limit", 0.1, 3600),
+        limit_s=read_number(choices.limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
         fixed=read_fixes(choices.fix or (), has_schedule=schedule is not None),
         model=choices.model,
         profile=find_profile(choices.profile, name),

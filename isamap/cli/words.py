@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TypeVar
 
-from isamap.driver.request import Size
+from isamap.driver.request import Size, is_range
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
 
 C = TypeVar("C", bound=str)
@@ -21,7 +21,6 @@ FILLED = {"--transform": BEST, "--tune": "8"}
 _PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"[+-]?\d{1,24}")
-_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24}(,\d{1,24}){0,15})?")
 
 
 def command_of(words: Sequence[str]) -> str:
@@ -117,7 +116,7 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
         raise _problem(f"`{word[:80]}` is not NAME=VALUE", span, "write `-D M=1024 N=1024`")
     if _NUMBER.fullmatch(value):
         return name, int(value)
-    if _RANGE.fullmatch(value):
+    if is_range(value):
         return name, value
     shown = value if len(value) <= 40 else f"{value[:40]}…"
     raise _problem(

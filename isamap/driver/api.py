@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import SupportsIndex
 
 from isamap.driver.callable import CompiledKernel
-from isamap.driver.inputs import machine_of as machine_called
+from isamap.driver.given import (
+    given_choice,
+    given_count,
+    given_fixes,
+    given_flag,
+    given_names,
+    given_seconds,
+    given_sizes,
+    given_text,
+    given_word,
+)
 from isamap.driver.inputs import named_kernel, read_file
+from isamap.driver.machines import load_machine, machine_of
 from isamap.driver.prepare import prepare
 from isamap.driver.profiles import find_profile
-from isamap.driver.request import MAX_THREADS, MOST_TUNED, Request, Size
+from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.verify import Case, all_cases
 from isamap.ir import bind
-from isamap.machine import load_machine
 from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping
 from isamap.match import find_mappings as find_all
+from isamap.plan.plugins import check_name
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.syntax import parse_kernel
 
-Sizes = Mapping[str, Size]
+Sizes = Mapping[str, SupportsIndex | str]
+"""By name whole numbers, of Python or numpy, and ranges."""
 FILLS = ("integers", "random", "edges")
+COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 
 def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
@@ -36,7 +51,7 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     profile: str = "default",
     threads: int = 1,
     limit_s: float = 10.0,
-    fix: Mapping[str, int | None] | None = None,
+    fix: Mapping[str, SupportsIndex | None] | None = None,
     tune: int = 0,
     tuned: bool = False,
     packed: Sequence[str] = (),
@@ -49,32 +64,25 @@ def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
     is a text to replay, or the path of one. `profile` is "default" (the newest one that fits), "none" or a
     path. `limit_s` is the longest time for the solver, `fix` what it may not decide: {"block.k": 256}, or
     {"block": None} for what `schedule` has. `tune` is how many of the model's best schedules to measure, of
-    which the fastest is taken and kept; `tuned` takes the one that was kept before. `packed` names inputs
-    that calls take packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet;
-    what `tune` measures finds them there.
-    Raises: IsamapError of every kind.
+    which the fastest is taken and kept, 0 for none; `tuned` takes the one that was kept before. `packed`
+    names inputs that calls take packed: `CompiledKernel.pack`. `cold` says that each call's operands are in
+    no cache yet, which excludes `tune` and `tuned`.
+    Raises: IsamapError of every kind; what is given is looked at before any work begins.
     """
-    name, text = machine_of(machine), schedule_of(schedule)
-    _check_choosers({"schedule": text is not None, "tune": tune != 0, "tuned": tuned}, fix or {})
-    _check_count("threads", threads, 1, MAX_THREADS)
-    if tune:
-        _check_count("tune", tune, 2, MOST_TUNED)
-    request = Request(
-        source_of(kernel),
-        name,
-        sizes or {},
-        schedule=text,
-        heuristic=heuristic,
-        profile=find_profile(profile, name),
-        threads=threads,
-        limit_s=limit_s,
-        fixed=fix or {},
-        tune=tune,
-        tuned=tuned,
-        packed=tuple(packed),
-        cold=cold,
+    text = schedule_of(schedule)
+    is_isolated = given_flag("isolate", isolate)
+    asked = _request(kernel, machine, sizes, text, heuristic, threads, packed)
+    asked = replace(
+        asked,
+        limit_s=given_seconds("limit_s", limit_s, MIN_LIMIT_S, MAX_LIMIT_S),
+        fixed=given_fixes(fix, has_schedule=text is not None),
+        tune=given_count("tune", tune, 2, MOST_TUNED, none=True),
+        tuned=given_flag("tuned", tuned),
+        cold=given_flag("cold", cold),
     )
-    return CompiledKernel(prepare(request), isolate)
+    _check_choosers(asked)
+    word = given_word("profile", profile, 'a path, "default" or "none"')
+    return CompiledKernel(prepare(replace(asked, profile=find_profile(word, asked.machine))), is_isolated)
 
 
 def find_mappings(
@@ -84,10 +92,11 @@ def find_mappings(
 
     `mode` says what is counted: "complete", "fixed" or "amos" (docs/matching.md).
     """
+    counted, given = given_choice("mode", mode, COUNTS), given_sizes(sizes)
     routine = parse_kernel(source_of(kernel))
-    if sizes:
-        routine = bind(routine, complete_sizes(routine, sizes))
-    return find_all(routine, load_machine(machine_of(machine)), mode)
+    if given:
+        routine = bind(routine, complete_sizes(routine, given))
+    return find_all(routine, load_machine(machine), counted)
 
 
 def verify(
@@ -101,57 +110,56 @@ def verify(
     packed: Sequence[str] = (),
 ) -> tuple[Case, ...]:
     """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`."""
-    _check_count("threads", threads, 1, MAX_THREADS)
-    request = Request(
-        source_of(kernel),
-        machine_of(machine),
-        sizes or {},
-        schedule=schedule_of(schedule),
-        heuristic=heuristic,
-        threads=threads,
-        packed=tuple(packed),
-    )
+    request = _request(kernel, machine, sizes, schedule_of(schedule), heuristic, threads, packed)
     return tuple(all_cases(prepare(request), FILLS, guard=True))
 
 
 def source_of(kernel: str | Path) -> Source:
     """The text of a kernel: a shipped one, that of a file, or the text itself. Raises: UsageProblem."""
-    if isinstance(kernel, Path):
-        return read_file(kernel, str(kernel))
-    return Source("kernel", kernel) if _is_text(kernel) else named_kernel(kernel)
+    found = given_text("kernel", kernel, "a name, a path or a text")
+    if isinstance(found, Path):
+        return read_file(found, str(found))
+    return found if isinstance(found, Source) else named_kernel(found)
 
 
 def schedule_of(schedule: str | Path | None) -> Source | None:
     """The text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
-    if schedule is None or (isinstance(schedule, str) and _is_text(schedule)):
-        return None if schedule is None else Source("schedule", str(schedule))
-    return read_file(Path(schedule), str(schedule))
+    if schedule is None:
+        return None
+    found = given_text("schedule", schedule, "a path or a text") or Source("schedule", "")
+    return found if isinstance(found, Source) else read_file(Path(found), str(found))
 
 
-def machine_of(machine: str | Path) -> str:
-    """The machine's name, or path, "host" resolved."""
-    return machine_called(str(machine))
+def _request(
+    kernel: str | Path,
+    machine: str | Path,
+    sizes: Sizes | None,
+    schedule: Source | None,
+    heuristic: str,
+    threads: int,
+    packed: Sequence[str],
+) -> Request:
+    """What `compile` and `verify` ask alike, each part of it checked. Raises: UsageProblem."""
+    word = given_word("heuristic", heuristic, "a name")
+    check_name("heuristic", word)
+    return Request(
+        source_of(kernel),
+        machine_of(machine),
+        given_sizes(sizes),
+        schedule=schedule,
+        heuristic=word,
+        threads=given_count("threads", threads, 1, MAX_THREADS),
+        packed=given_names("packed", packed),
+    )
 
 
-def _is_text(word: str) -> bool:
-    """Whether a word is a text of a language; names and paths have neither braces nor lines."""
-    return "{" in word or "\n" in word
-
-
-def _check_choosers(choosers: Mapping[str, bool], fix: Mapping[str, int | None]) -> None:
+def _check_choosers(asked: Request) -> None:
     """Nothing, where one thing at most says which schedule to take. Raises: UsageProblem."""
+    choosers = {"schedule": asked.schedule is not None, "tune": asked.tune > 0, "tuned": asked.tuned}
     found = [name for name, is_given in choosers.items() if is_given]
     if len(found) > 1:
         message = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
         raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
-    kept = [name for name, value in fix.items() if value is None]
-    if kept and not choosers["schedule"]:
-        message = f"`fix` keeps `{kept[0]}` as the schedule has it, and there is no `schedule`"
-        raise UsageProblem(Diagnostic("fix-syntax", message, help="give it a number, or give a `schedule`"))
-
-
-def _check_count(name: str, value: int, low: int, high: int) -> None:
-    """Nothing, where a number is within its limits. Raises: UsageProblem."""
-    if not low <= value <= high:
-        message = f"`{name}` takes a whole number from {low} to {high}, not {value}"
-        raise UsageProblem(Diagnostic("option-value", message))
+    if asked.cold and (asked.tune or asked.tuned):
+        message = f"`cold` says that operands are in no cache, and what `{found[0]}` goes by finds them there"
+        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))

@@ -54,6 +54,17 @@ def read_file(path: Path, name: str) -> Source:
     return Source(name, _decode(name, data))
 
 
+def check_text(name: str, text: str) -> None:
+    """Nothing, for a text that could stand in a file. Raises: UsageProblem."""
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        said = f"{name} is not UTF-8 text: character {error.start} is {text[error.start]!a}"
+        raise UsageProblem(Diagnostic("file-not-text", said)) from None
+    if len(data) > MAX_BYTES:
+        raise UsageProblem(Diagnostic("file-too-large", f"{name} is larger than 1 MB"))
+
+
 def machine_of(word: str) -> str:
     """The machine that a word names: `host` is the shipped one that fits this computer best."""
     if word != "host":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +23,16 @@ BEST_FORM = "best"
 MAX_THREADS = 256
 # Each takes a compiler's time and half a second of measuring.
 MOST_TUNED = 100
+# Units: seconds of wall clock.
+MIN_LIMIT_S, MAX_LIMIT_S = 0.1, 3600
 Size = int | str
 """A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
+_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24}(,\d{1,24}){0,15})?")
+
+
+def is_range(text: str) -> bool:
+    """Whether a text is a range of sizes."""
+    return _RANGE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ COMMAND_CODES: dict[str, Explanation] = {
     "file-too-large": Explanation("a file that is too large", "Inputs have at most 1 MB."),
     "fix-syntax": Explanation(
         "a fixed decision that cannot be read",
-        "`--fix` takes DECISION=NUMBER, as in `--fix nest0.block.k=256`.",
+        "`--fix` takes DECISION=NUMBER, as in `--fix nest0.block.k=256`; from Python `fix` takes whole "
+        'numbers by the names of decisions, {"block.k": 256}.',
     ),
     "internal-error": Explanation(
         "a mistake in isamap",
@@ -131,7 +132,8 @@ COMMAND_CODES: dict[str, Explanation] = {
     "size-syntax": Explanation(
         "a size that cannot be read",
         "Sizes are written NAME=NUMBER, or NAME=LOW..HIGH@TYPICAL for a size that is given at run time; "
-        "several typical values, with commas between them, have a schedule each.",
+        "several typical values, with commas between them, have a schedule each. From Python they are whole "
+        'numbers and texts of ranges by their names: {"M": 1024, "N": "1..8192@512"}.',
     ),
     "rows-output": Explanation(
         "one file for many schedules",

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import isamap
-from isamap.driver.api import machine_of, schedule_of, source_of
+from isamap.driver import api
+from isamap.driver.api import schedule_of, source_of
+from isamap.driver.machines import machine_of
 from isamap.kernels import kernel_path
 
 SIZES = {"M": 6, "N": 5, "K": 7}
@@ -83,8 +85,11 @@ def test_decisions_are_kept_as_a_schedule_has_them() -> None:
         ({"schedule": HAND, "tune": 4}, "`schedule` and `tune` both say which schedule to take"),
         ({"schedule": HAND, "tuned": True}, "`schedule` and `tuned` both say which schedule to take"),
         ({"fix": {"block": None}}, "`fix` keeps `block` as the schedule has it, and there is no `schedule`"),
-        ({"threads": 0}, "`threads` takes a whole number from 1 to 256, not 0"),
-        ({"tune": 1}, "`tune` takes a whole number from 2 to 100, not 1"),
+        (
+            {"cold": True, "tune": 4},
+            "`cold` says that operands are in no cache, and what `tune` goes by finds",
+        ),
+        ({"cold": True, "tuned": True}, "what `tuned` goes by finds them there"),
     ],
 )
 def test_options_that_contradict_are_refused(options: dict[str, Any], message: str) -> None:
@@ -112,18 +117,171 @@ def test_rows_of_an_output_may_lie_between_rows_of_an_input() -> None:
     assert (both[:, 6:] == 7).all()
 
 
-def test_what_is_no_array_is_named(gemm: isamap.CompiledKernel) -> None:
-    given = arrays()
+# --- what is given is looked at before anything begins ----------------------------------------------------
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling anything fails the test."""
+
+    def prepared(_: object) -> None:
+        raise AssertionError("work began")
+
+    monkeypatch.setattr(api, "prepare", prepared)
+
+
+def refusal(**given: Any) -> str:
+    """What `compile` says of options, or of `kernel`, `machine` and `sizes`."""
+    what: dict[str, Any] = {"kernel": "gemm_f32", "machine": "generic-c", "sizes": SIZES, **given}
     with pytest.raises(isamap.IsamapError) as raised:
-        gemm(**given | {"A": given["A"].tolist()})
-    assert "`A` is an array of f32, and a list is given" in said(raised)
-    assert "pass an array of numpy, of type float32" in said(raised)
+        isamap.compile(what.pop("kernel"), what.pop("machine"), what.pop("sizes"), **what)
+    return said(raised)
 
 
-def test_sizes_and_scalars_are_numbers() -> None:
-    kernel = isamap.compile("gemm_f32", "generic-c", SIZES | {"M": "1..64@8"})
-    with pytest.raises(isamap.IsamapError, match="`M` is a whole number, and a str is given"):
-        kernel(cast("Any", {"M": "6"}), **arrays())
-    scaled = "kernel scaled(N, scalar s: f32) { inout X: f32[N]; for n in N { X[n] = X[n] * s; } }"
-    with pytest.raises(isamap.IsamapError, match="`s` is a number, and a list is given"):
-        isamap.compile(scaled, "generic-c", {"N": 4})(X=np.ones(4, np.float32), s=[2])
+@pytest.mark.parametrize("number", [np.int64(6), np.int32(6), np.uint8(6), np.array(6)])
+def test_sizes_may_be_numbers_of_numpy(number: int) -> None:
+    made = isamap.compile("gemm_f32", "generic-c", SIZES | {"M": number})
+    assert "sizes K = 7, M = 6, N = 5" in made.files["gemm_f32.schedule"]
+    assert isamap.verify("gemm_f32", "generic-c", SIZES | {"M": number})[0].sizes == SIZES
+    found = isamap.find_mappings("gemm_f32", "generic-c", SIZES | {"M": number})
+    assert found == isamap.find_mappings("gemm_f32", "generic-c", SIZES)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("value", "shown", "advice"),
+    [
+        ("6", "'6'", 'write {"M": 6}'),
+        (6.0, "6.0", 'write {"M": 6}'),
+        (np.float32(6), "np.float32(6.0)", 'write {"M": 6}'),
+        (6.5, "6.5", None),
+        (True, "True", None),
+        (np.bool_(True), "np.True_", None),
+        (None, "None", None),
+        ("1..", "'1..'", None),
+        ("1..8@", "'1..8@'", None),
+        ("x", "'x'", None),
+        ([6], "a list", None),
+    ],
+)
+def test_sizes_are_whole_numbers_or_ranges(value: object, shown: str, advice: str | None) -> None:
+    wanted = f'error[size-syntax]: `M` is a whole number, or a range such as "1..8192@512", not {shown}'
+    wanted += f"\n  help: {advice}" if advice else ""
+    sizes = cast("Any", SIZES | {"M": value})
+    assert refusal(sizes=sizes) == wanted
+    for function in (isamap.find_mappings, isamap.verify):
+        with pytest.raises(isamap.IsamapError) as raised:
+            function("gemm_f32", "generic-c", sizes)
+        assert said(raised) == wanted
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ([("M", 6)], "`sizes` takes values by name, not a list"),
+        ("M=6", "`sizes` takes values by name, not 'M=6'"),
+        ({5: 6}, "`sizes` takes values by name, and 5 is no name"),
+    ],
+)
+def test_sizes_are_given_by_name(sizes: object, message: str) -> None:
+    assert refusal(sizes=sizes).startswith(f"error[size-syntax]: {message}\n")
+
+
+def test_fixed_values_may_be_numbers_of_numpy() -> None:
+    made = isamap.compile("gemm_f32", "generic-c", SIZES, fix={"block.k": np.int64(7)})
+    assert "fixed nest0.block.k = 7\n" in made.files["gemm_f32.schedule"]
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("fix", "message"),
+    [
+        (
+            {"block.k": "7"},
+            "`fix` takes a whole number for `block.k`, not '7'\n  help: write {\"block.k\": 7}",
+        ),
+        ({"block.k": 7.0}, "`fix` takes a whole number for `block.k`, not 7.0"),
+        ({"block.k": True}, "`fix` takes a whole number for `block.k`, not True"),
+        ({5: 7}, "`fix` takes values by name, and 5 is no name"),
+        ("block.k=7", "`fix` takes values by name, not 'block.k=7'"),
+    ],
+)
+def test_fixed_values_are_whole_numbers_by_name(fix: object, message: str) -> None:
+    assert refusal(fix=fix).startswith(f"error[fix-syntax]: {message}")
+
+
+@pytest.mark.parametrize(
+    ("fix", "message"),
+    [
+        ({"block.k": 0}, "error[fix-value]: `nest0.block.k` is a whole number of at least 1, not 0"),
+        ({"blok.k": 7}, "did you mean `nest0.block.k`?"),
+    ],
+)
+def test_decisions_are_those_of_the_kernel(fix: object, message: str) -> None:
+    assert message in refusal(fix=fix)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threads": 0}, "`threads` takes a whole number from 1 to 256, not 0"),
+        ({"threads": "2"}, "`threads` takes a whole number from 1 to 256, not '2'"),
+        ({"threads": True}, "`threads` takes a whole number from 1 to 256, not True"),
+        ({"tune": 1}, "`tune` takes a whole number from 2 to 100, or 0 for none, not 1"),
+        ({"tune": -1}, "`tune` takes a whole number from 2 to 100, or 0 for none, not -1"),
+        ({"tune": True}, "`tune` takes a whole number from 2 to 100, or 0 for none, not True"),
+        ({"tune": "8"}, "`tune` takes a whole number from 2 to 100, or 0 for none, not '8'"),
+        ({"tune": 2.0}, "`tune` takes a whole number from 2 to 100, or 0 for none, not 2.0"),
+        ({"limit_s": 0}, "`limit_s` takes a number of seconds from 0.1 to 3600, not 0"),
+        ({"limit_s": float("nan")}, "`limit_s` takes a number of seconds from 0.1 to 3600, not nan"),
+        ({"limit_s": "2"}, "`limit_s` takes a number of seconds from 0.1 to 3600, not '2'"),
+        ({"heuristic": "cpsatt"}, "did you mean `cpsat`?"),
+        ({"heuristic": None}, "`heuristic` takes a name, not None"),
+        ({"profile": None}, '`profile` takes a path, "default" or "none", not None'),
+        ({"packed": "AB"}, "`packed` takes a list of names, not 'AB'\n  help: write `packed=['AB']`"),
+        ({"packed": [5]}, "`packed` takes a list of names, not 5"),
+        ({"isolate": "no"}, "`isolate` takes True or False, not 'no'"),
+        ({"tuned": 1}, "`tuned` takes True or False, not 1"),
+        ({"cold": None}, "`cold` takes True or False, not None"),
+        ({"schedule": 5}, "`schedule` takes a path or a text, not 5"),
+        ({"schedule": b"x"}, "`schedule` takes a path or a text, not b'x'"),
+        ({"kernel": 5}, "`kernel` takes a name, a path or a text, not 5"),
+        ({"kernel": "kernel k { \ud800 }"}, "error[file-not-text]: kernel is not UTF-8 text: character 11"),
+        ({"kernel": "{" + " " * (1 << 20)}, "error[file-too-large]: kernel is larger than 1 MB"),
+        ({"machine": None}, "`machine` takes a name or a path, not None"),
+    ],
+)
+def test_options_of_other_types_and_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    assert message in refusal(**options)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_verify_looks_at_what_is_given_as_compile_does() -> None:
+    for options in ({"threads": "2"}, {"heuristic": "cpsatt"}, {"packed": "B"}, {"schedule": 5}):
+        with pytest.raises(isamap.IsamapError) as raised:
+            isamap.verify("gemm_f32", "generic-c", SIZES, **cast("Any", options))
+        assert said(raised) == refusal(**options)
+
+
+def test_what_is_counted_is_one_of_three() -> None:
+    with pytest.raises(isamap.IsamapError, match="`mode` takes one of complete, fixed, amos, not 'complet'"):
+        isamap.find_mappings("gemm_f32", "generic-c", SIZES, cast("Any", "complet"))
+
+
+def test_numbers_and_flags_of_numpy_are_taken() -> None:
+    options = {
+        "threads": np.int64(1),
+        "limit_s": np.float32(2),
+        "isolate": np.bool_(False),
+        "tune": np.int64(0),
+    }
+    request = isamap.compile("gemm_f32", "generic-c", SIZES, **cast("Any", options)).prepared.request
+    assert [type(v) for v in (request.threads, request.limit_s, request.tune)] == [int, float, int]
+
+
+def test_host_is_a_machine_to_load_as_to_compile_for() -> None:
+    assert isamap.load_machine("host").name == machine_of("host")
+    with pytest.raises(isamap.IsamapError, match="`machine` takes a name or a path, not 5"):
+        isamap.load_machine(cast("Any", 5))
