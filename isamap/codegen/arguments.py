@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -137,9 +138,15 @@ def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
-    """Room for an output that the caller leaves out."""
+    """Room for an output that the caller leaves out. Raises: UsageProblem where there is not enough."""
     shape, dtype = _shape(t, sizes), t.dtype.numpy()
-    poison = bytes([POISON]) * (int(np.prod(shape)) * dtype.itemsize)
+    size = prod(shape) * dtype.itemsize
+    try:
+        poison = bytes([POISON]) * size
+    except (MemoryError, OverflowError):
+        raise _mismatch(
+            f"there is no memory for `{t.name}`: {t.dtype}{list(shape)} has {size} bytes"
+        ) from None
     return _passed(t, np.frombuffer(poison, dtype).reshape(shape))
 
 

@@ -76,7 +76,7 @@ def machine_of(word: str) -> str:
 
 def _beside(path: Path) -> list[str]:
     try:
-        return [p.name for p in path.parent.iterdir()]
+        return [p.name for p in path.parent.iterdir() if p.name != path.name]
     except (OSError, ValueError):
         return []
 

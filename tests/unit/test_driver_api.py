@@ -54,6 +54,14 @@ def test_a_kernel_file_that_is_not_there_is_said_to_be_none() -> None:
             isamap.compile(kernel, "generic-c", SIZES)
 
 
+def test_a_folder_is_no_kernel_and_not_proposed_instead_of_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    with pytest.raises(isamap.IsamapError) as raised:
+        isamap.compile(folder, "generic-c", SIZES)
+    assert said(raised) == f"error[file-unreadable]: {folder} cannot be read: Is a directory"
+
+
 def test_a_machine_may_be_a_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     assert machine_of(path) == str(path)
