@@ -100,9 +100,12 @@ def unknown(name: str, known: list[str]) -> Diagnostic:
     """What to say of a name that no decision has."""
     full = name if name.startswith("nest") else f"nest0.{name}"
     near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
+    help_ = f"did you mean `{near[0]}`?" if near else None
+    if ".parallel." in full and not any(".parallel." in other for other in known):
+        help_ = "axes are dealt to several threads only: `--threads 2`, from Python `threads=2`"
     return Diagnostic(
         "fix-unknown",
         f"there is no decision `{name}`",
         notes=(f"known: {', '.join(known[:SHOWN])}{' and others' if len(known) > SHOWN else ''}",),
-        help=f"did you mean `{near[0]}`?" if near else None,
+        help=help_,
     )

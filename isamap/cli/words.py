@@ -63,7 +63,8 @@ def fill_values(words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*filled, *words[position + 1 :]]
         follows = words[position + 1] if position + 1 < len(words) else ""
-        if word in FILLED and not follows[:1].isdecimal() and follows != FILLED[word]:
+        is_number = follows.removeprefix("-")[:1].isdecimal()
+        if word in FILLED and not is_number and follows != FILLED[word]:
             filled.append(FILLED[word])
     return filled
 

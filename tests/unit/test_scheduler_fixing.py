@@ -70,6 +70,15 @@ def test_a_name_that_says_no_one_decision_is_refused(
     assert refused.value.render() == said
 
 
+def test_parts_for_threads_need_threads() -> None:
+    with pytest.raises(UsageProblem) as refused:
+        resolve(GEMM, {"parallel.m": 2})
+    assert refused.value.render().endswith(
+        "axes are dealt to several threads only: `--threads 2`, from Python `threads=2`"
+    )
+    assert resolve(replace(GEMM, threads=2), {"parallel.m": 2}) == {"nest0.parallel.m": 2}
+
+
 AT_LEAST_1 = "a whole number of at least 1"
 
 
