@@ -192,6 +192,8 @@ def _why_not(array: NDArray[Any]) -> str:
     size = array.itemsize
     if not array.flags.aligned:
         return f"elements of {{}} do not begin at multiples of {array.dtype.alignment} bytes"
+    if array.flags.c_contiguous:
+        return ""
     if array.strides and array.strides[-1] != size:
         return "the last axis of {} is not dense"
     if any(s < 0 or s % size for s in array.strides):

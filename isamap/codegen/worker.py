@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 PAGE = mmap.PAGESIZE
@@ -31,14 +32,15 @@ _SCALARS: dict[str, Any] = {
 
 def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
     """The argument struct; a field is (kind, C type, value), a pointer's value its position in `pointers`."""
-    layout: list[tuple[str, Any]] = []
-    values: list[Any] = []
-    for number, (kind, c_type, value) in enumerate(fields):
-        pointer = kind == "pointer"
-        layout.append((f"f{number}", ctypes.c_void_p if pointer else _SCALARS[c_type]))
-        values.append(pointers[value] if pointer else value)
-    struct = type("Arguments", (ctypes.Structure,), {"_fields_": layout})
-    return struct(*values)
+    struct = _struct(tuple(["" if kind == "pointer" else c_type for kind, c_type, _ in fields]))
+    return struct(*[pointers[value] if kind == "pointer" else value for kind, _, value in fields])
+
+
+@lru_cache(maxsize=64)
+def _struct(c_types: tuple[str, ...]) -> type[ctypes.Structure]:
+    """A struct of such members, "" for pointers. To make one takes longer than all else of a small call."""
+    layout = [(f"f{n}", _SCALARS[name] if name else ctypes.c_void_p) for n, name in enumerate(c_types)]
+    return type("Arguments", (ctypes.Structure,), {"_fields_": layout})
 
 
 def load_function(library: str, name: str) -> tuple[Any, Any]:
