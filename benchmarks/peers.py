@@ -1,6 +1,6 @@
 """Products of DeepBench by isamap and by other compilers: IREE, TVM and Exo, those that are installed.
 
-    pip install iree-base-compiler iree-base-runtime exo-lang psutil xgboost-cpu
+    pip install iree-base-compiler iree-base-runtime exo-lang psutil xgboost-cpu cloudpickle
     pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post0
     python benchmarks/peers.py --tvm-trials 16 > benchmarks/results/DATE-peers.txt
 
@@ -29,6 +29,8 @@ from typing import Any
 import numpy as np
 from alternate import program, source, turns
 
+from isamap.driver.profiles import find_profile
+from isamap.driver.request import Request
 from isamap.machine import detect_machine
 from isamap.suites.shapes import Product, read_suite
 
@@ -47,9 +49,11 @@ Contender = tuple[Callable[[], object], Callable[[], np.ndarray]]
 
 
 def isamap(m: int, n: int, k: int, data: Arrays) -> Contender:
-    """What `isamap compile gemm_f32` gives on this machine."""
+    """What `isamap compile gemm_f32` gives on this machine: calibrated, where it has a profile."""
     sizes = {"M": m, "N": n, "K": k}
-    call, arrays, _ = program(source("gemm_f32"), detect_machine(), sizes, sizes)
+    text, machine = source("gemm_f32"), detect_machine()
+    request = Request(text, machine, sizes, profile=find_profile("default", machine))
+    call, arrays, _ = program(text, machine, sizes, sizes, request=request)
     for name, given in zip("ABC", data, strict=True):
         arrays[name][...] = given
     return call, lambda: arrays["C"]
