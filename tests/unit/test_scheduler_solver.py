@@ -98,9 +98,10 @@ def test_fixed_orders_in_a_circle_are_refused() -> None:
     [
         ({"nest0.block.z": 1}, "there is no decision `nest0.block.z`"),
         ({"nest1.block.n": 64}, "did you mean `nest0.block.n`?"),
+        ({"nest0.stage.a": 3}, "`nest0.stage.a` is 0, 1 or 2, not 3"),
     ],
 )
-def test_an_unknown_decision_is_refused(fixed: dict[str, int], said: str) -> None:
+def test_an_unknown_decision_or_value_is_refused(fixed: dict[str, int], said: str) -> None:
     with pytest.raises(UsageProblem) as refused:
         schedule(gemm(64, 64, 64), fixed=fixed)
     assert said in refused.value.render()
@@ -112,7 +113,7 @@ def test_an_unknown_decision_is_refused(fixed: dict[str, int], said: str) -> Non
         {"nest0.unroll.m": 33},
         {"nest0.block.n": 100},
         {"nest0.mapping": 7},
-        {"nest0.stage.a": 3},
+        {"nest0.stage.c": 2},
         {"nest0.unroll.m": 8, "nest0.block.m": 4},
     ],
 )
