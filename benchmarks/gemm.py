@@ -26,7 +26,7 @@ from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
-from isamap.source import Source
+from isamap.source import IsamapError, Source
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -117,4 +117,7 @@ def _report(
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except IsamapError as problem:
+        sys.exit(problem.render())
