@@ -31,7 +31,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.crowding import crowded
 from isamap.scheduler.fetching import in_rows
-from isamap.scheduler.following import if_followed
+from isamap.scheduler.following import if_followed, if_in_sequence
 from isamap.scheduler.least import least_ns
 from isamap.scheduler.levels import Misses, added, first_reading, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
@@ -73,7 +73,7 @@ class AnalyticModel:
                     [blocks, bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]
                 ),
                 times(LEAK, total([supply, *moved])),
-                *(_hints(tiling, operand) for operand in _inputs(option) if operand.streams),
+                *(_shown_hints(tiling, o, problem) for o in _inputs(option) if o.streams),
                 *_leaks(space, missed),
                 loops_ns(space, problem.loops),
                 *(_hold(tiling, operand, problem) for operand in option.operands if operand.is_accumulator),
@@ -110,7 +110,7 @@ class AnalyticModel:
         blocks = block_sums(tiling.space, problem.loops)
         beside_rows = _beside_rows(tiling, missed, blocks, problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
-        hidden += [_hints(tiling, o) for o in inputs if o.streams]
+        hidden += [_shown_hints(tiling, o, problem) for o in inputs if o.streams]
         held = [o for o in option.operands if o.is_accumulator]
         computing = Const(_issues(option) * option.interval_ns)
         return (
@@ -253,6 +253,12 @@ def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 def _hints(tiling: Tiling, operand: TileOperand) -> Cost:
     """Hints about what an input's later turns read."""
     return hinting(tiling, operand, whole_bytes(tiling.space, operand)[0])
+
+
+def _shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """Hints about what streams show, but not beside loads that follow rows and wait for memory anyway."""
+    hints = if_in_sequence(tiling, operand, Const(0), _hints(tiling, operand))
+    return if_followed(tiling, problem, Const(0), hints)
 
 
 def _moved(tiling: Tiling) -> dict[str, list[Cost]]:

@@ -69,6 +69,16 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     return found
 
 
+def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwise: Cost) -> Cost:
+    """One of two costs, after whether register blocks read whole rows of a matrix, one after the other.
+
+    Costs only grow with what they depend on: `sequence` is taken to be no more than `otherwise`.
+    """
+    if not operand.swept or len(operand.axes) != 2:
+        return otherwise
+    return Threshold(tiling.steps[operand.dense_axis], 1, sequence, largest([sequence, otherwise]))
+
+
 def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
     """One of two costs, after whether the largest input that streams is read in place like that."""
     operand = largest_stream(tiling.space.option)

@@ -26,7 +26,7 @@ from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, tota
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.fetching import asked, in_rows
-from isamap.scheduler.following import if_near, if_swept, largest_stream, room_bytes
+from isamap.scheduler.following import if_in_sequence, if_near, if_swept, largest_stream, room_bytes
 from isamap.scheduler.tiling import Tiling, by_stage
 
 
@@ -68,9 +68,12 @@ def beginnings(
         # A row is no sooner begun than a piece of it. Hinted, its beginning follows the end of another.
         row_ns = max(stated.swept_start_ns, stated.long_start_ns or 0.0, problem.memory_rows.start_ns)
         followed = Const(row_ns * rows)
-        near = if_near(tiling, operand, problem, Const(stated.hinted_start_ns * rows), followed)
+        near_ns = max(stated.hinted_start_ns, stated.hinted_swept_start_ns or 0.0)
+        near = if_near(tiling, operand, problem, Const(near_ns * rows), followed)
         late = if_swept(tiling, operand, problem, followed, late)
         early = if_swept(tiling, operand, problem, near, early)
+        # Whole rows one after the other are one run of lines, of which somebody asks for each.
+        early = if_in_sequence(tiling, operand, Const(0), early)
     if along:
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
@@ -98,7 +101,8 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     late = times(shown, computing) if operand.registers else early
     # Of rows that loads follow, and that are asked for as well, the next ones come meanwhile.
     swept = if_near(tiling, operand, problem, Const(0), early)
-    late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, early)))
+    hinted = if_in_sequence(tiling, operand, Const(0), early)
+    late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, hinted)))
     if in_rows(option, operand):
         in_time = _if_in_time(tiling, operand, problem, early, late)
     direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)

@@ -194,7 +194,11 @@ def _pieces(profile: Profile) -> list[tuple[str, ...]]:
         return [head, (lost.memory, "–", lost.said)]
     found = profile.pieces
     assert found is not None, "one of both is there"
-    ways = (("hinted", found.hinted_start_ns), ("rows, each by its own loads", found.swept_start_ns))
+    ways = (
+        ("hinted", found.hinted_start_ns),
+        ("rows, each by its own loads", found.swept_start_ns),
+        ("the same, hinted", found.hinted_swept_start_ns),
+    )
     known = [(way, _number(ns), "") for way, ns in ways if ns is not None]
     return [head, (found.memory, _number(found.long_start_ns), ""), *known]
 

@@ -132,14 +132,18 @@ class Overlap:
         trips = [(number, place.left[loop.axis].ceildiv(loop.step)) for number, loop in inside]
         single = next((n for n, (_, count) in enumerate(trips) if count.value != 1), 0)
         hosts = tuple(trips[: single + 1])
-        works = [Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place)) for p in mine]
+        along = self.schedule.loops[hosts[-1][0]].axis if hosts else None
+        works = [
+            Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place, along))
+            for p in mine
+        ]
         new = [work for work in works if hosts and (hosts[-1][0] < self.schedule.hold or is_even(work))]
         self.dealt += new
         yield tuple(node for work in works if work not in new for node in _labelled(work.note, work.make()))
         self.dealt = [work for work in self.dealt if work not in new]
 
-    def _prefetch(self, prefetch: Prefetch, place: Place) -> Make:
-        """Hints about what a later turn reads, if there is such a turn."""
+    def _prefetch(self, prefetch: Prefetch, place: Place, along: str | None) -> Make:
+        """Hints about what a later turn reads, if there is such a turn, dealt to a loop along an axis."""
         number = prefetch.depth - 1
         loop, turn = self.schedule.loops[number], place.trips[number] + prefetch.ahead
         here, left = self._turn(number, turn), self.around[number].left[loop.axis]
@@ -151,7 +155,7 @@ class Overlap:
                 found = buffer_lines(staged, number, here, hint, self.names)
             else:
                 operand = self._operand(prefetch.operand)
-                found = tensor_lines(operand, here, hint, self.suppliers, self.names)
+                found = tensor_lines(operand, here, hint, self.suppliers, self.names, along)
             return _when(turn * loop.step, left, found)
 
         return make

@@ -6,6 +6,8 @@ is touched: each hint names an element that the turn reads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from isamap.ir import Cast, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.names import Names
@@ -21,13 +23,18 @@ def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, name
     """Hints about the tiles that a turn of loop `number` reads from a buffer."""
     trips = {n: place.trips.get(n, ZERO) if n <= number else ZERO for n, _ in staged.loops}
     elements = dict(staged.loops)[number]
-    return _lines(staged.buffer, staged.offset(trips), elements, staged.operand.dtype.size_bytes, hint, names)
+    size_bytes = staged.operand.dtype.size_bytes
+    here, lines = _lines(staged.buffer, staged.offset(trips), elements, size_bytes, hint, names)
+    return _nested(lines, here)
 
 
 def tensor_lines(
-    operand: OperandTile, place: Place, hint: LineHint, suppliers: Suppliers, names: Names
+    operand: OperandTile, place: Place, hint: LineHint, suppliers: Suppliers, names: Names, along: str | None
 ) -> tuple[Node, ...]:
-    """Hints about the elements of a tensor that are read at a place.
+    """Hints about the elements of a tensor that are read at a place, row by row.
+
+    `along` is the axis of the loop that they are dealt to, if any. Where that loop goes along rows of a known
+    length, they are asked for line by line of all rows instead, as its turns will read them.
 
     Raises: UsageProblem where they are no box.
     """
@@ -50,22 +57,29 @@ def tensor_lines(
             start = start + Index.of(variable) * stride
             loops.append((variable, count))
     low, count = box[-1]
-    nodes = _lines(read.buffer, start + low * strides[-1], count, read.dtype.size_bytes, hint, names)
-    for variable, count in reversed(loops):
-        nodes = (For(variable, count, nodes),)
-    return nodes
+    here, lines = _lines(read.buffer, start + low * strides[-1], count, read.dtype.size_bytes, hint, names)
+    counted = all(count.value is not None for _, count in lines)
+    across = along is not None and counted and bool(read.index[-1].coefficient(f"@{along}"))
+    return _nested((*lines, *loops) if across else (*loops, *lines), here)
 
 
 def _lines(
     buffer: str, start: Index, elements: Index, size_bytes: int, hint: LineHint, names: Names
-) -> tuple[Node, ...]:
-    """One hint per line of a run of elements, each at an element of the run."""
+) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
+    """A hint about a line of a run of elements, at an element of it, and the loop over the run's lines."""
     each = max(1, hint.line_bytes // size_bytes)
     count = elements.ceildiv(each)
     variable = names.fresh("line")
     counter = ZERO if count.value == 1 else Index.of(variable)
     here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, start + counter * each, (ONE,)))
-    return (here,) if count.value == 1 else (For(variable, count, (here,)),)
+    return here, () if count.value == 1 else ((variable, count),)
+
+
+def _nested(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
+    """A node inside loops, the first outermost."""
+    for variable, count in reversed(loops):
+        here = For(variable, count, (here,))
+    return (here,)
 
 
 def _read_of(expr: Expr) -> Read | None:

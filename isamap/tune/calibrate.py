@@ -26,7 +26,7 @@ from isamap.machine.allowed import PERMISSIONS
 from isamap.machine.cpu import this_cpu
 from isamap.machine.system_caches import system_caches
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
-from isamap.tune.bandwidth import Stream, bandwidth_figure, stream_source, streams
+from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
 from isamap.tune.caches import least_of, probes, reported_caches, usable_bytes, with_usable
 from isamap.tune.clocked import CANNOT
 from isamap.tune.figures import (
@@ -279,7 +279,6 @@ def _profile(
     for one in asked:
         figures.append(figure(one, rest[done : done + len(one.timings)]))
         done += len(one.timings)
-    found = [bandwidth_figure(stream, result) for stream, result in zip(ways, rest[done:], strict=True)]
     return Profile(
         machine.name,
         machine.digest,
@@ -287,5 +286,5 @@ def _profile(
         compiler,
         when,
         tuple(figures),
-        tuple(b for b in found if b is not None),
+        bandwidth_figures(ways, rest[done:]),
     )

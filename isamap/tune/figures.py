@@ -122,13 +122,14 @@ class StreamFigure:
 @dataclass(frozen=True, slots=True)
 class PieceFigure:
     """What beginning a long piece of a row takes that streams from a memory, unasked and hinted, and what
-    beginning a row does of which each load reads its own to the end. Units: nanoseconds.
+    beginning a row does of which each load reads its own to the end, likewise. Units: nanoseconds.
     """
 
     memory: str
     long_start_ns: float
     hinted_start_ns: float | None = None
     swept_start_ns: float | None = None
+    hinted_swept_start_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ def measured_streams(link: Link, profile: Profile) -> Link:
             long_start_ns=pieces.long_start_ns,
             hinted_long_start_ns=_found_or(pieces.hinted_start_ns, streams.hinted_long_start_ns),
             swept_start_ns=_found_or(pieces.swept_start_ns, streams.swept_start_ns),
+            hinted_swept_start_ns=_found_or(pieces.hinted_swept_start_ns, streams.hinted_swept_start_ns),
         )
     return replace(link, streams=streams)
 

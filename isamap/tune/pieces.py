@@ -1,12 +1,13 @@
-"""What beginning a long piece of a row takes that streams from memory: unasked, hinted, and swept.
+"""What beginning a long piece of a row takes that streams from memory: unasked, hinted, swept, and both.
 
     C[m, n] += A[m, k] * B[k, n], with 64 MiB of B and one row of A
 
 A register block reads up to 2 KB of each row of B, and the next piece lies pages away. Some processors
 follow a piece so long from its first lines on, and hints only cost; others begin anew for each. Without a
 loop inside, a block reads a line or two of a few rows, and each of its loads goes on with its row in the
-next block. All three are timed, in turns: what each takes longer than the model has it without beginnings,
-shared among what it begins, is what beginning takes. What else the model errs by is in it.
+next block, for which the next few rows may be hinted as well. All are timed, in turns: what each takes longer
+than the model has it without beginnings, shared among what it begins, is what beginning takes. What else the
+model errs by is in it.
 """
 
 from __future__ import annotations
@@ -62,11 +63,12 @@ def piece_figure(
         for way, one in chosen.items():
             (time,) = where_time_goes(one, bare, AnalyticModel())
             assert time is not None
-            pieces = 1 if way == "swept" else ceil(n / _columns(one, n))
+            pieces = 1 if "swept" in way else ceil(n / _columns(one, n))
             # Of what a long piece takes, a shorter one takes its share.
             short = max(1.0, stated.long_bytes * pieces / (F32.size_bytes * n))
             start_ns[way] = max(0.0, (took[way] - time.total_ns) / (ROWS * pieces) * short)
-        return PieceFigure(memory, start_ns["unasked"], start_ns["hinted"], start_ns.get("swept"))
+        swept, both = (start_ns.get(way) for way in ("swept", "hinted, swept"))
+        return PieceFigure(memory, start_ns["unasked"], start_ns["hinted"], swept, both)
 
     return of_streams("long pieces that stream", machine, sizes, watch, measure)
 
@@ -77,7 +79,7 @@ def without_beginnings(problem: Problem) -> Problem:
     assert stated is not None
     streams = replace(
         stated, row_start_ns=0.0, hinted_start_ns=0.0, long_start_ns=0.0, hinted_long_start_ns=0.0,
-        swept_start_ns=0.0, hinted_row_start_ns=0.0,
+        swept_start_ns=0.0, hinted_swept_start_ns=0.0, hinted_row_start_ns=0.0,
     )  # fmt: skip
     rows = replace(problem.memory_rows, start_ns=0.0, short_start_ns=0.0, late_line_ns=0.0)
     nests = tuple(
@@ -99,6 +101,7 @@ def _chosen(problem: Problem) -> dict[str, Schedule]:
     }
     try:
         found["swept"] = best_in_place(problem, False, False, _SWEEP)
+        found["hinted, swept"] = best_in_place(problem, False, True, _SWEEP)
     except Infeasible:  # of instructions that take several steps of a sum, a block may not fit
         return found
     return found

@@ -51,6 +51,21 @@ nest 0 {{
   }}
 }}
 """
+FOLLOWING = """  for k by 4 {
+    prefetch b ahead 1 into l2;
+    for n by 32 {
+      for m by 1 {
+        hold;
+        unroll k by 1 {
+          unroll n by 8 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+"""
 Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
@@ -102,6 +117,24 @@ def test_all_lines_of_the_next_rows_are_named_once_per_turn() -> None:
     env = {"A.s0": 32, "B.s0": 48, "C.s0": 48}
     named = sorted(element for name, element in hints(made.program.body, env) if name == "A")
     assert named == [32 * row + 16 * line for row in range(8, 24) for line in range(2)]
+
+
+@pytest.mark.parametrize("run_time", [False, True])
+def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(run_time: bool) -> None:
+    """Turn n of each four rows of B asks for 32 columns of the next four, where turn n will read them; of
+    rows whose length the run says, for one of the next four rows.
+    """
+    sizes: dict[str, Size] = {"M": 1, "N": "16..256@96" if run_time else 96, "K": 8}
+    text = SCHEDULE[: SCHEDULE.index("  for n")].format(**sizes) + FOLLOWING
+    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
+    made = compile_kernel(Request(source, "x86-avx2", sizes, schedule=Source("s.schedule", text)))
+    assert made.program
+    found = list(hints(made.program.body, {"M": 1, "N": 96, "K": 8, "A.s0": 8, "B.s0": 96, "C.s0": 96}))
+    places = [(row, line) for line in range(6) for row in range(4, 8)]
+    if run_time:
+        assert sorted(found) == sorted(("B", 96 * row + 16 * line) for row, line in places)
+    else:
+        assert found == [("B", 96 * row + 16 * line) for row, line in places]
 
 
 def test_a_machine_says_what_its_hints_bring_where() -> None:

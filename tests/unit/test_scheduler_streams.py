@@ -108,16 +108,18 @@ def test_rows_side_by_side_are_read_by_halves_of_registers_and_not_by_masks_of_w
 # --- rows that loads follow to their ends -----------------------------------------------------------------
 
 
-def swept(**figures: float | None) -> tuple[Problem, NestOption]:
+WIDE = {"M": 1, "N": 7680, "K": 2560}
+
+
+def swept(sizes: dict[str, int] = WIDE, **figures: float | None) -> tuple[Problem, NestOption]:
     """A product whose weights stream, on a machine where long pieces begin anew."""
     stated: dict[str, Any] = {"long_start_ns": 50.0, "swept_start_ns": 0.0, **figures}
     machine = load_machine("x86-avx512-bf16")
     links = tuple(
         replace(x, streams=replace(x.streams, **stated) if x.streams else None) for x in machine.links
     )
-    sizes = {"M": 1, "N": 7680, "K": 2560}
     kernel = make_guards_explicit(bind(shipped("gemm_f32"), sizes))
-    problem = build_problem(kernel, replace(machine, links=links), sizes)
+    problem = build_problem(kernel, replace(machine, links=links, starts_cold=True), sizes)
     return problem, option_of(problem, "fma_zmm_f32 { i: n }")
 
 
@@ -171,6 +173,27 @@ def test_hints_for_whole_rows_that_loads_follow_are_worth_what_beginning_them_ta
         saved_ns.append(cost_ns(problem, option, **SWEEP) - cost_ns(problem, option, **hinted))
     assert saved_ns[0] > 0
     assert saved_ns[1] - saved_ns[0] == pytest.approx(2560 * 500.0, rel=0.1)
+
+
+def test_beginning_hinted_rows_takes_what_is_measured_of_it_and_what_pieces_take() -> None:
+    hinted = {**SWEEP, "prefetch_b": 2}
+    costs = [
+        cost_ns(*swept(hinted_start_ns=piece, hinted_swept_start_ns=row), **hinted)
+        for piece, row in ((20.0, None), (20.0, 5.0), (20.0, 120.0), (5.0, 20.0))
+    ]
+    assert costs[0] == costs[1] == costs[3]
+    assert costs[2] - costs[0] == pytest.approx(2560 * 100.0, rel=0.1)
+
+
+def test_whole_rows_in_sequence_are_begun_once_and_computing_hides_behind_them() -> None:
+    """1 x 128 x 20000: a register block reads whole rows, which follow each other without a gap."""
+    problem, option = swept({"M": 1, "N": 128, "K": 20000}, hinted_long_start_ns=50.0)
+    sequence = {"unroll_m": 1, "unroll_n": 8, "prefetch_b": 2, "stage_b": 0}
+    whole, cut = (cost_ns(problem, option, **{**sequence, "unroll_n": n}) for n in (8, 4))
+    traffic_ns = 4 * 128 * 20000 / problem.memory_bandwidth_bytes_per_ns
+    assert traffic_ns < whole < 1.2 * traffic_ns
+    assert cut > whole + 20000 * 50.0 / 2
+    assert cost_ns(problem, option, **{**sequence, "prefetch_b": 0}) > 1.5 * whole, "nobody asked"
 
 
 def test_rows_that_would_not_find_room_are_not_hinted_for_nothing() -> None:

@@ -35,13 +35,21 @@ def measured(machine: Machine = MACHINE) -> tuple[PieceFigure | Unmeasured | Non
     return piece_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float, swept_ns: float = 4e6) -> None:
+def timed(
+    monkeypatch: pytest.MonkeyPatch,
+    plain_ns: float,
+    hinted_ns: float,
+    swept_ns: float = 4e6,
+    both_ns: float = 4e6,
+) -> None:
     """Calls take so long, by whether schedules have hints and loops in blocks; nothing is compiled."""
 
     def compiled(_: object, chosen: Any) -> float:
         (nest,) = chosen.nests
         swept = all(loop.kind == "unroll" for loop in nest.loops[nest.hold :])
-        return hinted_ns if nest.prefetches else swept_ns if swept else plain_ns
+        if nest.prefetches:
+            return both_ns if swept else hinted_ns
+        return swept_ns if swept else plain_ns
 
     def calls_ns(_: object, took_ns: float, *words: object) -> list[float]:
         del words
@@ -54,22 +62,32 @@ def timed(monkeypatch: pytest.MonkeyPatch, plain_ns: float, hinted_ns: float, sw
 def test_what_takes_longer_than_by_the_model_is_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[PieceFigure] = []
     for more_ns in (1e6, 2e6, 3e6):
-        timed(monkeypatch, 4e6 + more_ns, 4e6 + more_ns, 4e6 + more_ns)
+        timed(monkeypatch, *(4e6 + more_ns,) * 4)
         figure, said = measured()
         assert isinstance(figure, PieceFigure)
         assert (figure.memory, said) == ("mem", ["long pieces that stream"])
         found.append(figure)
-    names = ("long_start_ns", "hinted_start_ns", "swept_start_ns")
+    names = ("long_start_ns", "hinted_start_ns", "swept_start_ns", "hinted_swept_start_ns")
     for first, second, third in ([getattr(one, name) for one in found] for name in names):
         assert third - second == pytest.approx(second - first)
     # 1 ms more of 2048 rows, each read in one go; a quarter of that and less where it is read in pieces.
     assert found[1].swept_start_ns == pytest.approx((found[0].swept_start_ns or 0.0) + 1e6 / 2048)
+    both = [one.hinted_swept_start_ns or 0.0 for one in found]
+    assert both[1] == pytest.approx(both[0] + 1e6 / 2048)
     assert 10.0 < found[1].long_start_ns - found[0].long_start_ns < 1e6 / 2048 / 4
 
 
 def test_what_takes_no_longer_begins_in_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed(monkeypatch, 1e6, 1e6, 1e6)
-    assert measured()[0] == PieceFigure("mem", 0.0, 0.0, 0.0)
+    timed(monkeypatch, 1e6, 1e6, 1e6, 1e6)
+    assert measured()[0] == PieceFigure("mem", 0.0, 0.0, 0.0, 0.0)
+
+
+def test_each_way_is_told_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed(monkeypatch, 1e6, 1e6, 1e6, 9e6)
+    figure, _ = measured()
+    assert isinstance(figure, PieceFigure)
+    assert (figure.long_start_ns, figure.hinted_start_ns, figure.swept_start_ns) == (0.0, 0.0, 0.0)
+    assert (figure.hinted_swept_start_ns or 0.0) > 1e6 / 2048
 
 
 def test_a_machine_without_room_for_a_sweep_says_nothing_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +104,7 @@ def test_a_machine_without_room_for_a_sweep_says_nothing_of_one(monkeypatch: pyt
     figure, _ = measured()
     assert isinstance(figure, PieceFigure)
     assert (figure.swept_start_ns, figure.hinted_start_ns is None) == (None, False)
+    assert figure.hinted_swept_start_ns is None
 
 
 def test_where_nothing_streams_there_is_nothing_to_say() -> None:
@@ -130,9 +149,11 @@ def test_a_machine_with_the_figure_begins_long_pieces_by_it() -> None:
     assert parse_profile(Source("p", print_profile(made))) == made
     assert STATED is not None
     assert Memories.of(lay_over(MACHINE, made)).beyond_streams == replace(STATED, long_start_ns=40.0)
-    more = profile(pieces=PieceFigure("mem", 40.0, 3.0, 0.0))
+    more = profile(pieces=PieceFigure("mem", 40.0, 3.0, 0.0, 5.0))
     assert parse_profile(Source("p", print_profile(more))) == more
-    known = replace(STATED, long_start_ns=40.0, hinted_long_start_ns=3.0, swept_start_ns=0.0)
+    known = replace(
+        STATED, long_start_ns=40.0, hinted_long_start_ns=3.0, swept_start_ns=0.0, hinted_swept_start_ns=5.0
+    )
     assert Memories.of(lay_over(MACHINE, more)).beyond_streams == known
     elsewhere = profile(pieces=replace(FIGURE, memory="l3"))
     assert Memories.of(lay_over(MACHINE, elsewhere)).beyond_streams == STATED
