@@ -101,7 +101,9 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     late = times(shown, computing) if operand.registers else early
     # Of rows that loads follow, and that are asked for as well, the next ones come meanwhile.
     swept = if_near(tiling, operand, problem, Const(0), early)
-    hinted = if_in_sequence(tiling, operand, Const(0), early)
+    # Whole rows one after the other are read as rows along a sum are, without an end.
+    row_factor = _stated_or(stated.hinted_row_computing_factor, stated.hinted_computing_factor)
+    hinted = if_in_sequence(tiling, operand, times(row_factor, computing), early)
     late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, hinted)))
     if in_rows(option, operand):
         in_time = _if_in_time(tiling, operand, problem, early, late)

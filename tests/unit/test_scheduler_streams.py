@@ -185,15 +185,22 @@ def test_beginning_hinted_rows_takes_what_is_measured_of_it_and_what_pieces_take
     assert costs[2] - costs[0] == pytest.approx(2560 * 100.0, rel=0.1)
 
 
-def test_whole_rows_in_sequence_are_begun_once_and_computing_hides_behind_them() -> None:
+def test_whole_rows_in_sequence_are_begun_once() -> None:
     """1 x 128 x 20000: a register block reads whole rows, which follow each other without a gap."""
-    problem, option = swept({"M": 1, "N": 128, "K": 20000}, hinted_long_start_ns=50.0)
+    sizes = {"M": 1, "N": 128, "K": 20000}
+    problem, option = swept(sizes, hinted_long_start_ns=50.0)
     sequence = {"unroll_m": 1, "unroll_n": 8, "prefetch_b": 2, "stage_b": 0}
     whole, cut = (cost_ns(problem, option, **{**sequence, "unroll_n": n}) for n in (8, 4))
     traffic_ns = 4 * 128 * 20000 / problem.memory_bandwidth_bytes_per_ns
     assert traffic_ns < whole < 1.2 * traffic_ns
     assert cut > whole + 20000 * 50.0 / 2
     assert cost_ns(problem, option, **{**sequence, "prefetch_b": 0}) > 1.5 * whole, "nobody asked"
+    shown = [
+        cost_ns(*swept(sizes, hinted_row_computing_factor=factor), **sequence)
+        for factor in (None, 2.0, 12.0, 14.0, 16.0)
+    ]
+    assert shown[0] == shown[1] < shown[2], "it shows as beside rows along a sum, where it is more"
+    assert shown[3] - shown[2] == pytest.approx(shown[4] - shown[3])
 
 
 def test_rows_that_would_not_find_room_are_not_hinted_for_nothing() -> None:
