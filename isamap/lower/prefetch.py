@@ -33,8 +33,8 @@ def tensor_lines(
 ) -> tuple[Node, ...]:
     """Hints about the elements of a tensor that are read at a place, row by row.
 
-    `along` is the axis of the loop that they are dealt to, if any. Where that loop goes along rows of a known
-    length, they are asked for line by line of all rows instead, as its turns will read them.
+    `along` is the axis of the loop around register blocks that they are dealt to, if any. Where it goes along
+    rows of a known length, they are asked for line by line of all rows instead, as its turns will read them.
 
     Raises: UsageProblem where they are no box.
     """

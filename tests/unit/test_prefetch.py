@@ -66,6 +66,27 @@ FOLLOWING = """  for k by 4 {
   }
 }
 """
+ALONG = """isamap schedule 1
+kernel gemm_nt_f32
+machine x86-avx512
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_zmm_f32 {{ i: k }} (a = A[m, k], b = B[n, k]);
+  for m by 1 {{
+    for n by 4 {{
+      prefetch b ahead 1 into l1;
+      hold;
+      for k by 16 {{
+        unroll n by 1 {{
+          issue;
+        }}
+      }}
+    }}
+  }}
+}}
+"""
 Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
@@ -135,6 +156,17 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
         assert sorted(found) == sorted(("B", 96 * row + 16 * line) for row, line in places)
     else:
         assert found == [("B", 96 * row + 16 * line) for row, line in places]
+
+
+def test_rows_along_a_sum_are_asked_for_one_after_the_other() -> None:
+    """Each turn of the sum over four rows of B[n, k] asks for one of the next four."""
+    sizes: dict[str, Size] = {"M": 1, "N": 8, "K": 64}
+    source = Source("gemm_nt_f32.ir", kernel_path("gemm_nt_f32").read_text())
+    schedule = Source("s.schedule", ALONG.format(**sizes))
+    made = compile_kernel(Request(source, "x86-avx512", sizes, schedule=schedule))
+    assert made.program
+    found = list(hints(made.program.body, {"A.s0": 64, "B.s0": 64, "C.s0": 8}))
+    assert found == [("B", 64 * row + 16 * line) for row in range(4, 8) for line in range(4)]
 
 
 def test_a_machine_says_what_its_hints_bring_where() -> None:
