@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isamap.codegen.blame import Emissions, blamed
-from isamap.codegen.toolchain import CompilerRefused
+from isamap.codegen.toolchain import CompilerRefused, find_compiler
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.source import Diagnostic
 
@@ -25,15 +25,16 @@ language: |
 memories: {mem: {source: here}, ymm: {c_types: {f32: __m256, default: __m256i}, source: here}}
 units: {port: {count: 2}}
 instructions:
-  - for: [{NAME: load_f32, T: f32, N: 8, F: loadu_ps}, {NAME: load_i32, T: i32, N: 8, F: loadu_si256},
-          {NAME: load_i8, T: i8, N: 32, F: loadu_si256}]
+  - for: [{NAME: load_f32, T: f32, N: 8, F: loadu_ps, C: float},
+          {NAME: load_i32, T: i32, N: 8, F: loadu_si256, C: __m256i},
+          {NAME: load_i8, T: i8, N: 32, F: loadu_si256, C: __m256i}]
     semantics: |
       instruction $NAME() {
         in a: $T[$N] @ mem;
         out z: $T[$N] @ ymm;
         for i in $N { z[i] = a[i]; }
       }
-    emit: z = _mm256_$F(a.addr)
+    emit: z = _mm256_$F(($C const *) a.addr)
     cost: {unit: port, interval_cycles: 1, latency_cycles: 5}
     source: here
   - semantics: |
@@ -175,4 +176,5 @@ def test_the_compiler_of_this_computer_is_understood(right: str, wrong: str, tmp
     assert diagnostic.span is not None
     assert diagnostic.span.text == wrong
     assert f"'{wrong}'" in diagnostic.notes[0]
-    assert diagnostic.help == f"did you mean `{right.replace('_ad_', '_add_')}`?"
+    if find_compiler(machine.target.flags).name == "gcc":  # others propose nothing
+        assert diagnostic.help == f"did you mean `{right.replace('_ad_', '_add_')}`?"

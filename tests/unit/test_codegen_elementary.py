@@ -20,7 +20,7 @@ from isamap.source import Source
 from isamap.syntax import parse_module
 
 Array = NDArray[Any]
-FLAGS = ("-O2", "-std=c11", "-fno-tree-loop-vectorize")
+FLAGS = ("-O2", "-std=c11")
 REGISTERS = frozenset({"v"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,7 @@ def without_counts(line: str) -> str:
 
 
 @pytest.mark.silicon
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the guide shows gcc's words")
 def test_the_guide_shows_what_a_misspelt_function_gives(tmp_path: Path) -> None:
     path = described(tmp_path, "_mm256_loadu_ps", "_mm256_lod_ps")
     with pytest.raises(CompilerRefused) as found:
