@@ -256,9 +256,12 @@ def _hints(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def _shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Hints about what streams show, but not beside loads that follow rows and wait for memory anyway."""
-    hints = if_in_sequence(tiling, operand, Const(0), _hints(tiling, operand))
-    return if_followed(tiling, problem, Const(0), hints)
+    """Hints about what streams show, but not beside loads that follow rows and wait for memory anyway, nor
+    about whole rows in sequence that are read in place.
+    """
+    hints = _hints(tiling, operand)
+    in_place = if_in_sequence(tiling, operand, Const(0), hints)
+    return if_followed(tiling, problem, Const(0), by_stage(tiling.space, operand, in_place, hints))
 
 
 def _moved(tiling: Tiling) -> dict[str, list[Cost]]:

@@ -133,13 +133,13 @@ class Overlap:
         single = next((n for n, (_, count) in enumerate(trips) if count.value != 1), 0)
         hosts = tuple(trips[: single + 1])
         # Rows along a sum are asked for one after the other: line by line they come a fifth slower.
-        beside = hosts and hosts[-1][0] < self.schedule.hold
-        along = self.schedule.loops[hosts[-1][0]].axis if beside else None
+        is_around = bool(hosts) and hosts[-1][0] < self.schedule.hold
+        along = self.schedule.loops[hosts[-1][0]].axis if is_around else None
         works = [
             Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place, along))
             for p in mine
         ]
-        new = [work for work in works if hosts and (hosts[-1][0] < self.schedule.hold or is_even(work))]
+        new = [work for work in works if is_around or (hosts and is_even(work))]
         self.dealt += new
         yield tuple(node for work in works if work not in new for node in _labelled(work.note, work.make()))
         self.dealt = [work for work in self.dealt if work not in new]

@@ -51,8 +51,8 @@ class StreamTimes:
     sum in `row_start_ns`. A piece of at least `long_bytes` is begun in `long_start_ns` without them (None: as
     if it were hinted), a shorter one in its share, and at least in what the link's rows say; with hints, in
     `hinted_long_start_ns` likewise. Where loads of its own read each of a few rows to its end, a row is begun
-    in `swept_start_ns`, or what a long piece takes (None: piece by piece); with hints in
-    `hinted_swept_start_ns` (None: `hinted_start_ns`).
+    in `swept_start_ns`, or what a long piece takes (None: piece by piece, and nothing else of such rows
+    counts); with hints in `hinted_swept_start_ns`, and at least in `hinted_start_ns`.
 
     What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
     """

@@ -52,11 +52,8 @@ class Stream:
     @property
     def apart_bytes(self) -> int:
         """From what one move of the inner loop touches to what the next does."""
-        return (
-            self.size_bytes // self.block_bytes * move_bytes(self.load)
-            if self.is_parted
-            else move_bytes(self.load)
-        )
+        blocks = self.size_bytes // self.block_bytes if self.is_parted else 1
+        return blocks * move_bytes(self.load)
 
     def timed(self, library: int, number: int) -> Timed:
         """The call of the stream's function: a trip is one way through the buffer."""

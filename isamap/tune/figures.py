@@ -29,7 +29,10 @@ class InstructionFigure:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthFigure:
-    """One kind of access to a memory, in sequence. Units: `ns_per_byte`; `size_bytes` of the buffer."""
+    """One kind of access to a memory, in sequence, or in parts side by side where that is faster.
+
+    Units: `ns_per_byte`; `size_bytes` of the buffer.
+    """
 
     memory: str
     access: str

@@ -21,35 +21,36 @@ from isamap.source import Source
 
 GEMM = replace(gemm(1024, 1024, 1024), hinted=("l1", "l2"))
 WORDS = "n:512 k:256 m:6 n:64 | k:1 um:1 un:16"
-SCHEDULE = """isamap schedule 1
-kernel gemm_f32
-machine x86-avx2
+HEAD = """isamap schedule 1
+kernel {kernel}
+machine {machine}
 sizes K = {K}, M = {M}, N = {N}
 status MANUAL
 
 nest 0 {{
-  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
-  for n by 48 {{
+  map {mapping};
+"""
+COPIED = """  for n by 48 {
     prefetch b ahead 1 into l2;
     stage b;
-    for m by 4 {{
+    for m by 4 {
       prefetch a ahead 2 into l1;
       prefetch c ahead 1 into l2;
-      for n by 16 {{
+      for n by 16 {
         prefetch b ahead 1 into l1;
         prefetch c ahead 1 into l1;
         hold;
-        for k by 1 {{
-          unroll m by 1 {{
-            unroll n by 8 {{
+        for k by 1 {
+          unroll m by 1 {
+            unroll n by 8 {
               issue;
-            }}
-          }}
-        }}
-      }}
-    }}
-  }}
-}}
+            }
+          }
+        }
+      }
+    }
+  }
+}
 """
 FOLLOWING = """  for k by 4 {
     prefetch b ahead 1 into l2;
@@ -66,34 +67,33 @@ FOLLOWING = """  for k by 4 {
   }
 }
 """
-ALONG = """isamap schedule 1
-kernel gemm_nt_f32
-machine x86-avx512
-sizes K = {K}, M = {M}, N = {N}
-status MANUAL
-
-nest 0 {{
-  map fma_zmm_f32 {{ i: k }} (a = A[m, k], b = B[n, k]);
-  for m by 1 {{
-    for n by 4 {{
+ALONG = """  for m by 1 {
+    for n by 4 {
       prefetch b ahead 1 into l1;
       hold;
-      for k by 16 {{
-        unroll n by 1 {{
+      for k by 16 {
+        unroll n by 1 {
           issue;
-        }}
-      }}
-    }}
-  }}
-}}
+        }
+      }
+    }
+  }
+}
 """
 Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
-def compiled(sizes: dict[str, Size]) -> Compilation:
-    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
-    schedule = Source("s.schedule", SCHEDULE.format(**sizes))
-    return compile_kernel(Request(source, "x86-avx2", sizes, schedule=schedule))
+def compiled(sizes: dict[str, Size], loops: str = COPIED, model: bool = False) -> Compilation:
+    """A product with these loops; where they go along its sum, by an instruction that does."""
+    kernel, machine = ("gemm_nt_f32", "x86-avx512") if loops is ALONG else ("gemm_f32", "x86-avx2")
+    mapping = {
+        "gemm_f32": "fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n])",
+        "gemm_nt_f32": "fma_zmm_f32 { i: k } (a = A[m, k], b = B[n, k])",
+    }[kernel]
+    source = Source(f"{kernel}.ir", kernel_path(kernel).read_text())
+    text = HEAD.format(kernel=kernel, machine=machine, mapping=mapping, **sizes) + loops
+    request = Request(source, machine, sizes, schedule=Source("s.schedule", text), model=model)
+    return compile_kernel(request)
 
 
 def hints(nodes: tuple[Node, ...], env: Mapping[str, int]) -> Iterator[tuple[str, int]]:
@@ -146,9 +146,7 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
     rows whose length the run says, for one of the next four rows.
     """
     sizes: dict[str, Size] = {"M": 1, "N": "16..256@96" if run_time else 96, "K": 8}
-    text = SCHEDULE[: SCHEDULE.index("  for n")].format(**sizes) + FOLLOWING
-    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
-    made = compile_kernel(Request(source, "x86-avx2", sizes, schedule=Source("s.schedule", text)))
+    made = compiled(sizes, FOLLOWING)
     assert made.program
     found = list(hints(made.program.body, {"M": 1, "N": 96, "K": 8, "A.s0": 8, "B.s0": 96, "C.s0": 96}))
     places = [(row, line) for line in range(6) for row in range(4, 8)]
@@ -161,9 +159,7 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
 def test_rows_along_a_sum_are_asked_for_one_after_the_other() -> None:
     """Each turn of the sum over four rows of B[n, k] asks for one of the next four."""
     sizes: dict[str, Size] = {"M": 1, "N": 8, "K": 64}
-    source = Source("gemm_nt_f32.ir", kernel_path("gemm_nt_f32").read_text())
-    schedule = Source("s.schedule", ALONG.format(**sizes))
-    made = compile_kernel(Request(source, "x86-avx512", sizes, schedule=schedule))
+    made = compiled(sizes, ALONG)
     assert made.program
     found = list(hints(made.program.body, {"A.s0": 64, "B.s0": 64, "C.s0": 8}))
     assert found == [("B", 64 * row + 16 * line) for row in range(4, 8) for line in range(4)]
@@ -180,10 +176,8 @@ def test_a_machine_says_what_its_hints_bring_where() -> None:
 
 
 def test_a_model_names_the_place_only() -> None:
-    source = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
     sizes: dict[str, Size] = {"M": 24, "N": 96, "K": 32}
-    schedule = Source("s.schedule", SCHEDULE.format(**sizes))
-    made = compile_kernel(Request(source, "x86-avx2", sizes, schedule=schedule, model=True))
+    made = compiled(sizes, model=True)
     assert made.emitted
     assert "_mm_prefetch" not in made.emitted.source
     assert "/* prefetch_l2 */" in made.emitted.source

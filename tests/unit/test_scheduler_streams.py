@@ -203,6 +203,16 @@ def test_whole_rows_in_sequence_are_begun_once() -> None:
     assert shown[3] - shown[2] == pytest.approx(shown[4] - shown[3])
 
 
+def test_hints_about_a_copy_show_as_where_nothing_is_known_of_rows() -> None:
+    copied = {"unroll_m": 1, "unroll_n": 8, "stage_b": 1, "block_k": 256}
+    shown: list[float] = []
+    for known in (0.0, None):
+        problem, option = swept({"M": 1, "N": 128, "K": 20000}, swept_start_ns=known)
+        hinted, bare = (cost_ns(problem, option, **copied, prefetch_b=n) for n in (2, 0))
+        shown.append(hinted - bare)
+    assert 0 < shown[0] == pytest.approx(shown[1])
+
+
 def test_rows_that_would_not_find_room_are_not_hinted_for_nothing() -> None:
     problem, option = swept()
     hinted = {**SWEEP, "prefetch_b": 2}
