@@ -80,7 +80,10 @@ def test_parts_of_the_time_add_up_to_the_cost() -> None:
 
 
 def test_a_larger_scratchpad_never_makes_it_worse() -> None:
-    costs = [cost(schedule(array(256, 256, 256, spad, acc))) for spad, acc in GROWING]
+    # The first three take seconds each: on a crowded machine the usual limit ends them before the proof.
+    found = [schedule(array(256, 256, 256, spad, acc), limit_s=120) for spad, acc in GROWING]
+    assert {s.status for s in found} == {"OPTIMAL"}
+    costs = [cost(s) for s in found]
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] < costs[0]
 
