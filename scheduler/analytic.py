@@ -60,7 +60,9 @@ class AnalyticModel:
         """Nanoseconds of a statement under one option."""
         space = Space(nest.statement, option, dict(problem.registers), {})
         tiling = tile(space)
-        supply = total(cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o)))
+        supply = total(
+            cost for o in _inputs(option) for cost in (_supply(tiling, o), _hints(tiling, o, problem))
+        )
         missed = misses(tiling, problem)
         moved = [total(costs) for costs in _moved(tiling).values()]
         beside_streams = _exposed(tiling, missed, supply, problem)
@@ -73,7 +75,7 @@ class AnalyticModel:
                     [blocks, bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]
                 ),
                 times(LEAK, total([supply, *moved])),
-                *(_shown_hints(tiling, o, problem) for o in _inputs(option) if o.streams),
+                *(_shown_hints(tiling, o, problem) for o in _inputs(option) if o.streams or o.late),
                 *_leaks(space, missed),
                 loops_ns(space, problem.loops),
                 *(_hold(tiling, operand, problem) for operand in option.operands if operand.is_accumulator),
@@ -92,7 +94,7 @@ class AnalyticModel:
         """The same cost in parts with names: what hides behind the slowest unit, and what comes on top."""
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
         inputs = _inputs(option)
-        brought = [total([_supply(tiling, o), _hints(tiling, o)]) for o in inputs]
+        brought = [total([_supply(tiling, o), _hints(tiling, o, problem)]) for o in inputs]
         supply = [Share("supply", o.name, True, cost) for o, cost in zip(inputs, brought, strict=True)]
         missed = misses(tiling, problem)
         traffic = [
@@ -110,7 +112,7 @@ class AnalyticModel:
         blocks = block_sums(tiling.space, problem.loops)
         beside_rows = _beside_rows(tiling, missed, blocks, problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
-        hidden += [_shown_hints(tiling, o, problem) for o in inputs if o.streams]
+        hidden += [_shown_hints(tiling, o, problem) for o in inputs if o.streams or o.late]
         held = [o for o in option.operands if o.is_accumulator]
         computing = Const(_issues(option) * option.interval_ns)
         return (
@@ -250,16 +252,16 @@ def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
     return [tiling.blocks[axis.name] for axis in sums]
 
 
-def _hints(tiling: Tiling, operand: TileOperand) -> Cost:
+def _hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Hints about what an input's later turns read."""
-    return hinting(tiling, operand, whole_bytes(tiling.space, operand)[0])
+    return hinting(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
 
 
 def _shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Hints about what streams show, but not beside loads that follow rows and wait for memory anyway, nor
     about whole rows in sequence that are read in place.
     """
-    hints = _hints(tiling, operand)
+    hints = _hints(tiling, operand, problem)
     in_place = if_in_sequence(tiling, operand, Const(0), hints)
     return if_followed(tiling, problem, Const(0), by_stage(tiling.space, operand, in_place, hints))
 

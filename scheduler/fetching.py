@@ -38,7 +38,7 @@ def asked(option: NestOption, operand: TileOperand) -> int:
 
     Rows go where they are used, pieces of rows a step farther: there more of them can be under way.
     """
-    if not (operand.streams and operand.hints):
+    if not operand.hints or not (operand.streams or operand.late):
         return 0
     return 1 if in_rows(option, operand) else len(operand.hints)
 

@@ -2,19 +2,21 @@
 
     prefetch a ahead 1 into l2;         directly inside the innermost loop outside `hold` that a follows
 
-They are searched for inputs that stream through from memory (`fetching` says where those are asked for, and
-what that saves). Elsewhere they take the time of their hints and are taken to save nothing: 39 of them were
-0.91 to 1.02 times as fast (benchmarks/results). There 0, no prefetch, is the only value that is searched;
-others are for a person to fix.
+They are searched for inputs that stream through from memory, and for pieces of rows that come late out of
+where a machine states that hints save time (`fetching` says where those are asked for). Elsewhere they take
+the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast
+(benchmarks/results). There 0, no prefetch, is the only value that is searched; others are for a person to
+fix.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
-from isamap.plan.cost import Cases, Const, Cost, times
+from isamap.plan.cost import Cases, Const, Cost, largest, times
 from isamap.plan.decisions import prefetch_of
-from isamap.plan.problem import TileAxis, TileOperand
+from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.fetching import asked, pieces_ahead, rows_ahead
 from isamap.scheduler.sums import sweeping_axis
@@ -151,9 +153,40 @@ def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
 # --- price ------------------------------------------------------------------------------------------------
 
 
-def hinting(tiling: Tiling, operand: TileOperand, whole_bytes: int) -> Cost:
-    """The time of an operand's hints, each line once: what loops around name again is near then."""
+def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
+    """The time of an operand's hints, each line once: what loops around name again is near then.
+
+    Of pieces of rows that lie in caches already, the hints are executed all the same.
+    """
     if not operand.hints:
         return Const(0)
-    branches = ((n + 1, times(ns * whole_bytes)) for n, (_, ns) in enumerate(operand.hints))
+    hinted = _late_bytes(tiling, operand, problem, whole_bytes) if operand.late else Const(whole_bytes)
+    branches = ((n + 1, times(ns, hinted)) for n, (_, ns) in enumerate(operand.hints))
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, Const(0)), *branches))
+
+
+def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
+    """How many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
+    where register blocks of other axes go through all pieces.
+    """
+    space, along = tiling.space, operand.dense_axis
+    if along not in tiling.steps:
+        return Const(whole_bytes)
+    extents = {axis.name: axis.extent for axis in space.option.axes}
+    rows = prod(extents[name] for name in operand.axes if name != along)
+    lines = times(rows * problem.caches[-1].line_bytes, tiling.steps[along])
+    again: list[Cost] = []
+    for name, first, second in space.sweep_pairs():
+        for outer, inner, value in ((first, second, 1), (second, first, 0)):
+            if inner.name == along and outer.name not in operand.axes:
+                branches = ((value, tiling.turns[outer.name]), (1 - value, Const(1)))
+                again.append(Cases(name, tuple(sorted(branches, key=lambda branch: branch[0]))))
+    return times(largest([Const(whole_bytes), lines]), *again)
+
+
+def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
+    """One of two costs, after whether an input is asked for early where that is searched."""
+    if not asked(tiling.space.option, operand):
+        return late
+    others = [(n + 1, early) for n in range(len(operand.hints))]
+    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))

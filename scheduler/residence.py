@@ -12,12 +12,14 @@ bandwidth. How long that takes out of each memory is stated by the machine, as t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, prod
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.following import begun
+from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.space import Space
 from isamap.scheduler.streams import beginnings
 from isamap.scheduler.tiling import Tiling, by_stage, kept_points, whole_bytes
@@ -53,15 +55,46 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
     )
     extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
-    stated = problem.rows_behind[level]
+    stated, line_bytes = problem.rows_behind[level], problem.caches[-1].line_bytes
     pieces = begun(tiling, operand, stated.swept_count)
     if is_far:
         far_ns = _far_ns(stated, operand, rows, extent, pieces)
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
-        if not operand.streams:
-            return unasked
-        return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
-    return by_stage(space, operand, _started_ns(stated, operand, rows, extent, pieces), Const(0))
+        if operand.streams:
+            return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
+        return by_stage(
+            space, operand, _in_place(tiling, operand, stated, line_bytes, rows, extent, unasked), unasked
+        )
+    near_ns = _started_ns(stated, operand, rows, extent, pieces)
+    return by_stage(
+        space, operand, _in_place(tiling, operand, stated, line_bytes, rows, extent, near_ns), Const(0)
+    )
+
+
+def _in_place(
+    tiling: Tiling,
+    operand: TileOperand,
+    stated: RowTimes,
+    line_bytes: int,
+    rows: int,
+    extent: int,
+    begun_ns: Cost,
+) -> Cost:
+    """To read rows in place piece by piece: also pieces of rows that are followed are late, unless hinted.
+
+    A piece of less than a line is mostly there: its line came with the piece before.
+    """
+    if not operand.late or operand.dense_axis not in tiling.step:
+        return begun_ns
+    swept = replace(stated, start_ns=stated.swept_ns)
+    pieces = begun(tiling, operand, 0)
+    late = _started_ns(swept, operand, rows, extent, pieces)
+    beyond = begun(tiling, operand, stated.hinted_swept_count)
+    either = replace(stated, start_ns=stated.start_ns + stated.swept_ns)
+    hinted = _started_ns(either, operand, rows, extent, beyond)
+    short = max(0, line_bytes - 1) // operand.tensor_bytes
+    unasked = Threshold(tiling.step[operand.dense_axis], short, begun_ns, total([begun_ns, late]))
+    return by_asking(tiling, operand, unasked, hinted)
 
 
 def _far_ns(stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from isamap.machine.timings import StreamTimes
-from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
-from isamap.plan.decisions import prefetch_of
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.fetching import asked, in_rows
+from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_in_sequence, if_near, if_swept, largest_stream, room_bytes
+from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.tiling import Tiling, by_stage
 
 
@@ -78,7 +78,7 @@ def beginnings(
         late = times(stated.row_start_ns * rows, *pieces)
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
         early = _if_in_time(tiling, operand, problem, times(hinted_ns * rows, *pieces), late)
-    direct = _by_asking(tiling, operand, asked(option, operand), late, early)
+    direct = by_asking(tiling, operand, late, early)
     return by_stage(tiling.space, operand, direct, begun)
 
 
@@ -107,7 +107,7 @@ def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) ->
     late, in_time = (if_swept(tiling, operand, problem, *pair) for pair in ((early, late), (swept, hinted)))
     if in_rows(option, operand):
         in_time = _if_in_time(tiling, operand, problem, early, late)
-    direct = _by_asking(tiling, operand, asked(option, operand), late, in_time)
+    direct = by_asking(tiling, operand, late, in_time)
     return total([times(stated.traffic_factor, traffic), by_stage(tiling.space, operand, direct, late)])
 
 
@@ -119,14 +119,6 @@ def _stated(problem: Problem) -> StreamTimes:
 def _stated_or(stated: float | None, otherwise: float) -> float:
     """What is stated, or what stands for it where nothing is."""
     return otherwise if stated is None else stated
-
-
-def _by_asking(tiling: Tiling, operand: TileOperand, value: int, late: Cost, early: Cost) -> Cost:
-    """One of two costs, after whether an input is asked for early."""
-    if not value:
-        return late
-    others = [(n + 1, early) for n in range(len(operand.hints))]
-    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:

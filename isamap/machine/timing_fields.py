@@ -34,6 +34,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
         _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
+        _check_together(found, "`rows`", ("swept_ns", "hinted_swept_count"), findings)
         if "short_start_ns" in found.spans:
             _check_order(found, "start_ns", "short_start_ns", findings)
     return found
@@ -46,6 +47,7 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)
         _check_order(found, "hinted_start_ns", "row_start_ns", findings)
+        _check_needed(found, "`streams`", "hinted_swept_start_ns", "swept_start_ns", findings)
     return found
 
 
@@ -83,11 +85,16 @@ def _read(
 def _check_together(found: Stated[T], what: str, names: tuple[str, str], findings: Findings) -> None:
     """Keep a finding where one of two figures stands alone."""
     for name, other in (names, names[::-1]):
-        if name in found.spans and other not in found.spans:
-            findings.report(
-                "missing-key", f"{what} gives `{name}` without `{other}`", found.spans[name],
-                advice=f"add `{other}: …`",
-            )  # fmt: skip
+        _check_needed(found, what, name, other, findings)
+
+
+def _check_needed(found: Stated[T], what: str, name: str, other: str, findings: Findings) -> None:
+    """Keep a finding where a figure stands without the one that it counts beside."""
+    if name in found.spans and other not in found.spans:
+        findings.report(
+            "missing-key", f"{what} gives `{name}` without `{other}`", found.spans[name],
+            advice=f"add `{other}: …`",
+        )  # fmt: skip
 
 
 def _check_order(found: Stated[T], small: str, large: str, findings: Findings) -> None:

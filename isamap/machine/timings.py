@@ -23,8 +23,9 @@ class RowTimes:
     `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
 
     Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
-    (0: every piece is begun). `computing_factor` is how much of what is computed on rows from there counts
-    beside their traffic (0: it hides, or hides them).
+    (0: every piece is begun), and take `swept_ns` each. Of at most `hinted_swept_count` rows, pieces that
+    are hinted go on and do not take that (0: hints save nothing). `computing_factor` is how much of what is
+    computed on rows from there counts beside their traffic (0: it hides, or hides them).
     """
 
     start_ns: float = 0.0
@@ -37,6 +38,8 @@ class RowTimes:
     computing_factor: float = 0.0
     start_bytes: int = 0
     crowded_ns: float = 0.0
+    swept_ns: float = 0.0
+    hinted_swept_count: int = 0
     source: str = ""
 
 

@@ -41,7 +41,7 @@ from isamap.plan.apart import lanes_ns
 from isamap.plan.ends import with_ends
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
-from isamap.plan.hinting import with_hints
+from isamap.plan.hinting import with_hints, with_late
 from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
 from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
@@ -125,7 +125,8 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     turns = frame.turns[number]
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     cold = tuple(replace(o, cold=frame.is_cold(number, o.tensor)) for o in option.operands)
-    return replace(with_streams(replace(option, operands=cold), frame.memories), fusions=taken)
+    known = with_streams(replace(option, operands=cold), frame.memories)
+    return replace(with_late(known, frame.memories), fusions=taken)
 
 
 def reorders(tile: Tile) -> bool:

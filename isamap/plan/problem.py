@@ -55,7 +55,8 @@ class TileOperand:
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
     ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
     for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few
-    of its rows may be worth reading side by side to their ends, each by loads of its own. `cold` says that
+    of its rows may be worth reading side by side to their ends, each by loads of its own. `late` says
+    that pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that
     no cache has it when the kernel begins.
     """
 
@@ -85,6 +86,7 @@ class TileOperand:
     ahead_bytes: int = 0
     swept: bool = False
     cold: bool = False
+    late: bool = False
 
     @property
     def buffer_tile_bytes(self) -> int:

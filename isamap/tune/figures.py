@@ -95,7 +95,8 @@ class RowFigure:
 
     `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` where the memory is not the one behind
     the nearest cache, or products do not say. `swept_count` is as measured: half of the pages that are
-    translated at once is the most of it that is laid over a machine.
+    translated at once is the most of it that is laid over a machine. Of `hinted_swept_count` rows, pieces
+    that are asked for early take `swept_ns` less than those of the best count that are not; 0: no less.
     """
 
     memory: str
@@ -106,6 +107,8 @@ class RowFigure:
     computing_factor: float
     readings: tuple[RowReading, ...]
     crowded_ns: float | None = None
+    swept_ns: float = 0.0
+    hinted_swept_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,14 +105,17 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
+    # Each row lies on pages of its own, and so do those of the other operands.
+    pages = machine.tlb.count // 2
     rows = replace(
         link.rows,
         start_ns=found.start_ns,
         start_bytes=found.piece_bytes,
         short_start_ns=0.0,
         short_bytes=0,
-        # Each row lies on pages of its own, and so do those of the other operands.
-        swept_count=min(found.swept_count, machine.tlb.count // 2 or found.swept_count),
+        swept_count=min(found.swept_count, pages or found.swept_count),
+        swept_ns=found.swept_ns,
+        hinted_swept_count=min(found.hinted_swept_count, pages or found.hinted_swept_count),
         computing_factor=found.computing_factor,
         crowded_ns=link.rows.crowded_ns if found.crowded_ns is None else found.crowded_ns,
     )

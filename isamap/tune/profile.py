@@ -207,6 +207,7 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "swept_count": row.swept_count,
         "computing_factor": _short(row.computing_factor),
         **({} if row.crowded_ns is None else {"crowded_ns": _short(row.crowded_ns)}),
+        **_hints_json(row),
         "readings": [
             {
                 "computed": r.computed,
@@ -217,6 +218,12 @@ def _row_json(row: RowFigure) -> dict[str, object]:
             for r in row.readings
         ],
     }
+
+
+def _hints_json(row: RowFigure) -> dict[str, object]:
+    if not row.hinted_swept_count:
+        return {}
+    return {"swept_ns": _short(row.swept_ns), "hinted_swept_count": row.hinted_swept_count}
 
 
 def _spread_json(spread: Spread | None) -> dict[str, float] | None:
@@ -286,6 +293,8 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         float(stored["computing_factor"]),
         tuple(readings),
         None if crowded_ns is None else float(crowded_ns),
+        float(stored.get("swept_ns", 0.0)),
+        int(stored.get("hinted_swept_count", 0)),
     )
 
 

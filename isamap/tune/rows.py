@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import ceil, isqrt, prod
+from math import ceil, inf, isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ LEAST_S, TURNS = 0.02, 4  # of calls in a turn
 LIMIT_S = 60  # of a turn
 # Of the time that following saves, what may be lost where a count of rows still is followed.
 LOST = 0.35
+LEAST_SAVED = 0.05  # of the time of pieces that follow others: less is noise
 _TEXT = """
 kernel rows() {{
   in A: f32[{m}, {k}]; in B: f32[{k}, {n}]; inout C: f32[{m}, {n}];
@@ -55,7 +56,7 @@ kernel rows() {{
 class Product:
     """A product with B of one memory: `together` rows of B are read before their next pieces.
 
-    With `hinted`, pieces are asked for early.
+    With `hinted`, pieces are asked for early, those of few rows out of beyond all caches alone.
     """
 
     m: int
@@ -110,7 +111,10 @@ def row_figures(
 def _measured(memory: str, n: int, k: int, machine: Machine, rng: np.random.Generator) -> RowFigure:
     """The figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
     asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
-    found = _least({one: _program(one, machine) for one in asked}, rng)
+    programs = {one: _program(one, machine) for one in asked}
+    with suppress(Infeasible):  # where there are no hints
+        programs |= {one: _program(one, machine) for one in [replace(p, hinted=True) for p in asked[:-1]]}
+    found = _least(programs, rng)
     best = min(asked[:-1], key=lambda one: found[one].per_piece_ns)
     few, hinted = replace(best, m=FEW), Product(FEW, n, k, k, hinted=True)
     less = {few: _program(few, machine)}
@@ -168,7 +172,8 @@ def row_figure(
 ) -> RowFigure:
     """What the times of products say of rows.
 
-    `less` are products of few rows: the `best` one of `found`, and columns with hints where there are any.
+    `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
+    are products of few: the `best` one of `found`, and columns with hints where there are any.
 
     Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
     """
@@ -180,11 +185,10 @@ def row_figure(
     start_ns = max(
         0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
     )
-    followed = [
-        one.together
-        for one, t in found.items()
-        if not one.in_columns and t.per_piece_ns <= swept.per_piece_ns + LOST * start_ns
-    ]
+    followed = _nearly_as_fast(found, swept.per_piece_ns, start_ns, hinted=False)
+    early_ns = min((t.per_piece_ns for one, t in found.items() if one.hinted), default=inf)
+    saved_ns = swept.per_piece_ns - early_ns
+    pays = saved_ns > LEAST_SAVED * swept.per_piece_ns
     hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
     shown = (swept.per_piece_ns - few.per_piece_ns) / added_ns
     return RowFigure(
@@ -198,7 +202,22 @@ def row_figure(
             RowReading(one.m, 0 if one.in_columns else one.together, one.hinted, t.per_piece_ns)
             for one, t in (*found.items(), *less.items())
         ),
+        swept_ns=saved_ns if pays else 0.0,
+        hinted_swept_count=max(
+            _nearly_as_fast(found, early_ns, saved_ns + start_ns, hinted=True) if pays else (0,)
+        ),
     )
+
+
+def _nearly_as_fast(
+    found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
+) -> list[int]:
+    """How many rows are read from piece to piece without losing much of what that gains."""
+    return [
+        one.together
+        for one, took in found.items()
+        if not one.in_columns and one.hinted == hinted and took.per_piece_ns <= best_ns + LOST * gain_ns
+    ]
 
 
 def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dict[Product, Took]:
@@ -252,11 +271,13 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
         **{block_of(0, axis): size for axis, size in blocks.items()},
         **{stage_of(0, operand.name): 0 for operand in option.operands},
     }
+    b = next(operand for operand in option.operands if operand.tensor == "B")
     if one.hinted:
-        b = next(operand for operand in option.operands if operand.tensor == "B")
-        if not (b.streams and b.hints):
+        if not b.hints or (one.in_columns and not b.streams):
             raise Infeasible(Diagnostic("rows-without-hints", "nothing is hinted of what does not stream"))
         fixed[prefetch_of(0, b.name)] = len(b.hints)
+    elif b.hints and one.m > FEW:
+        fixed[prefetch_of(0, b.name)] = 0
     if one.m > FEW:
         fixed[sweep_of(0, "m", "n")] = 0
     issues = one.n // tiles["n"]

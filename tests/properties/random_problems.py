@@ -33,6 +33,7 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
         "computing_factor": random.choice([0.0, 0.0, 0.5, 1.0]),
         "start_bytes": random.choice([0, 0, 8, 64]),
         "crowded_ns": random.choice([0.0, 3.0, 30.0]),
+        "swept_ns": random.choice([0.0, 1.0, 5.0]),
     }
     if caches[0].capacity_bytes == 64:  # few tensors fill the usual last cache: these are in memory
         caches = (caches[0], replace(caches[1], capacity_bytes=128))
@@ -91,7 +92,8 @@ def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
         moved = random.choice([pack / 2, 2 * pack])
         operand = replace(operand, mover=random.choice(["dma", "other"]), moved_ns_per_element=moved)
     if axes and random.random() < 0.5:
-        return replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
+        operand = replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
+        return replace(operand, late=name != "c" and axes[-1] != "k" and random.random() < 0.5)
     return operand
 
 

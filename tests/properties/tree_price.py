@@ -24,7 +24,7 @@ from properties.tree_caches import (
 )
 from properties.tree_walk import Walk, walked
 
-from isamap.machine.timings import LoopTimes, Tlb
+from isamap.machine.timings import LoopTimes, RowTimes, Tlb
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
@@ -209,6 +209,9 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
     begun = stated.start_ns * rows_of(walk, operand) * counted
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
+    in_line = walk.held[operand.dense_axis] * operand.tensor_bytes < problem.caches[-1].line_bytes
+    if operand.late and operand.name not in walk.stages and not in_line:
+        begun += _late(walk, operand, stated)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
@@ -217,6 +220,15 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
         lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
         begun += far.late_line_ns * rows_of(walk, operand) * lines
     return begun
+
+
+def _late(walk: Walk, operand: TileOperand, stated: RowTimes) -> float:
+    """What all pieces of rows take, followed or not, that nobody hints at."""
+    along = next(axis for axis in walk.option.axes if axis.name == operand.dense_axis)
+    pieces = _pieces(walk, operand, 0)
+    if stated.start_bytes:
+        pieces = min(pieces, ceil(along.extent * operand.tensor_bytes / stated.start_bytes))
+    return stated.swept_ns * rows_of(walk, operand) * pieces
 
 
 def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:

@@ -73,3 +73,54 @@ def test_a_machine_without_hints_asks_for_nothing(tmp_path: Path) -> None:
     text = f"isamap: 1\nname: m\nsummary: s\nextends: x86-avx512-bf16\nremove: [{', '.join(hints)}]\n"
     (tmp_path / "m.yaml").write_text(text)
     assert found("gemm_nt_bf16", str(tmp_path / "m.yaml")).prefetches == ()
+
+
+# Rows of `mem` as a machine may state them: pieces that are followed take 8 ns each, or none with hints.
+LATE = """
+isamap: 1
+name: late
+summary: pieces of rows out of memory come late
+extends: x86-avx512-bf16
+sources: {guess: a guess}
+links:
+  - {from: mem, to: l3, bandwidth_bytes_per_ns: 20, source: guess, rows: {ROWS, source: guess}}
+"""
+ROWS = "start_ns: 9, start_bytes: 192, swept_count: 32, computing_factor: 1"
+HINTED = "swept_ns: 8, hinted_swept_count: 32"
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> str:
+    (tmp_path / "late.yaml").write_text(LATE.replace("ROWS", f"{ROWS}, {HINTED}"))
+    return str(tmp_path / "late.yaml")
+
+
+WIDE = {"M": 32, "N": 8448, "K": 2816}
+
+
+@pytest.mark.parametrize("heuristic", ["cpsat", "greedy"])
+def test_pieces_of_rows_that_come_late_are_asked_for_before(late: str, heuristic: str) -> None:
+    nest = found("gemm_f32", late, WIDE, heuristic)
+    (prefetch,) = nest.prefetches
+    assert (prefetch.operand, prefetch.ahead, prefetch.cache) == ("b", 1, "l2")
+    loop = nest.loops[prefetch.depth - 1]
+    assert loop.axis == "n", "the next pieces of the same rows"
+    assert all(other.axis != "n" for other in nest.loops[prefetch.depth : nest.hold])
+
+
+def test_late_pieces_are_asked_for_only_out_of_where_that_is_stated(late: str, tmp_path: Path) -> None:
+    assert found("gemm_f32", late, {"M": 32, "N": 512, "K": 512}).prefetches == (), "in a cache"
+    assert found("gemm_nt_f32", late, WIDE).prefetches == (), "its rows lie along the sum"
+    text = LATE.replace("ROWS", ROWS).replace("name: late", "name: other")
+    (tmp_path / "other.yaml").write_text(text)
+    assert found("gemm_f32", str(tmp_path / "other.yaml"), WIDE).prefetches == (), "nothing is stated"
+
+
+def test_hints_save_what_late_pieces_take(late: str) -> None:
+    asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
+    problem = build_problem(asked, load_machine(late), WIDE)
+    free, none = schedule(problem, limit_s=60), schedule(problem, fixed={"prefetch.b": 0}, limit_s=60)
+    assert free.cost_ns is not None
+    assert none.cost_ns is not None
+    assert free.status == "OPTIMAL"
+    assert free.cost_ns < none.cost_ns

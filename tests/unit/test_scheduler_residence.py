@@ -12,6 +12,7 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.residence import holds_all, starts
 from isamap.scheduler.shares import where_time_goes
 from isamap.scheduler.space import Space
@@ -133,6 +134,59 @@ def test_pieces_of_few_rows_go_on_where_the_last_ended() -> None:
     assert in_columns == pytest.approx(2.0 * 1024 * 1024 / 64)
     assert begun_ns(swept(32), 4, block_k=32, **ORDERS) == pytest.approx(2.0 * 1024)
     assert begun_ns(swept(31), 4, block_k=32, **ORDERS) == pytest.approx(in_columns)
+
+
+def late(count: int, hints: int = 2, **rows: float) -> Problem:
+    """The same of up to 32 rows, whose pieces may come late; hints are in time for so many rows."""
+    problem = swept(32)
+    (nest,) = problem.nests
+    (option,) = nest.options
+    named = (("l1", 0.002), ("l2", 0.002))[:hints]
+    operands = [replace(o, late=True, hints=named) if o.name == "b" else o for o in option.operands]
+    nest = replace(nest, options=(replace(option, operands=tuple(operands)),))
+    found = replace(problem.caches[2].rows, swept_ns=3.0, hinted_swept_count=count, **rows)
+    return replace(problem, nests=(nest,), caches=(*CACHES[:2], replace(CACHES[2], rows=found)))
+
+
+def test_pieces_that_nobody_asks_for_are_late_though_their_rows_are_followed() -> None:
+    pieces = 1024 * 1024 / 64
+    unasked = begun_ns(late(32), 4, block_k=32, prefetch_b=0, **ORDERS)
+    assert unasked == pytest.approx(2.0 * 1024 + 3.0 * pieces)
+    assert begun_ns(late(32, hints=0), 4, block_k=32, **ORDERS) == unasked
+    assert begun_ns(late(32, start_bytes=512), 4, block_k=32, prefetch_b=0, **ORDERS) == pytest.approx(
+        2.0 * 1024 + 3.0 * pieces / 2  # pieces of 256 bytes
+    )
+
+
+@pytest.mark.parametrize("cache", [1, 2])
+def test_hints_are_in_time_for_so_many_rows_as_are_stated(cache: int) -> None:
+    in_time = begun_ns(late(32), 4, block_k=32, prefetch_b=cache, **ORDERS)
+    assert in_time == pytest.approx((2.0 + 3.0) * 1024), "each row is begun once"
+    too_many = begun_ns(late(31), 4, block_k=32, prefetch_b=cache, **ORDERS)
+    assert too_many == pytest.approx((2.0 + 3.0) * 1024 * 1024 / 64)
+
+
+def test_each_piece_has_hints_of_a_line_and_again_for_each_time_that_it_is_gone_through() -> None:
+    problem = late(32)
+    option = problem.nests[0].options[0]
+    tiling, b = tile(Space(0, option, dict(problem.registers), {})), option.operands[1]
+
+    def hints_ns(columns: int, sweep: int, asked: int = 2) -> float:
+        names = {"nest0.unroll.n": columns, "nest0.unroll.m": 4, "nest0.prefetch.b": asked}
+        names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
+        cost = hinting(tiling, b, problem, 1024 * 1024 * 4)
+        return float(evaluate(cost, {**names, "nest0.sweep.m.n": sweep}))
+
+    once = 0.002 * 1024 * 1024 * 4
+    assert hints_ns(1, 0, asked=0) == 0.0
+    assert hints_ns(1, 0) == pytest.approx(once), "16 numbers are a line"
+    assert hints_ns(4, 0) == pytest.approx(once)
+    assert hints_ns(4, 1) == pytest.approx(1024 / 4 * once), "m is outside"
+
+
+def test_copies_are_not_late() -> None:
+    stage = {"stage": 1, "block_k": 32, **ORDERS}
+    assert begun_ns(late(32), 4, prefetch_b=0, **stage) == begun_ns(swept(32), 4, **stage)
 
 
 def test_blocks_of_columns_begin_rows_once_each_where_all_rows_lie_between() -> None:

@@ -67,6 +67,8 @@ def took(**pieces_ns: float) -> RowFigure:
     named = {f"r{n}": 20.0 for n in SWEPT} | {"column": 60.0} | pieces_ns
     found = {Product(MANY, N, K, n): Took(named[f"r{n}"], 16.0, 320) for n in SWEPT}
     found[Product(MANY, N, K, K)] = Took(named["column"], 16.0, 320)
+    ahead = {n: named[f"ahead{n}"] for n in SWEPT if f"ahead{n}" in named}
+    found |= {Product(MANY, N, K, n, hinted=True): Took(ns, 16.0, 320) for n, ns in ahead.items()}
     few, hinted = Product(FEW, N, K, SWEPT[0]), Product(FEW, N, K, K, hinted=True)
     less = {few: Took(named.get("few", 14.0), 4.0, 320)}
     if "hinted" in named:
@@ -95,6 +97,20 @@ def test_hints_take_no_longer_than_beginning_without_them() -> None:
     assert took().hinted_start_ns is None
     assert took(hinted=20.0).hinted_start_ns == pytest.approx(6.0)
     assert took(hinted=200.0).hinted_start_ns == pytest.approx(40.0)
+
+
+def test_what_hints_save_of_pieces_that_are_followed_is_measured() -> None:
+    found = took(r8=19.0, ahead8=18.5, ahead16=12.0, ahead32=13.0, ahead64=14.0, ahead128=40.0)
+    assert found.swept_ns == pytest.approx(7.0), "the best without hints, and the best with them"
+    assert found.hinted_swept_count == 64
+    assert [r.hinted for r in found.readings].count(True) == 5
+    assert (found.start_ns, found.swept_count) == (pytest.approx(41.0), SWEPT[-1])
+
+
+def test_hints_that_save_next_to_nothing_save_nothing() -> None:
+    for found in (took(), took(ahead16=19.5), took(ahead16=30.0)):
+        assert (found.swept_ns, found.hinted_swept_count) == (0.0, 0)
+    assert took(ahead16=18.5).hinted_swept_count == 16
 
 
 def test_where_more_computing_takes_no_longer_nothing_says_how_much_of_it_shows() -> None:
@@ -215,7 +231,7 @@ def test_what_is_not_measured_is_kept_and_shown(
     assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("mem ")]
-    assert row.split() == ["mem", *["–"] * 7, "stopped", "after", "60", "s"]
+    assert row.split() == ["mem", *["–"] * 9, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
@@ -230,6 +246,16 @@ def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> No
 def test_no_more_rows_are_followed_than_half_of_the_pages_that_are_translated_at_once() -> None:
     assert link("l3", FIGURE).rows.swept_count == MACHINE.tlb.count // 2 == 32
     assert link("l3", replace(FIGURE, swept_count=16)).rows.swept_count == 16
+
+
+def test_a_profile_keeps_what_hints_save_and_no_more_rows_have_any_than_pages_allow() -> None:
+    figure = replace(FIGURE, swept_ns=7.5, hinted_swept_count=256)
+    (again,) = parse_profile(Source("p", print_profile(profile(figure)))).rows
+    assert again == figure
+    rows = link("l3", again).rows
+    assert (rows.swept_ns, rows.hinted_swept_count) == (7.5, MACHINE.tlb.count // 2)
+    assert "hinted_swept_count" not in print_profile(profile(FIGURE))
+    assert link("l3", FIGURE).rows.hinted_swept_count == 0
 
 
 def test_measured_hints_are_no_dearer_than_a_row_without_one() -> None:
