@@ -180,11 +180,24 @@ def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
         said = f"{wanted}, and one with a mask is given, which would be lost"
         raise _mismatch(said, help=f"pass `{t.name}.filled(…)`, or `{t.name}.data` to ignore the mask")
     if array.shape == shape and array.dtype == dtype:
+        _check_values(t, array)
         # Strides along axes of one element may be any: here they become what dense arrays have.
         return array.reshape(-1).reshape(shape) if array.flags.c_contiguous else array
     said = f"`{t.name}` is {t.dtype}{list(shape)}, the array given is {array.dtype}{list(array.shape)}"
     converted = f"convert it: `{t.name}.astype({str(dtype)!r})`" + _written(t)
     raise _mismatch(said, help=converted if array.shape == shape else None)
+
+
+def _check_values(t: Tensor, array: NDArray[Any]) -> None:
+    """Nothing, where values of fewer bits than numpy has for them are of their type. Raises: UsageProblem."""
+    if not t.dtype.is_integer or t.dtype.bits >= 8 * array.itemsize or t.role == "out" or not array.size:
+        return
+    low, high = int(array.min()), int(array.max())
+    if low < t.dtype.low or high > t.dtype.high:
+        wrong = low if low < t.dtype.low else high
+        raise _mismatch(
+            f"`{t.name}` is {t.dtype}: its values are {t.dtype.low} to {t.dtype.high}, not {wrong}"
+        )
 
 
 def _why_not(array: NDArray[Any]) -> str:

@@ -108,11 +108,13 @@ def _bind_params(
     if missing:
         names = ", ".join(f"`{p.name}`" for p in missing)
         words = " ".join(f"{p.name}=…" for p in missing)
+        given = ", ".join(f'"{p.name}": …' for p in missing)
+        example = f"such as `-D {missing[0].name}=1..4096@512`"
         raise _refuse(
             "size-unbound",
             f"`{routine.name}` needs {'a value' if len(missing) == 1 else 'values'} for {names}",
             missing[0].span,
-            advice=f"add `-D {words}`, or a range such as `-D {missing[0].name}=1..4096@512`",
+            advice=f"add `-D {words}`, or a range {example}; from Python, `{{{given}}}` to `sizes`",
         )
     return tuple(kept), numbers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -218,3 +219,41 @@ def test_room_that_there_is_not_for_an_output_is_named() -> None:
     assert refusal(lambda: kernel({"N": 1 << 26}, A=line)) == (
         f"there is no memory for `B`: f32[67108864, 67108864] has {1 << 54} bytes"
     )
+
+
+# Values of four bits in a byte each, which a load widens.
+NIBBLES = """
+isamap: 1
+name: nibbles
+summary: a processor that sums numbers of four bits
+extends: generic-c
+sources: {guess: a guess}
+instructions:
+  - semantics: |
+      instruction widen() {
+        in a: TYPE @ mem;
+        inout z: i32 @ reg;
+        z += i32(a);
+      }
+    emit: semantics
+    cost: {unit: load_port, interval_cycles: 1, latency_cycles: 5}
+    source: guess
+"""
+
+
+@pytest.mark.parametrize(("dtype", "fine", "wrong"), [("i4", (-8, 7), (-9, 8)), ("u4", (0, 15), (16, 255))])
+def test_values_of_fewer_bits_than_numpy_has_are_refused(
+    dtype: str, fine: tuple[int, int], wrong: tuple[int, int], tmp_path: Path
+) -> None:
+    text = f"kernel f(N) {{ in a: {dtype}[N]; inout c: i32[N]; for i in N {{ c[i] += i32(a[i]); }} }}"
+    (tmp_path / "f.ir").write_text(text)
+    (tmp_path / "nibbles.yaml").write_text(NIBBLES.replace("TYPE", dtype))
+    found = isamap.compile(tmp_path / "f.ir", tmp_path / "nibbles.yaml", {"N": 3})
+    kind = np.int8 if dtype == "i4" else np.uint8
+    c = np.zeros(3, np.int32)
+    found(a=np.array([*fine, 1], kind), c=c)
+    assert c.tolist() == [*fine, 1]
+    for value in wrong:
+        with pytest.raises(isamap.IsamapError, match=f"its values are {fine[0]} to {fine[1]}, not {value}"):
+            found(a=np.array([1, value, 1], kind), c=c)
+    assert c.tolist() == [*fine, 1], "nothing is computed"
