@@ -23,12 +23,14 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.following import begun
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
 
 def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """The time to begin rows of an input again, each time that loops it does not follow come back to them.
+    """The time to begin rows of an input again, each time that loops it does not follow come back to them, or
+    that the next block of their sum does, after more rows than are followed.
 
     Zero where each row is begun once, which `residence` and `streams` price. Units: nanoseconds.
     """
@@ -40,11 +42,12 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     caches, again_ns = near_caches(problem)
     if not caches or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, caches):
         return Const(0)
-    visits = times(*reloads(space, operand, loops(tiling), caches)[0])
+    pieces = begun(tiling, operand, problem.rows_behind[len(caches) - 1].swept_count)
+    visits = times(*reloads(space, operand, loops(tiling), caches)[0], *pieces)
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
-    begun = times(again_ns * rows, visits)
-    return by_stage(space, operand, Threshold(visits, 1, Const(0), begun), Const(0))
+    begun_ns = times(again_ns * rows, visits)
+    return by_stage(space, operand, Threshold(visits, 1, Const(0), begun_ns), Const(0))
 
 
 def near_caches(problem: Problem) -> tuple[Sequence[Cache], float]:

@@ -250,11 +250,12 @@ def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
     summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
     behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
-    stated = [(n, r.again_ns) for n, r in enumerate(behind, 1) if r.again_ns > 0]
+    stated = [(n, r) for n, r in enumerate(behind, 1) if r.again_ns > 0]
     if not stated or not known or not summed or holds_all(walk, problem.caches[: stated[0][0]]):
         return 0.0
-    visits = times_loaded(walk, operand, problem.caches[: stated[0][0]])
-    return stated[0][1] * rows_of(walk, operand) * visits if visits > 1 else 0.0
+    count, rows = stated[0]
+    visits = times_loaded(walk, operand, problem.caches[:count]) * _pieces(walk, operand, rows.swept_count)
+    return rows.again_ns * rows_of(walk, operand) * visits if visits > 1 else 0.0
 
 
 def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:

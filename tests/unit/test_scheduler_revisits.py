@@ -44,9 +44,24 @@ def test_rows_that_stay_near_while_columns_pass_are_begun_once() -> None:
     assert again_ns(LARGE, block_m=64, block_n=64, order_m_n=1) == 0.0
 
 
-def test_a_row_costs_the_same_in_pieces() -> None:
+def test_each_piece_of_a_row_is_begun_after_more_rows_than_are_followed() -> None:
+    """for n by 256 { for m by 64 { for k by 512 { … } } }: 64 rows lie between the two pieces of each."""
     whole = again_ns(LARGE, block_n=256, order_m_n=0)
-    assert again_ns(LARGE, block_n=256, order_m_n=0, block_k=512) == pytest.approx(whole)
+    pieces = {"block_n": 256, "order_m_n": 0, "block_k": 512, "block_m": 64}
+    assert again_ns(LARGE, **pieces) == pytest.approx(2 * whole)
+
+    def followed(count: int) -> Problem:
+        rows = replace(CACHES[2].rows, swept_count=count)
+        return replace(LARGE, caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
+
+    assert again_ns(followed(63), **pieces) == pytest.approx(2 * whole)
+    assert again_ns(followed(64), **pieces) == pytest.approx(whole)
+
+
+def test_rows_that_are_read_once_are_begun_again_for_each_block_of_their_sum() -> None:
+    assert again_ns(LARGE, order_m_n=0) == 0.0
+    in_two = again_ns(LARGE, order_m_n=0, block_k=512, order_m_k=0)
+    assert in_two == pytest.approx(2 * CACHES[2].rows.again_ns * 4096)
 
 
 def test_copies_and_what_lies_across_the_sum_cost_nothing_here() -> None:
