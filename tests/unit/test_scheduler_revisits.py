@@ -47,15 +47,17 @@ def test_rows_that_stay_near_while_columns_pass_are_begun_once() -> None:
 def test_each_piece_of_a_row_is_begun_after_more_rows_than_are_followed() -> None:
     """for n by 256 { for m by 64 { for k by 512 { … } } }: 64 rows lie between the two pieces of each."""
     whole = again_ns(LARGE, block_n=256, order_m_n=0)
-    pieces = {"block_n": 256, "order_m_n": 0, "block_k": 512, "block_m": 64}
-    assert again_ns(LARGE, **pieces) == pytest.approx(2 * whole)
+
+    def in_two(problem: Problem) -> float:
+        return again_ns(problem, block_n=256, order_m_n=0, block_k=512, block_m=64)
 
     def followed(count: int) -> Problem:
         rows = replace(CACHES[2].rows, swept_count=count)
         return replace(LARGE, caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
 
-    assert again_ns(followed(63), **pieces) == pytest.approx(2 * whole)
-    assert again_ns(followed(64), **pieces) == pytest.approx(whole)
+    assert in_two(LARGE) == pytest.approx(2 * whole)
+    assert in_two(followed(63)) == pytest.approx(2 * whole)
+    assert in_two(followed(64)) == pytest.approx(whole)
 
 
 def test_rows_that_are_read_once_are_begun_again_for_each_block_of_their_sum() -> None:
