@@ -258,8 +258,8 @@ def _hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Hints about what streams show, but not beside loads that follow rows and wait for memory anyway, nor
-    about whole rows in sequence that are read in place.
+    """Hints about what streams or is late show, but not beside loads that follow rows and wait for memory
+    anyway, nor about whole rows in sequence that are read in place.
     """
     hints = _hints(tiling, operand, problem)
     in_place = if_in_sequence(tiling, operand, Const(0), hints)

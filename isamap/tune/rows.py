@@ -56,7 +56,7 @@ kernel rows() {{
 class Product:
     """A product with B of one memory: `together` rows of B are read before their next pieces.
 
-    With `hinted`, pieces are asked for early, those of few rows out of beyond all caches alone.
+    With `hinted`, pieces are asked for early: those of columns only where B streams.
     """
 
     m: int
