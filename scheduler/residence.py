@@ -62,13 +62,11 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
         unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
         if operand.streams:
             return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
-        return by_stage(
-            space, operand, _in_place(tiling, operand, stated, line_bytes, rows, extent, unasked), unasked
-        )
-    near_ns = _started_ns(stated, operand, rows, extent, pieces)
-    return by_stage(
-        space, operand, _in_place(tiling, operand, stated, line_bytes, rows, extent, near_ns), Const(0)
-    )
+        copied = unasked
+    else:
+        unasked, copied = _started_ns(stated, operand, rows, extent, pieces), Const(0)
+    in_place = _in_place(tiling, operand, stated, line_bytes, rows, extent, unasked)
+    return by_stage(space, operand, in_place, copied)
 
 
 def _in_place(

@@ -116,6 +116,18 @@ def test_late_pieces_are_asked_for_only_out_of_where_that_is_stated(late: str, t
     assert found("gemm_f32", str(tmp_path / "other.yaml"), WIDE).prefetches == (), "nothing is stated"
 
 
+def test_rows_that_are_read_one_element_after_the_other_are_not_late(late: str) -> None:
+    asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
+    (nest,) = build_problem(asked, load_machine(late), WIDE).nests
+    hinted = {
+        (operand.late, next(axis.tile for axis in option.axes if axis.name == "n") > 1)
+        for option in nest.options
+        for operand in option.operands
+        if operand.tensor == "B" and operand.dense_axis == "n" and operand.hints
+    }
+    assert hinted == {(True, True), (False, False)}
+
+
 def test_hints_save_what_late_pieces_take(late: str) -> None:
     asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
     problem = build_problem(asked, load_machine(late), WIDE)
