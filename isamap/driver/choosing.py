@@ -8,25 +8,32 @@ taken, the kernel as written where nothing is cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from isamap.driver.narrowing import Extent
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.rewriting import forms_of
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.match import improving_rewrites
-from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model, load_heuristic
+from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
-from isamap.scheduler import narrow_problem
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem
 from isamap.transform import Rewrite, make_guards_explicit
 
 MOST_FORMS = 12
 
+ProblemOf = Callable[[Kernel, Extent], Problem]
+"""The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
+
 
 def choose_form(
-    request: Request, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    problem_of: ProblemOf,
 ) -> Rewrite:
     """The form to compile, with the steps that lead to it: none for the kernel as written.
 
@@ -35,7 +42,7 @@ def choose_form(
     if request.transform is None:
         return Rewrite(kernel, ())
     if request.transform == BEST_FORM:
-        return _cheapest(kernel, machine, sizes, request)
+        return _cheapest(request, kernel, machine, sizes, problem_of)
     forms = forms_of(request.kernel, machine, request.sizes)
     number = int(request.transform)
     if not 1 <= number < len(forms):
@@ -50,26 +57,31 @@ def choose_form(
 
 
 def _cheapest(
-    kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], request: Request
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    problem_of: ProblemOf,
 ) -> Rewrite:
     """What cannot be performed in any form is left to the pipeline, which says why."""
+    written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
-    forms = (Rewrite(kernel, ()), *(improvement.rewrite for improvement in found))
-    costs = [_cost_ns(form.kernel, machine, sizes, request) for form in forms]
+    if not found:
+        return written
+    forms = (written, *(improvement.rewrite for improvement in found))
+    costs = [_cost_ns(request, form.kernel, sizes, problem_of) for form in forms]
     return forms[min(range(len(forms)), key=lambda i: costs[i])]
 
 
-def _cost_ns(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], request: Request) -> float:
+def _cost_ns(
+    request: Request, kernel: Kernel, sizes: Mapping[str, int | Range], problem_of: ProblemOf
+) -> float:
     """What a quick plan costs; infinite where there is none. Units: nanoseconds of the model."""
+    model = load_cost_model(request.cost_model)
+    may_narrow = isinstance(model, FlooredModel) and not request.packed
     try:
-        canonical, model = (
-            make_guards_explicit(bind(kernel, dict(sizes))),
-            load_cost_model(request.cost_model),
-        )
-        if isinstance(model, FlooredModel) and not request.packed:
-            problem = narrow_problem(canonical, machine, sizes, request.threads, model)
-        else:
-            problem = build_problem(canonical, machine, sizes, request.threads, request.packed)
+        canonical = make_guards_explicit(bind(kernel, dict(sizes)))
+        problem = problem_of(canonical, "narrow" if may_narrow else "whole")
         quick = load_heuristic("greedy").schedule(problem, model, limit_s=1.0, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return float("inf")

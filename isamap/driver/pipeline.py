@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
@@ -112,10 +113,15 @@ def compile_kernel(
     with clock("match"):
         machine = with_profile(load_machine(request.machine), request.profile)
         machine = replace(machine, starts_cold=True) if request.cold else machine
-        form = choose_form(request, parsed, machine, sizes)
+
+        @cache  # the problem of the form that is chosen was made to choose it
+        def problem_of(of: Kernel, extent: Extent) -> Problem:
+            return _asked(request, of, machine, sizes, extent)
+
+        form = choose_form(request, parsed, machine, sizes, problem_of)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
         needed = extent or ("whole" if stop_after == "match" else extent_of(request))
-        problem = _asked(request, canonical, machine, sizes, needed)
+        problem = problem_of(canonical, needed)
     if stop_after == "match":
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):

@@ -13,7 +13,7 @@ from isamap.codegen.cache import Cache
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.recalled import PROBLEMS, SCHEDULES, schedule_key
-from isamap.driver.request import Request
+from isamap.driver.request import BEST_FORM, Request
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 
@@ -81,6 +81,20 @@ def test_without_the_cache_nothing_is_recalled_or_kept(worked: list[str], empty_
     scheduled(REQUEST)
     scheduled(replace(REQUEST, cache=False))
     assert worked == ["problem_in", "solve"] * 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "machine", "forms"), [("gemm_f32", "x86-avx512", 1), ("gemm_s8s8", "x86-avx512-vnni", 3)]
+)
+def test_the_problem_of_every_form_is_built_once(
+    worked: list[str], kernel: str, machine: str, forms: int
+) -> None:
+    request = Request(source_of(kernel), machine, {"M": 8, "N": 48, "K": 40}, transform=BEST_FORM)
+    first = compiled(request)
+    assert worked == ["problem_in"] * forms + ["solve"]
+    again = compiled(request)
+    assert len(worked) == forms + 1
+    assert (again.rewrite, again.schedule) == (first.rewrite, first.schedule)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from unit.rewriting import kernel, shipped, steps
+from unit.rewriting import chosen_form, kernel, shipped, steps
 
-from isamap.driver.choosing import choose_form
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import Kernel, bind
@@ -98,7 +97,7 @@ def test_the_factor_is_shifted_that_leaves_the_smaller_sum(rows: int, factor: st
     )
     sizes = {"M": rows, "N": 4 if rows > 4 else 2048, "K": 512}
     request = Request(Source("k.ir", ""), "x86-avx512-vnni", sizes, transform="best")
-    chosen = choose_form(request, routine, load_machine("x86-avx512-vnni"), sizes)
+    chosen = chosen_form(request, routine)
     assert f"takes `{factor}` as u8" in chosen.steps[0]
 
 
@@ -134,12 +133,11 @@ def test_a_kernel_that_no_rewrite_makes_faster_stays_as_written() -> None:
     request = Request(
         Source(path.name, path.read_text()), "x86-avx512", {"M": 64, "N": 64, "K": 64}, transform="best"
     )
-    machine = load_machine(request.machine)
-    assert choose_form(request, shipped("gemm_f32"), machine, {"M": 64, "N": 64, "K": 64}).steps == ()
+    assert chosen_form(request, shipped("gemm_f32")).steps == ()
 
 
 def test_a_form_that_there_is_not_is_refused() -> None:
     path = kernel_path("gemm_f32")
     request = Request(Source(path.name, path.read_text()), "x86-avx512", {}, transform="77")
     with pytest.raises(UsageProblem, match="number of a rewrite below"):
-        choose_form(request, shipped("gemm_f32"), load_machine("x86-avx512"), {})
+        chosen_form(request, shipped("gemm_f32"))
