@@ -2,15 +2,16 @@
 
 For two accesses of one buffer the question is whether equal elements imply equal values of every axis of
 the `for` loops around both. It is answered like reading digits: in `32*i + j` with j < 32, equal values mean
-equal i, and then equal j. Small fixed extents are enumerated when that argument does not settle it.
+equal i, and then equal j. Where that does not settle it guards may, and small fixed extents are enumerated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from isamap.ir.facts import Known
+from isamap.ir.guarded import never_meet
 from isamap.ir.index import Atom, FloorDiv, Index, Mod
 from isamap.ir.nodes import Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative
@@ -43,14 +44,14 @@ def _check_pair(earlier: Site, later: Site, known: Known) -> Diagnostic | None:
             return _written_twice(earlier, later, axis)
     for read in later.reads:
         if read.buffer == mine.target.buffer:
-            axis = _shared_by(mine.target, read, earlier, later, common, known)
+            axis = _shared_by(mine.target, read, earlier, later, common, known, by_guards=True)
             if axis is not None:
                 return _carried(mine.target, read, later, axis)
     if earlier is later:
         return None
     for read in earlier.reads:
         if read.buffer == its.target.buffer:
-            axis = _shared_by(read, its.target, earlier, later, common, known)
+            axis = _shared_by(read, its.target, earlier, later, common, known, by_guards=True)
             if axis is not None:
                 return _carried(its.target, read, earlier, axis)
     return None
@@ -111,17 +112,26 @@ class _Digits:
     constant: Index = field(default_factory=Index)
 
 
-def _shared_by(f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known) -> str | None:
-    """An unordered axis of which two different iterations may touch one element, or None."""
+def _shared_by(
+    f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
+) -> str | None:
+    """An unordered axis of which two different iterations may touch one element, or None.
+
+    Guards count where asked: an iteration that a guard keeps out reads nothing, but may write back what is
+    there, so that two writes have to be apart without guards.
+    """
     unordered = [x.name for x in common if not x.ordered]
+    if not by_guards:
+        a, b = replace(a, guards=()), replace(b, guards=())
     for axis in common:
         if axis.ordered:
             continue
         outer = {x.name for x in common if x.ordered and x.loop < axis.loop}
-        if not _determines(axis.name, f, g, a, b, common, outer, known):
-            if _enumerated_apart(f, g, a, b, unordered):
-                return None
-            return axis.name
+        if _determines(axis.name, f, g, a, b, common, outer, known):
+            continue
+        if never_meet(f, g, a, b, axis.name, outer, known):
+            continue
+        return None if _enumerated_apart(f, g, a, b, unordered) else axis.name
     return None
 
 
@@ -310,7 +320,8 @@ def _enumerated_apart(f: Read, g: Read, a: Site, b: Site, unordered: list[str]) 
         return False
     if any(x.extent.value is None for x in (*a.axes, *b.axes)):
         return False
-    if any(s not in a.extents and s not in b.extents for i in (*f.index, *g.index) for s in i.symbols):
+    indices = (*f.index, *g.index, *a.guards, *b.guards)
+    if any(s not in a.extents and s not in b.extents for i in indices for s in i.symbols):
         return False
     mine, its = _touched(a, f, unordered), _touched(b, g, unordered)
     if mine is None or its is None:
@@ -321,14 +332,18 @@ def _enumerated_apart(f: Read, g: Read, a: Site, b: Site, unordered: list[str]) 
 def _touched(
     site: Site, access: Read, unordered: list[str]
 ) -> dict[tuple[int, ...], set[tuple[int, ...]]] | None:
-    """The iterations that touch each element; None when there are too many."""
+    """The iterations that touch each element where guards let them; None when there are too many."""
     points = grid(site.extents, {}, _POINTS)
     if points is None:
         return None
     count = len(next(iter(points.values())))
+    runs = [
+        all(at) for at in zip(*(evaluate_on(g, {}, points, count) >= 0 for g in site.guards), strict=True)
+    ]
     elements = [evaluate_on(i, {}, points, count).tolist() for i in access.index]
     iterations = [points[name].tolist() for name in unordered]
     found: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for n, iteration in enumerate(zip(*iterations, strict=True)):
-        found.setdefault(tuple(values[n] for values in elements), set()).add(iteration)
+        if not runs or runs[n]:
+            found.setdefault(tuple(values[n] for values in elements), set()).add(iteration)
     return found

@@ -44,9 +44,9 @@ class _Search:
     left: int = _STEPS
 
 
-def is_nonnegative(e: Index, facts: Facts) -> bool:
-    """Whether `e >= 0` is proved from the facts."""
-    return _prove(e, _Search(facts), _FACTS_DEEP)
+def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
+    """Whether `e >= 0` is proved from the facts in so many steps."""
+    return _prove(e, _Search(facts, steps), _FACTS_DEEP)
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:

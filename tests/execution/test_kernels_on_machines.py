@@ -57,6 +57,15 @@ CUT_OFF = """kernel cut_off(N, C, K, H, R, stride = 2, pad: 0..4096 = 0)
 }
 """
 
+# What is read of the array that is written, only guards keep from being written.
+KEPT_APART = {
+    "mirror": "for i in N, j in N { A[i, j] = A[j, i] if i < j; }",
+    "fold": "for i in N, j in N { A[i, j] += A[i, N - 1 - j] if 2 * j < N - 1; }",
+    "halves": "for i in N, j in N { A[i, j] = A[i, j] + 2 * A[i, j + 16] if j < 16; }",
+    "sums": "for i in N, j in N, k in N { A[i, j] += A[j, k] * B[k] if i >= 24 & j < 24; }",
+    "maxima": "for i in N, j in N { A[0, j] max= A[i, j] if i > 0; }",
+}
+
 
 def shipped(name: str) -> Source:
     return Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
@@ -103,3 +112,14 @@ def test_a_summed_axis_that_holds_one_element_adds_nothing_more(hw: str) -> None
       for i in I { Y[i] += A[2*i] * B[3*i]; }
     }"""
     assert_right(Source("products.ir", text), hw, {"I": 19})
+
+
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx2", "x86-avx512"])
+@pytest.mark.parametrize("name", KEPT_APART)
+def test_what_guards_keep_apart_is_computed_in_place(name: str, machine: str) -> None:
+    text = f"""kernel {name}(N: 32..512) {{
+      in B: f32[N];
+      inout A: f32[N, N];
+      {KEPT_APART[name]}
+    }}"""
+    assert_right(Source(f"{name}.ir", text), machine, {"N": 50})

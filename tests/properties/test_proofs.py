@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
 from hypothesis import given
@@ -9,12 +10,17 @@ from hypothesis import strategies as st
 from properties.routines import indices
 
 from isamap.ir import (
+    BOOL,
     F32,
+    I64,
     Assign,
     Axis,
+    Call,
     Const,
+    Expr,
     Facts,
     Index,
+    IndexValue,
     Kernel,
     Loop,
     Operand,
@@ -22,6 +28,9 @@ from isamap.ir import (
     is_nonnegative,
     verify,
 )
+from isamap.ir.facts import Known
+from isamap.ir.guarded import never_meet
+from isamap.ir.sites import AxisAt, Site
 
 SIZES = ("M", "N", "K")
 AXES = ("i", "j")
@@ -59,22 +68,75 @@ def _is_concrete(found: list[Index]) -> bool:
     return all(i.symbols <= set(AXES) for i in found)
 
 
-@given(subscripts(), subscripts(), st.integers(1, 6), st.integers(1, 6), st.booleans())
+GUARDS = st.lists(indices(AXES, 1).filter(lambda i: i.symbols <= set(AXES)), max_size=2)
+
+
+@given(subscripts(), subscripts(), st.integers(1, 6), st.integers(1, 6), st.booleans(), GUARDS)
 def test_iterations_that_pass_as_independent_are(
-    write: tuple[Index, ...], read: tuple[Index, ...], rows: int, columns: int, reads: bool
+    write: tuple[Index, ...],
+    read: tuple[Index, ...],
+    rows: int,
+    columns: int,
+    reads: bool,
+    guards: list[Index],
 ) -> None:
     one = Const(1.0, F32)
     shape = (Index.of(1000),) * len(write)
     target = Read("C", write, F32)
     same_rank = len(write) == len(read)
     value = Read("C", read, F32) if reads and same_rank else one
-    loop = Loop((Axis("i", Index.of(rows)), Axis("j", Index.of(columns))), (Assign(target, None, value),))
+    assign = Assign(target, None, value, _guard(guards))
+    loop = Loop((Axis("i", Index.of(rows)), Axis("j", Index.of(columns))), (assign,))
     kernel = Kernel("k", (), (Operand("C", "inout", F32, shape),), (loop,))
     codes = {d.code for d in verify(kernel)}
     points = [{"i": i, "j": j} for i in range(rows) for j in range(columns)]
     written = [tuple(x.evaluate(p) for x in write) for p in points]
     clash = len(set(written)) < len(written)
     if isinstance(value, Read):
+        runs = [all(g.evaluate(p) >= 0 for g in guards) for p in points]
         touched = [tuple(x.evaluate(p) for x in read) for p in points]
-        clash |= any(a == b for n, a in enumerate(written) for m, b in enumerate(touched) if n != m)
+        clash |= any(
+            a == b and n != m and runs[n] and runs[m]
+            for n, a in enumerate(written)
+            for m, b in enumerate(touched)
+        )
     assert clash == bool(codes & {"duplicate-write", "loop-carried"})
+
+
+def _guard(terms: list[Index]) -> Expr | None:
+    """That every term is >= 0."""
+    holds = [Call("ge", (IndexValue(t, I64), Const(0, I64)), BOOL) for t in terms]
+    return reduce(lambda left, right: Call("and", (left, right), BOOL), holds) if holds else None
+
+
+@st.composite
+def linear(draw: st.DrawFn) -> Index:
+    """Axes once or twice each, the size once, and a small number: what mirrors, folds and triangles read."""
+    slopes = {name: draw(st.integers(-2, 2)) for name in AXES}
+    whole = draw(st.integers(-3, 3)) + Index.of("N") * draw(st.integers(0, 1))
+    return sum((Index.of(name) * slope for name, slope in slopes.items()), start=whole)
+
+
+LINEAR = st.lists(linear(), min_size=2, max_size=2)
+ONE_AXIS = [[Index.of("i"), Index.of("j")], [Index.of("j"), Index.of("i")]]
+
+
+@given(
+    LINEAR | st.sampled_from(ONE_AXIS),
+    LINEAR | st.sampled_from(ONE_AXIS),
+    st.lists(linear(), min_size=1, max_size=2),
+)
+def test_iterations_that_guards_keep_apart_never_meet(
+    write: list[Index], read: list[Index], guards: list[Index]
+) -> None:
+    size, one = Index.of("N"), Const(1.0, F32)
+    f, g = (Read("C", tuple(index), F32) for index in (write, read))
+    axes = tuple(AxisAt(name, size, False, 1) for name in AXES)
+    site = Site(Assign(f, None, one), axes, tuple(guards), 0)
+    apart = {axis for axis in AXES if never_meet(f, g, site, site, axis, (), Known(Facts(lows={"N": 1}), {}))}
+    for n in range(1, 6) if apart else ():
+        points = [{"i": i, "j": j, "N": n} for i in range(n) for j in range(n)]
+        runs = [p for p in points if all(x.evaluate(p) >= 0 for x in guards)]
+        for p, q in product(runs, runs):
+            if all(x.evaluate(p) == y.evaluate(q) for x, y in zip(write, read, strict=True)):
+                assert all(p[axis] == q[axis] for axis in apart), (p, q)
