@@ -12,7 +12,7 @@ bandwidth. How long that takes out of each memory is stated by the machine, as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from math import ceil, prod
 
 from isamap.machine.timings import RowTimes
@@ -51,80 +51,88 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     is_far = home == len(problem.caches)
     if not is_far and 0 not in space.stage_values(operand):
         return Const(0)
-    rows = prod(
-        a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis
-    )
-    extent = next(a.extent for a in space.option.axes if a.name == operand.dense_axis)
-    stated, line_bytes = problem.rows_behind[level], problem.caches[-1].line_bytes
-    pieces = begun(tiling, operand, stated.swept_count)
+    rows = _Rows.of(tiling, operand, problem.rows_behind[level])
+    pieces = begun(tiling, operand, rows.stated.swept_count)
     if is_far:
-        far_ns = _far_ns(stated, operand, rows, extent, pieces)
-        unasked = _side_by_side(tiling, operand, problem, rows, extent, far_ns)
+        unasked = _side_by_side(rows, problem, _far_ns(rows, pieces))
         if operand.streams:
             return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
         copied = unasked
     else:
-        unasked, copied = _started_ns(stated, operand, rows, extent, pieces), Const(0)
-    in_place = _in_place(tiling, operand, stated, line_bytes, rows, extent, unasked)
-    return by_stage(space, operand, in_place, copied)
+        unasked, copied = rows.started_ns(pieces), Const(0)
+    return by_stage(space, operand, _in_place(rows, problem.caches[-1].line_bytes, unasked), copied)
 
 
-def _in_place(
-    tiling: Tiling,
-    operand: TileOperand,
-    stated: RowTimes,
-    line_bytes: int,
-    rows: int,
-    extent: int,
-    begun_ns: Cost,
-) -> Cost:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """All rows of an input: how many there are, of how many elements, and what beginning one takes."""
+
+    tiling: Tiling
+    operand: TileOperand
+    stated: RowTimes
+    count: int
+    extent: int
+
+    @staticmethod
+    def of(tiling: Tiling, operand: TileOperand, stated: RowTimes) -> _Rows:
+        """The rows of an operand whose elements follow each other along one of its axes."""
+        axes = [a for a in tiling.space.option.axes if a.name in operand.axes]
+        extent = next(a.extent for a in axes if a.name == operand.dense_axis)
+        return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of one row. Units: bytes."""
+        return self.extent * self.operand.tensor_bytes
+
+    def started_ns(self, pieces: Sequence[Cost], start_ns: float | None = None) -> Cost:
+        """To begin so many pieces of all rows: a short one is over before its beginning has taken all it may.
+
+        One takes `start_ns`, or what is stated. Units: nanoseconds.
+        """
+        one = self.count * (self.stated.start_ns if start_ns is None else start_ns)
+        each = times(one, *pieces)
+        if not self.stated.start_bytes:
+            return each
+        long = ceil(self.size_bytes / self.stated.start_bytes)
+        return Threshold(times(*pieces), long, each, Const(one * long))
+
+
+def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     """To read rows in place piece by piece: also pieces of rows that are followed are late, unless hinted.
 
     A piece of less than a line is mostly there: its line came with the piece before.
     """
+    tiling, operand, stated = rows.tiling, rows.operand, rows.stated
     if not operand.late or operand.dense_axis not in tiling.step:
         return begun_ns
-    swept = replace(stated, start_ns=stated.swept_ns)
-    pieces = begun(tiling, operand, 0)
-    late = _started_ns(swept, operand, rows, extent, pieces)
+    late = rows.started_ns(begun(tiling, operand, 0), stated.swept_ns)
     beyond = begun(tiling, operand, stated.hinted_swept_count)
-    either = replace(stated, start_ns=stated.start_ns + stated.swept_ns)
-    hinted = _started_ns(either, operand, rows, extent, beyond)
+    hinted = rows.started_ns(beyond, stated.start_ns + stated.swept_ns)
     short = max(0, line_bytes - 1) // operand.tensor_bytes
     unasked = Threshold(tiling.step[operand.dense_axis], short, begun_ns, total([begun_ns, late]))
     return by_asking(tiling, operand, unasked, hinted)
 
 
-def _far_ns(stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]) -> Cost:
+def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
     """To begin all rows out of memory: pieces of a line or two are over before anyone fetches ahead."""
-    usual = _started_ns(stated, operand, rows, extent, pieces)
+    stated, element_bytes = rows.stated, rows.operand.tensor_bytes
+    usual = rows.started_ns(pieces)
     if not stated.short_bytes:
         return usual
-    short = ceil(extent / max(1, stated.short_bytes // operand.tensor_bytes)) if operand.tensor_bytes else 1
-    return Threshold(times(*pieces), short - 1, usual, times(rows * stated.short_start_ns, *pieces))
+    short = ceil(rows.extent / max(1, stated.short_bytes // element_bytes)) if element_bytes else 1
+    return Threshold(times(*pieces), short - 1, usual, times(rows.count * stated.short_start_ns, *pieces))
 
 
-def _started_ns(
-    stated: RowTimes, operand: TileOperand, rows: int, extent: int, pieces: Sequence[Cost]
-) -> Cost:
-    """To begin so many pieces of all rows: a short one is over before its beginning has taken all it may."""
-    each = times(rows * stated.start_ns, *pieces)
-    if not stated.start_bytes:
-        return each
-    long = ceil(extent * operand.tensor_bytes / stated.start_bytes)
-    return Threshold(times(*pieces), long, each, Const(rows * stated.start_ns * long))
-
-
-def _side_by_side(
-    tiling: Tiling, operand: TileOperand, problem: Problem, rows: int, extent: int, in_time: Cost
-) -> Cost:
+def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
     """To begin rows out of memory, and what is late of those that a sum reads in place beside many others."""
+    tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)
     together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in operand.axes]
     if not along or not together or not stated.followed_count or not line_bytes:
         return in_time
-    lines = rows * ceil(extent * operand.tensor_bytes / line_bytes)
+    lines = rows.count * ceil(rows.size_bytes / line_bytes)
     late = total([in_time, Const(stated.late_line_ns * lines)])
     direct = Threshold(times(*together), stated.followed_count, in_time, late)
     return by_stage(tiling.space, operand, direct, in_time)
