@@ -266,9 +266,7 @@ def _crossing(space: Space) -> Cause | None:
     for name in prefetch_values(space):
         if value := space.fixed.get(name, 0):
             why = "no loop outside the sum moves on to other elements of it"
-            if _is_dealt(space):
-                why = "parts for threads prefetch nothing"
-            elif sweeping_axis(space.option) is not None:
+            if sweeping_axis(space.option) is not None:
                 why = "register blocks without a loop over rows ask for whole rows, not for parts"
             return Cause("fix-crossing", f"{name} = {value} cannot be: {why}")
     return None

@@ -56,7 +56,7 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     """
     option = tiling.space.option
     axis = sweeping_axis(option)
-    if axis is None or not operand.swept:
+    if axis is None or not operand.swept or _is_cut(option, operand):
         return otherwise
     block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
     turns = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
@@ -74,9 +74,14 @@ def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwi
 
     Costs only grow with what they depend on: `sequence` is taken to be no more than `otherwise`.
     """
-    if not operand.swept or len(operand.axes) != 2:
+    if not operand.swept or len(operand.axes) != 2 or _is_cut(tiling.space.option, operand):
         return otherwise
     return Threshold(tiling.steps[operand.dense_axis], 1, sequence, largest([sequence, otherwise]))
+
+
+def _is_cut(option: NestOption, operand: TileOperand) -> bool:
+    """Whether other threads have the rest of each row: what is fetched ahead behind its end is theirs."""
+    return any(name == operand.dense_axis for name, _ in option.parts)
 
 
 def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:

@@ -132,11 +132,9 @@ def part_problem(problem: Problem, option: NestOption) -> Problem:
     caches = tuple(
         replace(
             cache,
-            capacity_bytes=cache.capacity_bytes // sharing,
-            bandwidth_bytes_per_ns=cache.bandwidth_bytes_per_ns / sharing,
+            capacity_bytes=cache.capacity_bytes // (sharing if cache.shared else min(sharing, cache.cores)),
+            bandwidth_bytes_per_ns=cache.bandwidth_bytes_per_ns / (sharing if cache.shared else 1),
         )
-        if cache.shared
-        else cache
         for cache in problem.caches
     )
     beyond = problem.memory_bandwidth_bytes_per_ns / (sharing if problem.memory_shared else 1)

@@ -42,7 +42,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     wanted = space.fixed.get(name)
     if wanted is None:
         return tuple(sorted({0, asked(space.option, operand)}))
-    most = 0 if space.option.parts or not operand.axes else len(operand.hints)
+    most = len(operand.hints) if operand.axes else 0
     return (wanted,) if 0 <= wanted <= most else ()
 
 

@@ -101,17 +101,17 @@ class _Rows:
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     """To read rows in place piece by piece: also pieces of rows that are followed are late, unless hinted.
 
-    A piece of less than a line is mostly there: its line came with the piece before.
+    Of pieces shorter than a line not each brings one: no more are late than a row has lines.
     """
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
     if not operand.late or operand.dense_axis not in tiling.step:
         return begun_ns
-    late = rows.started_ns(begun(tiling, operand, 0), stated.swept_ns)
+    pieces, lines = begun(tiling, operand, 0), ceil(rows.size_bytes / max(1, line_bytes))
+    all_lines = Const(rows.count * lines * stated.swept_ns)
+    late = Threshold(times(*pieces), lines, rows.started_ns(pieces, stated.swept_ns), all_lines)
     beyond = begun(tiling, operand, stated.hinted_swept_count)
     hinted = rows.started_ns(beyond, stated.start_ns + stated.swept_ns)
-    short = max(0, line_bytes - 1) // operand.tensor_bytes
-    unasked = Threshold(tiling.step[operand.dense_axis], short, begun_ns, total([begun_ns, late]))
-    return by_asking(tiling, operand, unasked, hinted)
+    return by_asking(tiling, operand, total([begun_ns, late]), hinted)
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:

@@ -27,7 +27,7 @@ MAX_UNROLLED = 64
 MAX_UNROLLED_AXES = 2
 # Into how many cache blocks an axis may be cut. All numbers are worth less than a per cent, by
 # benchmarks/block_counts.py.
-BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n for n in range(7, 13)))
+BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80)
 # A summing loop inside a register block that runs less often than this spends its time on the block's ends.
 MIN_SUMMING_TRIPS = 8
 # With fewer rows side by side less is under way.
@@ -235,7 +235,9 @@ class Space:
         trips = -(-axis.extent // step)
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.
         least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1
-        sizes = {-(-trips // count) * step for count in BLOCK_COUNTS if -(-trips // count) * unroll >= least}
+        # A long axis has small blocks, too: its counts double until no more are left.
+        counts = (*BLOCK_COUNTS, *(1 << n for n in range(7, max(13, trips.bit_length()))))
+        sizes = {-(-trips // count) * step for count in counts if -(-trips // count) * unroll >= least}
         if unroll >= LEAST_SWEPT and axis == sweeping_axis(self.option):
             sizes.add(step)  # no loop inside the register block
         return tuple(sorted({axis.extent, *(size for size in sizes if size < axis.extent)}, reverse=True))

@@ -1,8 +1,10 @@
 /* A small pool of threads for programs that isamap emits. It is yours under any licence. Link with -pthread.
 
-   Threads wait for work: they look for a while, then sleep. The caller of `parallel_for` takes parts as the
-   others do, so that a thread that wakes late, or never, holds nobody up. One pool serves one call at a time;
-   a second call meanwhile, from another thread or from inside a part, performs its parts by itself. */
+   Threads wait for work: they look for a while, then sleep. Each has parts of its own, the same ones in every
+   call of as many parts, whose data its caches may still hold; whoever is through with them takes those of
+   others, so that a thread that wakes late, or never, holds nobody up. The caller is the first of the threads.
+   One pool serves one call at a time; a second call meanwhile, from another thread or from inside a part,
+   performs its parts by itself. */
 #include "isamap_pool.h"
 
 #include <pthread.h>
@@ -10,17 +12,27 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { LOOKS = 4000, LARGEST_JOB = 1 << 30 };
+enum { LOOKS = 4000, LARGEST_JOB = 1 << 30, LINE = 64 };
+
+typedef struct owned_pool owned_pool;
 
 typedef struct {
+  /* The number of a job in the upper half, how many of this thread's parts nobody has taken in the lower: one
+     is taken by lowering it, which fails once the job is another one. On a line of its own. */
+  _Alignas(LINE) _Atomic uint64_t left;
+  owned_pool *pool;
+  int place;
+  pthread_t thread;
+} seat;
+
+struct owned_pool {
   isamap_pool face; /* first: what callers see */
   pthread_mutex_t in_use;
   pthread_mutex_t lock;
   pthread_cond_t work, done;
-  /* The number of a job in the upper half, how many of its parts nobody has taken in the lower: a part is
-     taken by lowering it, which fails once the job is another one. */
-  _Atomic uint64_t job;
+  _Atomic uint32_t job; /* its number, told once all seats have their parts of it */
   _Atomic int64_t finished;
   _Atomic int sleepers, waiting;
   _Atomic bool stop;
@@ -29,8 +41,8 @@ typedef struct {
   void (*body)(void *, int64_t);
   void *argument;
   int workers;
-  pthread_t threads[];
-} owned_pool;
+  seat *seats; /* the caller's, then one for each worker */
+};
 
 static void look_again(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -40,38 +52,53 @@ static void look_again(void) {
 #endif
 }
 
-/* Performs parts until none is left to take. */
-static void take_parts(owned_pool *pool) {
-  uint64_t job = atomic_load(&pool->job);
-  while ((uint32_t)job != 0) {
-    if (!atomic_compare_exchange_weak(&pool->job, &job, job - 1)) continue;
+/* The first part of a seat, and of those behind the last one: all there are. */
+static int64_t first_part(const owned_pool *pool, int place) {
+  return pool->parts * place / (pool->workers + 1);
+}
+
+/* Performs parts of a seat until none is left to take. */
+static void take_from(owned_pool *pool, seat *from) {
+  uint64_t left = atomic_load(&from->left);
+  while ((uint32_t)left != 0) {
+    if (!atomic_compare_exchange_weak(&from->left, &left, left - 1)) continue;
     int64_t parts = pool->parts;
-    pool->body(pool->argument, parts - (int64_t)(uint32_t)job);
+    pool->body(pool->argument, first_part(pool, from->place + 1) - (int64_t)(uint32_t)left);
     if (atomic_fetch_add(&pool->finished, 1) + 1 == parts && atomic_load(&pool->waiting)) {
       pthread_mutex_lock(&pool->lock);
       pthread_cond_broadcast(&pool->done);
       pthread_mutex_unlock(&pool->lock);
     }
-    job = atomic_load(&pool->job);
+    left = atomic_load(&from->left);
   }
 }
 
-static bool has_work(owned_pool *pool) {
-  return (uint32_t)atomic_load(&pool->job) != 0 || atomic_load(&pool->stop);
+/* Its own parts first, then what is left of others'. */
+static void take_parts(owned_pool *pool, int place) {
+  for (int next = 0; next <= pool->workers; next++) {
+    take_from(pool, &pool->seats[(place + next) % (pool->workers + 1)]);
+  }
+}
+
+static bool has_work(owned_pool *pool, uint32_t seen) {
+  return atomic_load(&pool->job) != seen || atomic_load(&pool->stop);
 }
 
 static void *worker(void *given) {
-  owned_pool *pool = given;
+  seat *own = given;
+  owned_pool *pool = own->pool;
+  uint32_t seen = 0;
   while (!atomic_load(&pool->stop)) {
-    for (int look = 0; look < LOOKS && !has_work(pool); look++) look_again();
-    if (!has_work(pool)) {
+    for (int look = 0; look < LOOKS && !has_work(pool, seen); look++) look_again();
+    if (!has_work(pool, seen)) {
       pthread_mutex_lock(&pool->lock);
       atomic_fetch_add(&pool->sleepers, 1);
-      while (!has_work(pool)) pthread_cond_wait(&pool->work, &pool->lock);
+      while (!has_work(pool, seen)) pthread_cond_wait(&pool->work, &pool->lock);
       atomic_fetch_sub(&pool->sleepers, 1);
       pthread_mutex_unlock(&pool->lock);
     }
-    take_parts(pool);
+    seen = atomic_load(&pool->job);
+    take_parts(pool, own->place);
   }
   return NULL;
 }
@@ -81,14 +108,18 @@ static void perform(owned_pool *pool, int64_t parts, void (*body)(void *, int64_
   pool->body = body;
   pool->argument = argument;
   atomic_store(&pool->finished, 0);
-  uint64_t number = (atomic_load(&pool->job) >> 32) + 1;
-  atomic_store(&pool->job, number << 32 | (uint64_t)parts);
+  uint32_t number = atomic_load(&pool->job) + 1;
+  for (int place = 0; place <= pool->workers; place++) {
+    int64_t count = first_part(pool, place + 1) - first_part(pool, place);
+    atomic_store(&pool->seats[place].left, (uint64_t)number << 32 | (uint64_t)count);
+  }
+  atomic_store(&pool->job, number);
   if (atomic_load(&pool->sleepers) > 0) {
     pthread_mutex_lock(&pool->lock);
     pthread_cond_broadcast(&pool->work);
     pthread_mutex_unlock(&pool->lock);
   }
-  take_parts(pool);
+  take_parts(pool, 0);
   for (int look = 0; look < LOOKS && atomic_load(&pool->finished) < parts; look++) look_again();
   if (atomic_load(&pool->finished) < parts) {
     pthread_mutex_lock(&pool->lock);
@@ -109,21 +140,46 @@ static void parallel_for(isamap_pool *face, int64_t parts, void (*body)(void *, 
   for (int64_t part = 0; part < parts; part++) body(argument, part);
 }
 
+/* Ends the workers that were started, and all that they had. */
+static void end(owned_pool *pool, int started) {
+  pthread_mutex_lock(&pool->lock);
+  atomic_store(&pool->stop, true);
+  pthread_cond_broadcast(&pool->work);
+  pthread_mutex_unlock(&pool->lock);
+  for (int place = 1; place <= started; place++) pthread_join(pool->seats[place].thread, NULL);
+  pthread_cond_destroy(&pool->work);
+  pthread_cond_destroy(&pool->done);
+  pthread_mutex_destroy(&pool->lock);
+  pthread_mutex_destroy(&pool->in_use);
+  free(pool->seats);
+  free(pool);
+}
+
 isamap_pool *isamap_pool_create(int threads) {
   int workers = threads > 1 ? threads - 1 : 0;
-  owned_pool *pool = calloc(1, sizeof *pool + (size_t)workers * sizeof(pthread_t));
+  size_t room = (size_t)(workers + 1) * sizeof(seat);
+  owned_pool *pool = calloc(1, sizeof *pool);
   if (pool == NULL) return NULL;
+  pool->seats = aligned_alloc(LINE, room);
+  if (pool->seats == NULL) {
+    free(pool);
+    return NULL;
+  }
+  memset(pool->seats, 0, room);
   pool->face.parallel_for = parallel_for;
   pthread_mutex_init(&pool->in_use, NULL);
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->work, NULL);
   pthread_cond_init(&pool->done, NULL);
-  while (pool->workers < workers) {
-    if (pthread_create(&pool->threads[pool->workers], NULL, worker, pool) != 0) {
-      isamap_pool_destroy(&pool->face);
+  pool->workers = workers; /* before a thread reads it */
+  for (int place = 1; place <= workers; place++) {
+    seat *own = &pool->seats[place];
+    own->pool = pool;
+    own->place = place;
+    if (pthread_create(&own->thread, NULL, worker, own) != 0) {
+      end(pool, place - 1);
       return NULL;
     }
-    pool->workers++;
   }
   return &pool->face;
 }
@@ -131,14 +187,5 @@ isamap_pool *isamap_pool_create(int threads) {
 void isamap_pool_destroy(isamap_pool *face) {
   if (face == NULL) return;
   owned_pool *pool = (owned_pool *)(void *)face;
-  pthread_mutex_lock(&pool->lock);
-  atomic_store(&pool->stop, true);
-  pthread_cond_broadcast(&pool->work);
-  pthread_mutex_unlock(&pool->lock);
-  for (int number = 0; number < pool->workers; number++) pthread_join(pool->threads[number], NULL);
-  pthread_cond_destroy(&pool->done);
-  pthread_cond_destroy(&pool->work);
-  pthread_mutex_destroy(&pool->lock);
-  pthread_mutex_destroy(&pool->in_use);
-  free(pool);
+  end(pool, pool->workers);
 }

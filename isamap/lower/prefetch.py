@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isamap.ir import Cast, Expr, Index, Read
+from isamap.ir import Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.names import Names
 from isamap.lower.place import Place
@@ -17,6 +17,7 @@ from isamap.lower.staging import Staged
 from isamap.machine import LineHint
 from isamap.match import OperandTile, Suppliers
 from isamap.source import Diagnostic, UsageProblem
+from isamap.transform import reads
 
 
 def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, names: Names) -> tuple[Node, ...]:
@@ -66,12 +67,17 @@ def tensor_lines(
 def _lines(
     buffer: str, start: Index, elements: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """A hint about a line of a run of elements, at an element of it, and the loop over the run's lines."""
+    """A hint about a line of a run of elements, at an element of it, and the loop over the run's lines.
+
+    Elements are counted back from the last one: the line that the first one lies in has mostly come with what
+    lies before it, that of the last one has not.
+    """
     each = max(1, hint.line_bytes // size_bytes)
     count = elements.ceildiv(each)
     variable = names.fresh("line")
     counter = ZERO if count.value == 1 else Index.of(variable)
-    here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, start + counter * each, (ONE,)))
+    first = start + (elements - 1) - (count - 1) * each
+    here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, first + counter * each, (ONE,)))
     return here, () if count.value == 1 else ((variable, count),)
 
 
@@ -83,9 +89,9 @@ def _nested(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
 
 
 def _read_of(expr: Expr) -> Read | None:
-    while isinstance(expr, Cast):
-        expr = expr.value
-    return expr if isinstance(expr, Read) else None
+    """The one read that an element is made of, by itself or with constants: `u8(B[k, n] ^ -128)`."""
+    found = reads(expr)
+    return found[0] if len(found) == 1 else None
 
 
 def _box(read: Read, place: Place) -> list[tuple[Index, Index]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from isamap.ir import Cast, Expr, Index, Kernel
+from isamap.ir import Expr, Index, Kernel
 from isamap.plan.problem import TileOperand
 from isamap.transform import reads
 
@@ -20,9 +20,6 @@ def lay_out(
     operand: TileOperand, subject: Expr | None, kernel: Kernel, profile: Mapping[str, int]
 ) -> TileOperand:
     """The operand with what its element `subject` tells of the tensor; unchanged where that is not plain."""
-    bare = subject
-    while isinstance(bare, Cast):
-        bare = bare.value
     found = () if subject is None else reads(subject)
     if len(found) != 1 or not found[0].index:
         return replace(operand, in_rows=False)
@@ -31,7 +28,7 @@ def lay_out(
     known = [subscript for subscript in subscripts if subscript is not None]
     if len(known) < len(subscripts):
         return replace(operand, in_rows=False)
-    operand = replace(operand, in_rows=bare is subject and subject.fill is None)
+    operand = replace(operand, in_rows=subject.fill is None)
     shape = next((o.shape for o in kernel.operands if o.name == subject.buffer), ())
     row = shape[-1].substitute(profile).value if shape else None
     dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""

@@ -18,7 +18,8 @@ UNSTATED_BANDWIDTH = 10.0
 class Memories:
     """Where arrays may come from: caches from the nearest, and what lies beyond them.
 
-    Cores share a cache, or what lies beyond, when the link from it is shared. Units: bytes per nanosecond.
+    Cores share a cache, or what lies beyond, when the link from it is shared; the room of a cache also where
+    it says how many do. Units: bytes per nanosecond.
     """
 
     caches: tuple[Cache, ...]
@@ -61,6 +62,7 @@ def _cache(machine: Machine, name: str) -> Cache:
         _attribute(memory, "line_bytes"),
         max(outward, key=lambda link: link.bandwidth_bytes_per_ns).rows if outward else NO_ROWS,
         _attribute(memory, "kept_ns"),
+        _attribute(memory, "cores") or 1,
     )
 
 

@@ -32,17 +32,16 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
     """The option, each of whose inputs says whether hints about pieces of its rows may save time.
 
     Its tensors lie in the nearest cache that holds them all, or farther where that one does not keep them.
-    Of rows that are read one element after the other, most hints would be about lines that are there.
     """
     extents = {axis.name: axis.extent for axis in option.axes}
     size_bytes = sum(o.tensor_bytes * prod(extents[name] for name in o.axes) for o in option.operands)
     rows = [cache.rows for cache in memories.caches[1:] if size_bytes <= cache.capacity_bytes]
     if not any(found.hinted_swept_count for found in (*rows, memories.beyond_rows)):
         return option
-    wide = {axis.name for axis in option.axes if axis.tile > 1 and not axis.is_reduction}
+    free = {axis.name for axis in option.axes if not axis.is_reduction}
 
     def is_late(operand: TileOperand) -> bool:
         known = operand.hints and operand.pitch_bytes and not operand.subscripts
-        return bool(known) and operand.dense_axis in wide and not operand.streams
+        return bool(known) and operand.dense_axis in free and not operand.streams
 
     return replace(option, operands=tuple(replace(o, late=is_late(o)) for o in option.operands))

@@ -161,8 +161,8 @@ class NestProblem:
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
-    it together. `rows` is what reading rows out of it takes. What nobody touches for `kept_ns` is lost to
-    others who share the cache (0: it is kept).
+    it together, its bandwidth too; `cores` of them share its room. `rows` is what reading rows out of it
+    takes. What nobody touches for `kept_ns` is lost to others who share the cache (0: it is kept).
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
@@ -175,6 +175,7 @@ class Cache:
     line_bytes: int = 0
     rows: RowTimes = NO_ROWS
     kept_ns: int = 0
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from isamap.syntax.statements import check_free
 
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align")),
-    "cache": frozenset(("bytes", "kept_ns", "line_bytes", "ways")),
+    "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
     "scratchpad": frozenset(("bytes", "banks", "align", "rows", "row_bytes", "count")),
     "registers": frozenset(("count", "bytes", "rows", "row_bytes", "lanes", "named")),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from threading import Barrier, get_ident
 
 import pytest
 
@@ -10,7 +11,7 @@ from isamap.codegen.arguments import make_call
 from isamap.codegen.fills import make_arrays
 from isamap.codegen.pool import pool_files
 from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import build, compile_library
+from isamap.codegen.toolchain import build, compile_library, find_compiler
 from isamap.codegen.worker import load_function, make_arguments
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.prepare import prepare
@@ -169,6 +170,33 @@ def test_a_pool_of_the_callers_performs_the_parts() -> None:
     parts = caller.call(ctypes.cast(function, ctypes.c_void_p), pointer, ctypes.addressof(workspace))
     assert parts == 8 + 8 + 8  # sums, joining them, writing them back: two rows each
     assert arrays["C"].tobytes() == expected
+
+
+def test_each_thread_of_the_pool_has_parts_of_its_own_before_it_takes_those_of_others() -> None:
+    """Two threads, four parts that wait for one of the other thread: so none can be taken over."""
+    skip_unless_native("x86-avx2")
+    compiler = find_compiler(())
+    library = ctypes.CDLL(str(build(compiler, ("-O2", "-std=c11"), pool_files(), "isamap_pool.c")))
+    library.isamap_pool_create.restype = ctypes.c_void_p
+    library.isamap_pool_destroy.argtypes = [ctypes.c_void_p]
+    body_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    both, threads = Barrier(2), dict[int, int]()
+
+    @body_type
+    def body(_: int, part: int) -> None:
+        both.wait(timeout=60)
+        threads[part] = get_ident()
+
+    pool = library.isamap_pool_create(2)
+    parallel_for = ctypes.cast(
+        ctypes.cast(pool, ctypes.POINTER(ctypes.c_void_p))[0],
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, body_type, ctypes.c_void_p),
+    )
+    for _ in range(20):
+        threads.clear()
+        parallel_for(pool, 4, body, None)
+        assert [threads[part] == get_ident() for part in range(4)] == [True, True, False, False]
+    library.isamap_pool_destroy(pool)
 
 
 def test_a_program_without_parts_refuses_a_pool() -> None:

@@ -67,6 +67,19 @@ FOLLOWING = """  for k by 4 {
   }
 }
 """
+SHORT = """  for k by 2 {
+    for n by 8 {
+      prefetch b ahead 1 into l2;
+      for m by 1 {
+        hold;
+        for k by 1 {
+          issue;
+        }
+      }
+    }
+  }
+}
+"""
 ALONG = """  for m by 1 {
     for n by 4 {
       prefetch b ahead 1 into l1;
@@ -132,12 +145,12 @@ def test_every_hint_names_an_element_that_exists(actual: dict[str, int], run_tim
 
 
 def test_all_lines_of_the_next_rows_are_named_once_per_turn() -> None:
-    """Rows 4 .. 7 of A hold 32 f32 each: two lines a row, named two turns ahead of their use."""
+    """Rows 4 .. 7 of A hold 32 f32 each: two lines a row, named by its end two turns before."""
     made = compiled({"M": 24, "N": 48, "K": 32})
     assert made.program
     env = {"A.s0": 32, "B.s0": 48, "C.s0": 48}
     named = sorted(element for name, element in hints(made.program.body, env) if name == "A")
-    assert named == [32 * row + 16 * line for row in range(8, 24) for line in range(2)]
+    assert named == [32 * row + 16 * line + 15 for row in range(8, 24) for line in range(2)]
 
 
 @pytest.mark.parametrize("run_time", [False, True])
@@ -151,9 +164,17 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
     found = list(hints(made.program.body, {"M": 1, "N": 96, "K": 8, "A.s0": 8, "B.s0": 96, "C.s0": 96}))
     places = [(row, line) for line in range(6) for row in range(4, 8)]
     if run_time:
-        assert sorted(found) == sorted(("B", 96 * row + 16 * line) for row, line in places)
+        assert sorted(found) == sorted(("B", 96 * row + 16 * line + 15) for row, line in places)
     else:
-        assert found == [("B", 96 * row + 16 * line) for row, line in places]
+        assert found == [("B", 96 * row + 16 * line + 15) for row, line in places]
+
+
+def test_of_a_piece_shorter_than_a_line_the_line_is_named_that_it_ends_in() -> None:
+    """Pieces of eight columns of rows of 20: one ends in a line that the one before has not touched."""
+    made = compiled({"M": 1, "N": 20, "K": 2}, SHORT)
+    assert made.program
+    found = list(hints(made.program.body, {"A.s0": 2, "B.s0": 20, "C.s0": 20}))
+    assert found == [("B", 20 * row + last) for last in (15, 19) for row in range(2)]
 
 
 def test_rows_along_a_sum_are_asked_for_one_after_the_other() -> None:
@@ -162,7 +183,7 @@ def test_rows_along_a_sum_are_asked_for_one_after_the_other() -> None:
     made = compiled(sizes, ALONG)
     assert made.program
     found = list(hints(made.program.body, {"A.s0": 64, "B.s0": 64, "C.s0": 8}))
-    assert found == [("B", 64 * row + 16 * line) for row in range(4, 8) for line in range(4)]
+    assert found == [("B", 64 * row + 16 * line + 15) for row in range(4, 8) for line in range(4)]
 
 
 def test_a_machine_says_what_its_hints_bring_where() -> None:

@@ -14,6 +14,8 @@ from isamap.plan.build import build_problem
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
 from isamap.scheduler import schedule
+from isamap.source import Source
+from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 
 SKINNY = {"M": 4, "N": 7680, "K": 2560}
@@ -116,7 +118,7 @@ def test_late_pieces_are_asked_for_only_out_of_where_that_is_stated(late: str, t
     assert found("gemm_f32", str(tmp_path / "other.yaml"), WIDE).prefetches == (), "nothing is stated"
 
 
-def test_rows_that_are_read_one_element_after_the_other_are_not_late(late: str) -> None:
+def test_rows_that_are_read_one_element_after_the_other_are_late_too(late: str) -> None:
     asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
     (nest,) = build_problem(asked, load_machine(late), WIDE).nests
     hinted = {
@@ -125,7 +127,19 @@ def test_rows_that_are_read_one_element_after_the_other_are_not_late(late: str) 
         for operand in option.operands
         if operand.tensor == "B" and operand.dense_axis == "n" and operand.hints
     }
-    assert hinted == {(True, True), (False, False)}
+    assert hinted == {(True, True), (True, False)}
+
+
+def test_what_is_changed_with_a_constant_before_it_is_multiplied_is_asked_for_as_it_lies(late: str) -> None:
+    text = """kernel shifted(M, N, K) {
+      in A: f32[M, K]; in B: f32[K, N]; inout C: f32[M, N];
+      for m in M, n in N, k in K { C[m, n] += A[m, k] * (B[k, n] * 2.0); }
+    }"""
+    asked = make_guards_explicit(bind(parse_kernel(Source("shifted.ir", text)), WIDE))
+    (nest,) = build_problem(asked, load_machine(late), WIDE).nests
+    doubled = [o for option in nest.options for o in option.operands if o.tensor == "b"]
+    assert doubled
+    assert all(operand.in_rows for operand in doubled if operand.dense_axis == "n")
 
 
 def test_hints_save_what_late_pieces_take(late: str) -> None:

@@ -158,6 +158,16 @@ def test_pieces_that_nobody_asks_for_are_late_though_their_rows_are_followed() -
     )
 
 
+def test_of_pieces_shorter_than_a_line_no_more_are_late_than_rows_have_lines() -> None:
+    """Twelve elements an issue: 86 pieces of each row, which has 64 lines."""
+    problem = late(32)
+    (nest,) = problem.nests
+    (option,) = nest.options
+    axes = tuple(replace(a, tile=12) if a.name == "n" else a for a in option.axes)
+    short = replace(problem, nests=(replace(nest, options=(replace(option, axes=axes),)),))
+    assert begun_ns(short, 1, block_k=32, prefetch_b=0, **ORDERS) == pytest.approx((2.0 + 3.0 * 64) * 1024)
+
+
 @pytest.mark.parametrize("cache", [1, 2])
 def test_hints_are_in_time_for_so_many_rows_as_are_stated(cache: int) -> None:
     in_time = begun_ns(late(32), 4, block_k=32, prefetch_b=cache, **ORDERS)

@@ -18,6 +18,7 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.parallel import part_of
 from isamap.scheduler.space import Space
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.sums import sweeping_axis
@@ -124,6 +125,17 @@ def swept(sizes: dict[str, int] = WIDE, **figures: float | None) -> tuple[Proble
 
 
 SWEEP = {"unroll_m": 1, "unroll_n": 1, "unroll_k": 8, "block_k": 8, "order_n_k": 0, "prefetch_b": 0}
+
+
+def test_rows_of_which_other_threads_have_a_part_are_not_followed_to_their_ends() -> None:
+    problem, option = swept()
+    whole = part_of(option, {"k": 2})
+    cut = part_of(option, {"n": 2})
+    assert whole is not None
+    assert cut is not None
+    for asked in (0, 2):
+        sweep = {**SWEEP, "prefetch_b": asked}
+        assert cost_ns(problem, cut, **sweep) > 1.2 * cost_ns(problem, whole, **sweep)
 
 
 def test_rows_that_loads_follow_are_begun_once_and_computing_hides_behind_them() -> None:
