@@ -13,6 +13,8 @@ from isamap.ir.interpret import interpret
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import improving_rewrites
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
 from isamap.source import Source, UsageProblem
 from isamap.transform import rewrites, statements
 
@@ -115,6 +117,28 @@ def test_a_product_of_signed_bytes_is_performed_by_an_instruction_for_unsigned_o
     assert made.schedule.cost_ns is not None
     assert as_written.cost_ns is not None
     assert made.schedule.cost_ns < as_written.cost_ns
+
+
+@pytest.mark.parametrize(("quick", "is_shifted"), [(12.0, True), (2.0, False)])
+def test_forms_that_quick_plans_have_close_together_are_told_apart_by_what_is_searched(
+    quick: float, is_shifted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel as written is searched at 1, others at 2; quickly it costs 2 or 12, and others 1."""
+
+    class Told:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def schedule(self, problem: Problem, _: object, **__: object) -> Schedule:
+            is_written = len(problem.nests) == 1
+            costs = (quick, 1.0) if self.name == "greedy" else (1.0, 2.0)
+            return Schedule("", "", (), (), cost_ns=costs[0] if is_written else costs[1])
+
+    monkeypatch.setattr("isamap.driver.choosing.load_heuristic", Told)
+    sizes = {"M": 64, "N": 256, "K": 256}
+    request = Request(Source("k.ir", ""), "x86-avx512-vnni", sizes, transform="best")
+    chosen = chosen_form(request, shipped("gemm_s8s8"))
+    assert bool(chosen.steps) == is_shifted
 
 
 def test_what_cannot_be_computed_one_by_one_is_not_copied_where_tiles_are_cut() -> None:
