@@ -19,7 +19,7 @@
 
     for k by 28 {                         B[k, n], of whose rows several pieces are computed on: `late`
       for n by 24 {
-        prefetch b ahead 1 into l2;         the next pieces of the same rows
+        prefetch b ahead 1 into l2;         the next pieces of the same rows; of short ones, later ones
         for m by 4 { hold; for k by 1 { … } }
 
 What that saves is priced in `streams`, and in `residence` for the last. Elsewhere nothing is asked for: out
@@ -64,11 +64,25 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
     ]
     if staged or not inside or not operand.streams or in_rows(option, operand):
         return None
-    spans = {axis.name: axis.extent for axis in option.axes}
-    for loop in nest.loops[: inside[-1] + 1]:
-        spans[loop.axis] = loop.step
-    turn_bytes = prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
+    turn_bytes = _turn_bytes(option, nest, operand, inside[-1])
     return inside[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))
+
+
+def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
+    """How many turns of a loop ahead its next pieces are asked for: of few bytes more than one.
+
+    Half as many bytes are under way as where memory alone is waited for: whoever fetches ahead brings some.
+    """
+    turn_bytes = _turn_bytes(option, nest, operand, loop)
+    return max(1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes)))) if operand.late else 1
+
+
+def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
+    """What a turn of a loop reads of an input."""
+    spans = {axis.name: axis.extent for axis in option.axes}
+    for around in nest.loops[: loop + 1]:
+        spans[around.axis] = around.step
+    return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from isamap.plan.cost import Cases, Const, Cost, largest, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.fetching import asked, pieces_ahead, rows_ahead
+from isamap.scheduler.fetching import asked, late_ahead, pieces_ahead, rows_ahead
 from isamap.scheduler.sums import sweeping_axis
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))
             elif around:
-                found.append(Prefetch(operand.name, around[-1] + 1, 1, cache))
+                ahead = late_ahead(space.option, nest, operand, around[-1])
+                found.append(Prefetch(operand.name, around[-1] + 1, ahead, cache))
     return tuple(sorted(found, key=lambda p: p.depth))
 
 

@@ -44,4 +44,10 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
         known = operand.hints and operand.pitch_bytes and not operand.subscripts
         return bool(known) and operand.dense_axis in free and not operand.streams
 
-    return replace(option, operands=tuple(replace(o, late=is_late(o)) for o in option.operands))
+    ahead_bytes = memories.beyond_streams.ahead_bytes if memories.beyond_streams is not None else 0
+    return replace(
+        option,
+        operands=tuple(
+            replace(o, late=True, ahead_bytes=ahead_bytes) if is_late(o) else o for o in option.operands
+        ),
+    )

@@ -104,10 +104,24 @@ WIDE = {"M": 64, "N": 8448, "K": 2816}
 def test_pieces_of_rows_that_come_late_are_asked_for_before(late: str, heuristic: str) -> None:
     nest = found("gemm_f32", late, WIDE, heuristic)
     (prefetch,) = nest.prefetches
-    assert (prefetch.operand, prefetch.ahead, prefetch.cache) == ("b", 1, "l2")
+    assert (prefetch.operand, prefetch.cache) == ("b", "l2")
     loop = nest.loops[prefetch.depth - 1]
     assert loop.axis == "n", "the next pieces of the same rows"
     assert all(other.axis != "n" for other in nest.loops[prefetch.depth : nest.hold])
+    rows = next(other.step for other in nest.loops if other.axis == "k")
+    assert prefetch.ahead == max(1, -(-8192 // (2 * 4 * rows * loop.step))), (
+        "half of what is stated of memory"
+    )
+
+
+def test_of_short_pieces_of_few_rows_later_ones_are_asked_for(late: str) -> None:
+    asked = make_guards_explicit(bind(shipped("gemm_f32"), WIDE))
+    problem = build_problem(asked, load_machine(late), WIDE)
+    few = {"prefetch.b": 2, "stage.b": 0, "block.k": 8, "unroll.n": 1, "unroll.k": 1}
+    nest = schedule(problem, heuristic="greedy", fixed=few).nests[-1]
+    (prefetch,) = nest.prefetches
+    columns = nest.loops[prefetch.depth - 1].step
+    assert prefetch.ahead == -(-4096 // (8 * columns * 4)) > 1
 
 
 def test_late_pieces_are_asked_for_only_out_of_where_that_is_stated(late: str, tmp_path: Path) -> None:
