@@ -106,9 +106,10 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
     if not operand.late or operand.dense_axis not in tiling.step:
         return begun_ns
-    pieces, lines = begun(tiling, operand, 0), ceil(rows.size_bytes / max(1, line_bytes))
-    all_lines = Const(rows.count * lines * stated.swept_ns)
-    late = Threshold(times(*pieces), lines, rows.started_ns(pieces, stated.swept_ns), all_lines)
+    pieces, shortest = begun(tiling, operand, 0), max(line_bytes, stated.start_bytes, 1)
+    most = ceil(rows.size_bytes / shortest)
+    one = rows.count * stated.swept_ns
+    late = Threshold(times(*pieces), most, times(one, *pieces), Const(one * most))
     beyond = begun(tiling, operand, stated.hinted_swept_count)
     hinted = rows.started_ns(beyond, stated.start_ns + stated.swept_ns)
     return by_asking(tiling, operand, total([begun_ns, late]), hinted)

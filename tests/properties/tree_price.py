@@ -209,9 +209,8 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
     begun = stated.start_ns * rows_of(walk, operand) * counted
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
-    in_line = walk.held[operand.dense_axis] * operand.tensor_bytes < problem.caches[-1].line_bytes
-    if operand.late and operand.name not in walk.stages and not in_line:
-        begun += _late(walk, operand, stated)
+    if operand.late and operand.name not in walk.stages:
+        begun += _late(walk, operand, stated, problem.caches[-1].line_bytes)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
@@ -222,12 +221,12 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
     return begun
 
 
-def _late(walk: Walk, operand: TileOperand, stated: RowTimes) -> float:
-    """What all pieces of rows take, followed or not, that nobody hints at."""
+def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -> float:
+    """What all pieces of rows take, followed or not, that nobody hints at: a line comes late but once."""
     along = next(axis for axis in walk.option.axes if axis.name == operand.dense_axis)
-    pieces = _pieces(walk, operand, 0)
-    if stated.start_bytes:
-        pieces = min(pieces, ceil(along.extent * operand.tensor_bytes / stated.start_bytes))
+    row_bytes = along.extent * operand.tensor_bytes
+    shortest = max(line_bytes, stated.start_bytes, 1)
+    pieces = min(_pieces(walk, operand, 0), ceil(row_bytes / shortest))
     return stated.swept_ns * rows_of(walk, operand) * pieces
 
 
