@@ -265,8 +265,9 @@ class _Function:
             earlier = [r for o, r in results if o.role == "out" and n >= self.copies(o)]
             self.add(self.hide(self.held(earlier)))
         self.issue(Issue(self.form.entry.name, tuple(refs.items()), self.params()), here)
-        if self.timing.kind == "chain":
-            self.add(self.hide(self.held(r for _, r in results)))
+        # At once: a value that is needed later is made later, behind the fence, and then gcc no longer joins
+        # the load of one number with its broadcast (0.27 ns instead of 0.15 on Zen 3).
+        self.add(self.hide(self.held(r for _, r in results)))
 
     def held(self, refs: Iterable[RegisterRef | MemoryRef]) -> Iterable[str]:
         """The C variables among references."""

@@ -67,6 +67,18 @@ def test_results_that_are_overwritten_take_turns_in_two_registers() -> None:
     assert [issue.split(" = ")[0] for issue in issues] == ["z_0", "z_1", "z_0", "z_1"]
 
 
+@pytest.mark.parametrize("name", ["broadcast_ymm_f32", "fma_ymm_f32"])
+def test_each_result_is_hidden_directly_behind_its_issue(name: str) -> None:
+    """Else gcc makes it later, and reads the number of a broadcast by an instruction of its own."""
+    machine = load_machine("x86-avx2")
+    text = timing_source(machine, (Timing(0, form(machine, name), "apart", 4),))
+    lines = [line.strip() for line in text[text.index("trip < trips") :].splitlines()]
+    issued = [n for n, line in enumerate(lines) if "_mm256" in line]
+    results = [lines[n].split(" = ")[0] for n in issued]
+    assert len(results) == 4
+    assert [lines[n + 1] for n in issued] == [f"HIDE_V({result});" for result in results]
+
+
 def test_what_only_loads_has_no_chain() -> None:
     machine = load_machine("x86-avx512")
     assert chained(form(machine, "load_zmm_f32"), machine) is None
