@@ -31,20 +31,23 @@ class Contender:
     """One contender's process, stopped outside of its turns so that its threads do not spin in others'."""
 
     def __init__(self, name: str, threads: int, held: Mapping[str, str], cores: frozenset[int]) -> None:
-        self.name = name
+        self.name, self.cores, self.threads = name, cores, threads
         self.implementation = ""
         self.in_c = True
         self.dispatch_ns = 0.0
+        self._environment = {**os.environ, **threads_environment(threads), **held}
+        self._start()
+
+    def _start(self) -> None:
         down, up = os.pipe(), os.pipe()
-        environment = {**os.environ, **threads_environment(threads), **held}
-        numbers = (threads, down[0], up[1], os.getpid())
-        words = [sys.executable, "-m", "isamap.bench.worker", name, *map(str, numbers)]
+        numbers = (self.threads, down[0], up[1], os.getpid())
+        words = [sys.executable, "-m", "isamap.bench.worker", self.name, *map(str, numbers)]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the contender; a pipe could fill
         self._process = subprocess.Popen(
-            words, env=environment, pass_fds=(down[0], up[1]), stdin=subprocess.DEVNULL,
+            words, env=self._environment, pass_fds=(down[0], up[1]), stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self._log,
         )  # fmt: skip
-        os.sched_setaffinity(self._process.pid, cores)
+        os.sched_setaffinity(self._process.pid, self.cores)
         os.close(down[0])
         os.close(up[1])
         self._requests = os.fdopen(down[1], "w", encoding="utf-8")
@@ -52,7 +55,10 @@ class Contender:
         self._answer()
 
     def prepare(self, task: Task) -> bool:
-        """Whether the contender offers the product; it is ready for it then."""
+        """Whether the contender offers the product; it is ready for it then. A lost one begins anew."""
+        if self._process.poll() is not None:
+            self._close()
+            self._start()
         answer = self._ask({"task": task.as_json()})
         if answer["offered"]:
             self.implementation, self.in_c = answer["implementation"], answer["in_c"]
@@ -97,9 +103,12 @@ class Contender:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            self._requests.close()
         self._process.kill()
         self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            self._requests.close()
         self._answers.close()
         self._log.close()

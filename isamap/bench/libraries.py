@@ -206,8 +206,12 @@ def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], li
         tensors[name] = [t.t() if flipped else t for t in raw]
     a, b, c = tensors["A"], tensors["B"], tensors["C"]
     if task.packed:
+        # oneDNN refuses element types that this processor has no instructions for.
         with torch.inference_mode():
-            return packed.packed_torch_call(torch, mapped, tensors), c
+            try:
+                return packed.packed_torch_call(torch, mapped, tensors), c
+            except RuntimeError:
+                raise NotOffered from None
     if task.form == "s8s8":
         return (lambda at: torch._int_mm(a[at], b[at], out=c[at])), c
     if task.beta:
