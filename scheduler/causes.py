@@ -147,12 +147,14 @@ def _issues(axis: TileAxis) -> str:
 def _registers(space: Space) -> Cause | None:
     block = {axis.name: space.fixed.get(space.unroll(axis), 1) for axis in space.register_axes}
     for memory, parts in _demand(space, block).items():
-        needed, there = sum(tiles * o.registers for o, tiles in parts), space.registers.get(memory)
+        between = dict(space.option.between).get(memory, 0)
+        needed, there = _count(parts) + between, space.registers.get(memory)
         if there is not None and needed > there:
+            held = [f"{between} within an issue"] if between else []
             return Cause(
                 "fix-registers",
                 f"{_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
-                (", ".join(_shown(o, tiles, block) for o, tiles in parts),),
+                (", ".join([*(_shown(o, tiles, block) for o, tiles in parts), *held]),),
             )
     return None
 
@@ -317,7 +319,8 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
 def _one_issue(space: Space) -> dict[str, int]:
     """Registers that one issue needs of each memory whose size is known."""
     demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
-    return {memory: _count(parts) for memory, parts in demand.items() if memory in space.registers}
+    between = dict(space.option.between)
+    return {m: _count(parts) + between.get(m, 0) for m, parts in demand.items() if m in space.registers}
 
 
 def other_mappings(count: int, cannot: str) -> str:

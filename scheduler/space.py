@@ -189,6 +189,7 @@ class Space:
             Taker(o.memory, o.registers, tuple(name in o.axes for name in names), o.is_accumulator)
             for o in self.option.operands
         )
+        takers += tuple(Taker(m, count, (False,) * len(names)) for m, count in self.option.between)
         for along in fitting(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
             factors = [1] * len(axes)
             for position, factor in zip(chosen, along, strict=True):
@@ -217,7 +218,7 @@ class Space:
 
     def _needs(self, block: RegisterBlock, order: tuple[str, ...]) -> tuple[int, int]:
         """Registers missing in the memory that lacks most, and registers needed in all."""
-        needed: dict[str, int] = {}
+        needed = dict(self.option.between)
         for operand in self.option.operands:
             live = live_tiles(operand, block, order) * operand.registers
             needed[operand.memory] = needed.get(operand.memory, 0) + live

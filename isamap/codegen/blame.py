@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from isamap.machine import EmitCall, Machine, MachineInstruction
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, Span
 
 _MOST = 5
 _NEAR = 0.85  # intrinsics are alike: most of them share half of their letters
@@ -35,12 +35,12 @@ class Emissions:
 
     def of_function(self, name: str) -> tuple[MachineInstruction, ...]:
         """The instructions whose emissions call a function."""
-        return tuple(i for i in self._all() if isinstance(i.emit, EmitCall) and i.emit.function == name)
+        return tuple(i for i in self._all() if isinstance(i.emit, EmitCall) and name in i.emit.functions)
 
     @property
     def functions(self) -> frozenset[str]:
         """All that emissions call."""
-        return frozenset(i.emit.function for i in self._all() if isinstance(i.emit, EmitCall))
+        return frozenset(f for i in self._all() if isinstance(i.emit, EmitCall) for f in i.emit.functions)
 
     def _all(self) -> tuple[MachineInstruction, ...]:
         return (*self.machine.instructions.values(), *self.machine.hints.values())
@@ -100,10 +100,17 @@ def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str
     return Diagnostic(
         "compiler-refused",
         f"{compiler} does not accept the emission of `{fault.blamed.name}`",
-        fault.blamed.emit_span,
+        _place(fault),
         notes=(*notes, *last),
         help=_advice(fault, emissions),
     )
+
+
+def _place(fault: _Fault) -> Span | None:
+    """Where the function stands in the description."""
+    emit = fault.blamed.emit
+    assert isinstance(emit, EmitCall), "what is blamed calls a function"
+    return next(c.span for c in emit.calls if c.function == fault.function)
 
 
 def _advice(fault: _Fault, emissions: Emissions) -> str:

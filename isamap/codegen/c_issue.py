@@ -65,10 +65,7 @@ class Issuer:
             return self._model_call(issue, entry, here)
         operands = dict(issue.operands)
         params = dict(issue.params)
-        args = [self._argument(a, entry, operands, params, here) for a in entry.emit.args]
-        found = call(entry.emit.function, *args)
-        if entry.emit.result_cast:
-            found = cast(entry.emit.result_cast, found)
+        found = self._call(entry.emit, entry, operands, params, here)
         if entry.emit.result is None:
             return [f"{found};"]
         operand = entry.instruction.operand(entry.emit.result)
@@ -87,9 +84,7 @@ class Issuer:
         if self.model or not isinstance(entry.emit, EmitCall):
             operand = entry.instruction.operand(node.operand)
             return f"(void)({self._pointer(node.place, operand, here)}); /* {entry.name} */"
-        operands = {node.operand: node.place}
-        args = [self._argument(a, entry, operands, {}, here) for a in entry.emit.args]
-        return f"{call(entry.emit.function, *args)};"
+        return f"{self._call(entry.emit, entry, {node.operand: node.place}, {}, here)};"
 
     def configuration(self, node: Configure) -> str:
         """The statement that loads or releases a state; its image becomes a constant of the file."""
@@ -97,6 +92,7 @@ class Issuer:
         assert isinstance(emit, EmitCall), "a state is loaded by a call"
         args: list[Text] = []
         for arg in emit.args:
+            assert isinstance(arg, EmitArg), "a configuration is not computed"
             assert arg.kind in ("state", "literal"), "a configuration is loaded from its image"
             text = Text(arg.name)
             if arg.kind == "state":
@@ -109,14 +105,27 @@ class Issuer:
 
     # --- calls as the description writes them
 
-    def _argument(
+    def _call(
         self,
-        arg: EmitArg,
+        emit: EmitCall,
         entry: MachineInstruction,
         operands: Mapping[str, RegisterRef | MemoryRef],
         params: Mapping[str, Argument],
         here: Here,
     ) -> Text:
+        found = call(emit.function, *(self._argument(a, entry, operands, params, here) for a in emit.args))
+        return cast(emit.cast, found) if emit.cast else found
+
+    def _argument(
+        self,
+        arg: EmitArg | EmitCall,
+        entry: MachineInstruction,
+        operands: Mapping[str, RegisterRef | MemoryRef],
+        params: Mapping[str, Argument],
+        here: Here,
+    ) -> Text:
+        if isinstance(arg, EmitCall):
+            return self._call(arg, entry, operands, params, here)
         match arg.kind:
             case "literal":
                 found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)

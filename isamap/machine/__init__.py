@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isamap.machine.cost_values import cost_params, cost_value
     from isamap.machine.detect import detect_features, detect_machine, missing_features
     from isamap.machine.graph import caches_from_nearest, line_bytes, memory_graph
+    from isamap.machine.held import held_between
     from isamap.machine.hints import LineHint, line_hints
     from isamap.machine.listing import list_machines, machine_digest
     from isamap.machine.load import load_machine
@@ -38,6 +39,7 @@ _HOMES = {
     "cost_values": ("cost_params", "cost_value"),
     "detect": ("detect_features", "detect_machine", "missing_features"),
     "graph": ("caches_from_nearest", "line_bytes", "memory_graph"),
+    "held": ("held_between",),
     "hints": ("LineHint", "line_hints"),
     "listing": ("list_machines", "machine_digest"),
     "load": ("load_machine",),
@@ -69,6 +71,7 @@ __all__ = [
     "cost_value",
     "detect_features",
     "detect_machine",
+    "held_between",
     "line_bytes",
     "line_hints",
     "list_machines",

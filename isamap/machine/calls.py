@@ -7,11 +7,11 @@ that an allow-listed header declares, and nothing of the instruction may be forg
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
-from isamap.machine.emission import Argument, CallTemplate, Word
+from isamap.machine.emission import Argument, CallTemplate, Nested, Word
 from isamap.machine.families import Row
 from isamap.machine.findings import Findings, nearest
 from isamap.machine.model import EmitArg, EmitCall, Memory, State
@@ -38,26 +38,39 @@ def resolve_call(
     Of an instruction that was refused, whose operands nobody knows, the function and the casts are checked.
     """
     found = Findings()
-    function, cast, result = "", None, None
-    args: list[EmitArg] = []
-    with found.collect():
-        function = _function(template.function, row, around)
-    with found.collect():
-        cast = _cast(template.result_cast, row)
+    result = None
     if template.result is not None and instruction is not None:
         with found.collect():
             result = _result(template.result, row, instruction, around)
-    for arg in template.args:
+    call = replace(_nested(template.call, row, instruction, around, found), result=result)
+    if instruction is not None and not found.diagnostics:  # what is misspelt would be missed as well
+        for problem in _forgotten_by(call, instruction, around, template.span):
+            found.diagnostics += problem.diagnostics
+        for problem in _computed_by(template.call, call, instruction):
+            found.diagnostics += problem.diagnostics
+    found.raise_any()
+    return call
+
+
+def _nested(
+    written: Nested, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
+) -> EmitCall:
+    """One call and those that are its arguments; what is wrong with them is found."""
+    function, cast = "", None
+    with found.collect():
+        function = _function(written.function, row, around)
+    with found.collect():
+        cast = _cast(written.cast, row)
+    args: list[EmitArg | EmitCall] = []
+    for arg in written.args:
+        if isinstance(arg, Nested):
+            args.append(_nested(arg, row, instruction, around, found))
+            continue
         with found.collect():
             argument_cast = _cast(arg.cast, row)
             if instruction is not None:
                 args.append(_argument(arg, argument_cast, row, instruction, around))
-    call = EmitCall(result, cast, function, tuple(args))
-    if instruction is not None and not found.diagnostics:  # what is misspelt would be missed as well
-        for problem in _forgotten_by(call, instruction, around, template.span):
-            found.diagnostics += problem.diagnostics
-    found.raise_any()
-    return call
+    return EmitCall(None, cast, function, tuple(args), written.function.span)
 
 
 def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span: Span) -> None:
@@ -118,7 +131,7 @@ def _cast(word: Word | None, row: Row) -> str | None:
 
 def _result(word: Word, row: Row, instruction: Instruction, around: Surroundings) -> str:
     name = substitute_text(word.text, row)
-    operand = next((o for o in instruction.operands if o.name == name), None)
+    operand = next((o for o in _passed_operands(instruction) if o.name == name), None)
     if operand is None:
         outputs = [o.name for o in instruction.operands if o.role in ("out", "inout")]
         raise _unknown(name, word.span, "operand", outputs)
@@ -144,9 +157,14 @@ def _argument(
     if name.lstrip("-")[:1].isdigit():
         _check_attribute(attribute, name, (None,), "a number", span)
         return EmitArg("literal", name, None, cast)
-    for operand in instruction.operands:
+    for operand in _passed_operands(instruction):
         if operand.name == name:
             memory = around.memories[operand.memory or ""]
+            if memory.kind == "cache":
+                raise _problem(
+                    "emit-name", f"`{name}` lies in the cache `{memory.name}`, which holds no buffers", span,
+                    advice="pass what the hint reads",
+                )  # fmt: skip
             what = f"an operand in `{memory.name}`"
             _check_attribute(attribute, name, operand_attributes(operand, memory), what, span)
             return EmitArg("operand", name, attribute, cast)
@@ -162,9 +180,22 @@ def _argument(
                 advice=f"add `states: {{{name}: {{bytes: …, fields: …}}}}`",
             )  # fmt: skip
         _check_attribute(attribute, name, ("addr",), "a state", span)
+        if name not in _configured(instruction):
+            raise _problem("emit-name", f"`{instruction.name}` neither loads nor releases `{name}`", span)
         return EmitArg("state", name, attribute, cast)
-    known = [*(o.name for o in instruction.operands), *(p.name for p in instruction.params), *around.states]
+    operands = [o.name for o in _passed_operands(instruction)]
+    known = [*operands, *(p.name for p in instruction.params), *_configured(instruction)]
     raise _unknown(name, arg.name.span, "operand, parameter or state", known)
+
+
+def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
+    """Those that a call may name: what lives inside of the instruction alone has no place."""
+    return tuple(o for o in instruction.operands if o.role != "temp")
+
+
+def _configured(instruction: Instruction) -> tuple[str, ...]:
+    """The states that an instruction loads as a whole, or releases."""
+    return tuple(dict.fromkeys((*instruction.sets_state, *instruction.releases_state)))
 
 
 def operand_attributes(operand: Operand, memory: Memory) -> tuple[str | None, ...]:
@@ -207,15 +238,13 @@ def _forgotten_by(
     call: EmitCall, instruction: Instruction, around: Surroundings, span: Span
 ) -> Iterator[SpecProblem]:
     """What of an instruction does not appear in its call."""
-    for operand in instruction.operands:
-        if operand.role == "temp":
-            continue
+    for operand in _passed_operands(instruction):
         memory = around.memories[operand.memory or ""]
         if memory.kind == "cache":
             continue  # a cache holds no buffers: nothing in it has an address to pass
         named = memory.named
         is_value = named == "compiler"
-        attributes = {a.attribute for a in call.args if a.kind == "operand" and a.name == operand.name}
+        attributes = {a.attribute for a in call.names if a.kind == "operand" and a.name == operand.name}
         if is_value and operand.role != "in" and call.result != operand.name:
             yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
@@ -227,13 +256,35 @@ def _forgotten_by(
                 span,
                 f"pass `{operand.name}.stride`",
             )
-    given = {a.name for a in call.args if a.kind == "param"}
+    given = {a.name for a in call.names if a.kind == "param"}
     for param in instruction.params:
         if param.name not in given and not _is_implied(param, instruction):
             yield _forgotten(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
     for state in instruction.sets_state:
-        if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in call.args):
+        if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in call.names):
             yield _forgotten(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
+
+
+def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> Iterator[SpecProblem]:
+    """The arguments of a call that loads or releases a state, but for images of states and numbers.
+
+    States are loaded around loops, not as one issue among others: there are no values yet.
+    """
+    states = _configured(instruction)
+    if not states:
+        return
+    what = f"`{instruction.name}` {'loads' if instruction.sets_state else 'releases'} `{states[0]}`"
+    is_passed = not instruction.sets_state or any(
+        isinstance(a, EmitArg) and a.kind == "state" for a in call.args
+    )
+    for given, arg in zip(written.args, call.args, strict=True):
+        if isinstance(arg, EmitCall) or arg.kind not in ("state", "literal"):
+            yield _problem(
+                "emit-configuration", f"{what}: nothing is computed for it",
+                given.function.span if isinstance(given, Nested) else given.name.span,
+                "allowed are images of states that it loads or releases, and whole numbers",
+                advice="leave the argument out" if is_passed else f"pass `{states[0]}.addr`",
+            )  # fmt: skip
 
 
 def _passed(operand: Operand, named: str | None) -> str:

@@ -1,9 +1,10 @@
-"""The words of `emit`: text to a template of one call, with variables of a family still in it.
+"""The words of `emit`: text to a template of a call, with variables of a family still in it.
 
     c = (__m512) _mm512_fmadd_$P(a, b, c)
 
-    call     = [operand "="] ["(" type ")"] function "(" [argument {"," argument}] ")"
-    argument = ["(" type ")"] (integer | name | name "." attribute)
+    emission = [operand "="] call
+    call     = ["(" type ")"] function "(" [argument {"," argument}] ")"
+    argument = call | ["(" type ")"] (integer | name | name "." attribute)
 
 What the names mean is checked in `calls`.
 """
@@ -17,6 +18,9 @@ from isamap.machine.model import EmitNothing, EmitSemantics
 from isamap.machine.texts import text_region
 from isamap.machine.tree import Scalar
 from isamap.source import Diagnostic, Source, Span, SpecProblem
+
+MOST_NESTED = 8
+"""How deep calls may stand in each other: hardware has no instruction that takes so many words to say."""
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|\d+))|([=(),.*])|(\S))")
 
@@ -39,14 +43,26 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Nested:
+    """A call, `(cast) function(args)`, names unresolved."""
+
+    cast: Word | None
+    function: Word
+    args: tuple[Argument | Nested, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CallTemplate:
-    """`result = (result_cast) function(args)`, names unresolved."""
+    """`result = (cast) function(args)`, names unresolved."""
 
     result: Word | None
-    result_cast: Word | None
-    function: Word
-    args: tuple[Argument, ...]
+    call: Nested
     span: Span
+
+    @property
+    def function(self) -> Word:
+        """The function that is called last."""
+        return self.call.function
 
 
 def parse_emit(text: Scalar) -> CallTemplate | EmitSemantics | EmitNothing:
@@ -75,26 +91,30 @@ class _Parser:
         if self.follows("=", 1):
             result = self.name("an operand")
             self.take("=")
-        cast = self.cast()
-        function = self.name("a function")
+        call = self.nested(self.cast(), self.name("a function"), 1)
+        if (rest := self.peek()) is not None:
+            raise self.problem("the call ends before this", rest, "an emission is one call")
+        return CallTemplate(result, call, self.whole)
+
+    def nested(self, cast: Word | None, function: Word, depth: int) -> Nested:
+        if depth > MOST_NESTED:
+            raise self.problem(
+                f"calls stand {MOST_NESTED} deep in each other at most", function, "split the instruction"
+            )
         self.take("(")
-        args: list[Argument] = []
+        args: list[Argument | Nested] = []
         while not self.follows(")"):
             if args:
                 self.take(",")
-            args.append(self.argument())
+            args.append(self.argument(depth))
         self.take(")")
-        if (rest := self.peek()) is not None:
-            raise self.problem("the call ends before this", rest, "an emission is one call of one function")
-        return CallTemplate(result, cast, function, tuple(args), self.whole)
+        return Nested(cast, function, tuple(args))
 
-    def argument(self) -> Argument:
+    def argument(self, depth: int) -> Argument | Nested:
         cast = self.cast()
         name = self.name("an argument", numbers=True)
-        if self.follows("("):
-            raise self.problem(
-                f"the argument `{name.text}` is a call", name, "an emission is one call of one function"
-            )
+        if self.follows("(") and not name.text.lstrip("-")[:1].isdigit():
+            return self.nested(cast, name, depth + 1)
         attribute = None
         if self.follows("."):
             self.take(".")
@@ -163,7 +183,7 @@ def _tokens(source: Source, start: int, end: int) -> tuple[Word, ...]:
                     "emit-syntax",
                     f"`{match[3]}` is not of an emission",
                     span,
-                    help="an emission is one call of one function with names and whole numbers",
+                    help="an emission is a call with names, whole numbers and calls as arguments",
                 )
             )
         words.append(Word(match[group], span))

@@ -117,8 +117,7 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
         _check_c_types(written, instruction, world)
     with findings.collect(*notes):
         check_room(instruction, world.memories, world.constants)
-    emit_span = written.template.function.span if isinstance(written.template, CallTemplate) else None
-    built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span, emit_span)
+    built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span)
     return Entry(built, spec.cost, row, world.clock_ghz)
 
 

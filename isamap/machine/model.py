@@ -127,20 +127,47 @@ class EmitArg:
 
 @dataclass(frozen=True, slots=True)
 class EmitCall:
-    """`result = (result_cast) function(args)`."""
+    """`result = (cast) function(args)`; one that is an argument has no result.
+
+    `span` is where its function stands.
+    """
 
     result: str | None
-    result_cast: str | None
+    cast: str | None
     function: str
-    args: tuple[EmitArg, ...]
+    args: tuple[EmitArg | EmitCall, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def calls(self) -> tuple[EmitCall, ...]:
+        """It and the calls in it, in the order in which they are written."""
+        return (self, *(c for a in self.args if isinstance(a, EmitCall) for c in a.calls))
+
+    @property
+    def names(self) -> tuple[EmitArg, ...]:
+        """All that they are given, but for calls."""
+        return tuple(a for c in self.calls for a in c.args if isinstance(a, EmitArg))
+
+    @property
+    def held(self) -> int:
+        """How many results of calls in it wait at a time for the others and for it itself."""
+        calls = [a for a in self.args if isinstance(a, EmitCall)]
+        return max((before + max(1, call.held) for before, call in enumerate(calls)), default=0)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """All that they call."""
+        return tuple(c.function for c in self.calls)
 
     def __str__(self) -> str:
-        def shown(arg: EmitArg) -> str:
+        def shown(arg: EmitArg | EmitCall) -> str:
+            if isinstance(arg, EmitCall):
+                return str(arg)
             name = arg.name if arg.attribute is None else f"{arg.name}.{arg.attribute}"
             return f"({arg.cast}) {name}" if arg.cast else name
 
         result = f"{self.result} = " if self.result else ""
-        cast = f"({self.result_cast}) " if self.result_cast else ""
+        cast = f"({self.cast}) " if self.cast else ""
         return f"{result}{cast}{self.function}({', '.join(shown(a) for a in self.args)})"
 
 
@@ -177,10 +204,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction's meaning, how it is written, what it costs and where that is from.
-
-    `emit_span` is where the function stands that its emission calls.
-    """
+    """An instruction's meaning, how it is written, what it costs and where that is from."""
 
     instruction: Instruction
     emit: Emission
@@ -188,7 +212,6 @@ class MachineInstruction:
     barrier: bool = False
     source: str = ""
     span: Span | None = field(default=None, compare=False, repr=False)
-    emit_span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 class RowTimes:
     """What reading rows out of the farther memory of a link takes beside its bandwidth.
 
-    Units: nanoseconds and bytes. `start_ns` is to begin a row, of which a piece shorter than `start_bytes`
-    takes its share (0: each takes all of it), `short_start_ns` to begin one of at most `short_bytes`;
+    Units: nanoseconds and bytes. `start_ns` is to begin a row of an input or of results, of which a piece
+    shorter than `start_bytes` takes its share (0: each takes all of it), `short_start_ns` to begin one of at
+    most `short_bytes`;
     `again_ns` what shows of coming back to a row that the nearer memory has lost, `crowded_ns` how long a
     register block waits that reads pieces out of sets into which the one before has stored. Of more than
     `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).

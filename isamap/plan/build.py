@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Range, Read
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, cost_params, cost_value
+from isamap.machine import Machine, cost_params, cost_value, held_between
 from isamap.match import (
     Leaf,
     Location,
@@ -214,7 +214,8 @@ def bare_option(
     )
     interval_ns = cost_value(item.cost.interval_ns, numbers) / count
     latency_ns = cost_value(item.cost.latency_ns, numbers)
-    return NestOption(mapping.ident, tuple(params), axes, (), interval_ns, latency_ns)
+    between = held_between(item, machine)
+    return NestOption(mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between)
 
 
 def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:

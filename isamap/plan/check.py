@@ -38,7 +38,7 @@ def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ..
 def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
     """How many registers of each memory the unrolled loops of a nest need at once."""
     unrolls = _unrolls(nest, option)
-    needed: dict[str, int] = {}
+    needed = dict(option.between)
     for operand in option.operands:
         tiles = _live_tiles(operand, unrolls)
         needed[operand.memory] = needed.get(operand.memory, 0) + tiles * operand.registers
@@ -341,6 +341,7 @@ def _check_registers(
                 for operand in option.operands
                 if operand.memory == memory
             ]
+            parts += [f"within an issue: {count}" for held, count in option.between if held == memory]
             yield Diagnostic(
                 "schedule-capacity",
                 f"nest {nest.statement}: {needed} registers of `{memory}` are needed, there are {available}",

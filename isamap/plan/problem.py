@@ -113,7 +113,8 @@ class NestOption:
 
     `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
     `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
-    threads perform at the same time; extents are those of a part.
+    threads perform at the same time; extents are those of a part. `between` is how many registers of each
+    memory an issue needs for a moment, beside those of its operands.
     """
 
     mapping: str
@@ -125,6 +126,7 @@ class NestOption:
     can_split_sums: bool = False
     parts: tuple[tuple[str, int], ...] = ()
     fusions: tuple[Fusion, ...] = ()
+    between: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,12 @@ MACHINE_CODES: dict[str, Explanation] = {
         "Emissions cast to C's scalar types, the vector and mask types of the intrinsics' headers, and "
         "pointers to these, to void and to char.",
     ),
+    "emit-configuration": Explanation(
+        "a configuration that is computed",
+        "What loads or releases a state stands in front of loops, or behind them, where no values are: it is "
+        "called with the state's image, as `_tile_loadconfig(tilecfg.addr)`, and with whole numbers. Calls, "
+        "operands and parameters are no arguments of it.",
+    ),
     "emit-forgets": Explanation(
         "an emission that leaves something out",
         "Every operand and parameter of the instruction has to appear in the call: a result that nobody "
@@ -44,12 +50,13 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "emit-function": Explanation(
         "a function that may not be called",
-        "An emission calls one function that a header of `target.headers` declares. Each header has a "
-        "pattern of allowed names.",
+        "Emissions call functions that the headers of `target.headers` declare. Each header has a pattern of "
+        "allowed names.",
     ),
     "emit-name": Explanation(
         "a name that the instruction does not have",
-        "Arguments are the instruction's operands and parameters, states of the machine, and whole numbers.",
+        "Arguments are the instruction's operands and parameters, states that it loads or releases, whole "
+        "numbers, and calls. What lies in a cache, or inside of the instruction alone, is no argument.",
     ),
     "emit-result": Explanation(
         "something that cannot be a result",
@@ -58,8 +65,8 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "emit-syntax": Explanation(
         "an emission that cannot be read",
-        "An emission is one call, `result = (type) function(argument, …)`, or one of the words `semantics` "
-        "and `none`.",
+        "An emission is a call, `result = (type) function(argument, …)`, whose arguments may be calls again, "
+        "or one of the words `semantics` and `none`.",
     ),
     "empty-value": Explanation("a key without a value", "Leave the key out, or give it a value."),
     "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),

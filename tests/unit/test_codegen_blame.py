@@ -144,6 +144,22 @@ def test_a_missing_flag_is_told_of_a_compilers_own_header(machine: Machine) -> N
     )
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "k.c:7:24: error: implicit declaration of function '_mm256_mul_ps'; did you mean '_mm256_mult_ps'?",
+        "/usr/include/avxintrin.h:63:1: error: inlining failed in call to 'always_inline' '_mm256_mul_ps'",
+    ],
+)
+def test_a_function_whose_call_is_an_argument_is_shown_itself(said: str, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.yaml"
+    path.write_text(TEXT.replace("_mm256_ad_ps(a, b)", "_mm256_add_ps(_mm256_mul_ps(a, b), b)"), "utf-8")
+    found = only(said, Emissions(load_machine(str(path))))
+    assert found.message == "gcc does not accept the emission of `add_f32`"
+    assert found.span is not None
+    assert found.span.text == "_mm256_mul_ps"
+
+
 def test_each_instruction_is_told_once(machine: Machine) -> None:
     says = f"{UNDECLARED}\nk.c:7:6: error: incompatible types\nk.c:4:5: error: incompatible types\nk.c: note"
     found = blamed("gcc", says, FILES, Emissions(machine))

@@ -9,13 +9,14 @@ from programs import gemm
 
 from isamap.codegen.c import emit_c
 from isamap.codegen.toolchain import build, find_compiler
-from isamap.ir import BF16, F32, Index
+from isamap.ir import BF16, DTYPES, F32, Index
 from isamap.lower.program import (
     Buffer,
     Configure,
     Declare,
     Fill,
     For,
+    Hint,
     Issue,
     LoweredProgram,
     MemoryRef,
@@ -23,7 +24,7 @@ from isamap.lower.program import (
     Tensor,
     Value,
 )
-from isamap.machine import EmitNothing, load_machine
+from isamap.machine import EmitArg, EmitCall, EmitNothing, Machine, load_machine
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
 
@@ -79,7 +80,7 @@ COPY = parse_kernel(
 L = Index.of("L")
 
 
-def program(machine: str, *body: Declare | Issue | Configure | For) -> LoweredProgram:
+def program(machine: str, *body: Declare | Issue | Configure | For | Hint) -> LoweredProgram:
     tensors = (
         Tensor("A", "in", F32, (L,), (Index.of(1),)),
         Tensor("C", "out", F32, (L,), (Index.of(1),)),
@@ -107,6 +108,47 @@ def test_a_model_needs_no_header_of_the_machine() -> None:
     source = emit_c(masked(), load_machine("x86-avx512"), model=True).source
     assert "  float v[16];\n  maskload_zmm_f32(A, v, L);\n  maskstore_zmm_f32(v, C, 3);\n" in source
     assert "immintrin" not in source
+
+
+# --- calls that are arguments of calls
+
+
+def dot2() -> Machine:
+    """x86-avx2 with casts in the emission of a sum of products."""
+    machine = load_machine("x86-avx2")
+    entry = machine.instructions["dot2_ymm_i16"]
+    factors = (EmitArg("operand", "a", cast="__m256i"), EmitArg("operand", "b"))
+    products = EmitCall(None, "__m256i", "_mm256_madd_epi16", factors)
+    emit = EmitCall("c", "__m256i", "_mm256_add_epi32", (EmitArg("operand", "c"), products))
+    return replace(machine, instructions={**machine.instructions, entry.name: replace(entry, emit=emit)})
+
+
+@pytest.mark.parametrize(
+    ("machine", "issue"),
+    [
+        (load_machine("x86-avx2"), "c = _mm256_add_epi32(c, _mm256_madd_epi16(a, b));"),
+        (dot2(), "c = (__m256i)_mm256_add_epi32(c, (__m256i)_mm256_madd_epi16((__m256i)a, b));"),
+    ],
+    ids=["as shipped", "with casts"],
+)
+def test_a_call_is_an_argument_of_a_call(machine: Machine, issue: str) -> None:
+    sums = Value("c", "ymm", DTYPES["i32"], (8,))
+    factors = (Value(name, "ymm", DTYPES["i16"], (16,)) for name in "ab")
+    operands = tuple((name, RegisterRef(name)) for name in "cab")
+    made = program("x86-avx2", Declare((sums, *factors)), Issue("dot2_ymm_i16", operands))
+    assert f"  __m256i c, a, b;\n  {issue}\n" in emit_c(made, machine).source
+
+
+def test_a_hint_may_compute_what_it_passes() -> None:
+    machine = load_machine("x86-avx2")
+    entry = machine.hints["prefetch_l2"]
+    assert isinstance(entry.emit, EmitCall)
+    address, level = entry.emit.args
+    emit = replace(entry.emit, args=(EmitCall(None, "char const *", "_mm_near", (address,)), level))
+    changed = replace(machine, hints={**machine.hints, entry.name: replace(entry, emit=emit)})
+    made = program("x86-avx2", Hint(entry.name, "a", MemoryRef("A", Index.of(4))))
+    near = "_mm_near((char const *)(const uint8_t *)(A + 4))"
+    assert f"  _mm_prefetch((char const *){near}, 2);\n" in emit_c(made, changed).source
 
 
 def tiles() -> LoweredProgram:

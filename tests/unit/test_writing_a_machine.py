@@ -103,6 +103,18 @@ def test_the_guide_shows_what_a_misspelt_function_gives(tmp_path: Path) -> None:
     assert shown in found.value.render().replace(str(path), path.name)
 
 
+@pytest.mark.silicon
+def test_a_load_that_widens_is_one_instruction_of_two_calls(tmp_path: Path) -> None:
+    whole = WHOLE + block("  - semantics: |\n      instruction load_widened()")
+    path = tmp_path / "my-cpu.yaml"
+    path.write_text(whole, encoding="utf-8")
+    machine = load_machine(str(path))
+    if missing := missing_features(machine):
+        pytest.skip(f"this processor lacks {', '.join(missing)}")
+    (found,) = check_machine(machine, ["load_widened"])
+    assert (found.verdict, found.message) == ("ok", "")
+
+
 @pytest.mark.parametrize("is_added", [False, True])
 def test_loads_of_the_shape_that_is_computed_with_serve(
     is_added: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

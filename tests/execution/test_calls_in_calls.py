@@ -1,0 +1,33 @@
+"""Products of bytes on AVX2 are summed by two calls, one in the other, and right to the last bit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request
+from isamap.driver.verify import all_cases
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine, missing_features
+from isamap.source import Source
+
+HW = "x86-avx2"
+
+
+@pytest.mark.silicon
+@pytest.mark.parametrize("name", ["gemm_s8s8", "gemm_u8s8"])
+def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
+    if missing := missing_features(load_machine(HW)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    text = kernel_path(name).read_text(encoding="utf-8")
+    sizes = {"M": 33, "N": 40, "K": 70}  # K ends in the middle of a register
+    prepared = prepare(Request(Source(f"{name}.ir", text), HW, sizes, heuristic="greedy"))
+    assert prepared.ran_on == "native"
+    emitted = prepared.program.compilation.emitted
+    assert emitted is not None
+    assert re.search(r"(v\d+) = _mm256_add_epi32\(\1, _mm256_madd_epi16\(v\d+, v\d+\)\);", emitted.source)
+    cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
+    assert len(cases) == 3
+    assert not [d.render() for case in cases for d in case.problems]
