@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import make_call
-from isamap.codegen.fills import make_arrays
+from isamap.codegen.fills import at_line, make_arrays
 from isamap.codegen.toolchain import Compiled
 from isamap.codegen.worker import ask_permission, load_function, make_arguments
 from isamap.driver.prepare import prepare
@@ -50,7 +50,7 @@ def program(
     """
     made = prepare(request or Request(text, hw, sizes, fixed=fixed or {}))
     kernel = bind(parse_kernel(text), dict(values))
-    arrays = make_arrays(kernel, "random")
+    arrays = {name: at_line(array) for name, array in make_arrays(kernel, "random").items()}
     opened = {n: v for n, v in values.items() if not isinstance(sizes[n], int)}
     assert made.program.compilation.schedule is not None
     return prepared_call(made.compiled, arrays, opened), arrays, made.program.compilation.schedule

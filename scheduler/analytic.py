@@ -11,7 +11,7 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
         + beginning of rows)                   where reading jumps, out of where the tensors are,
                                                and the share of computing that shows beside
     + accumulators in and out + packing and what it reads + pages + loop overhead
-    + rows begun again (`revisits`) + a tenth of what should hide, of inputs 6 %
+    + rows begun again (`revisits`), of results too (`results`) + a tenth of what should hide, of inputs 6 %
 
 Where it errs: halos of convolutions are read once (too
 cheap); caches hold three quarters of their size, and only rows read in place fall into too few sets; moves of
@@ -38,6 +38,7 @@ from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
+from isamap.scheduler.results import results_begun
 from isamap.scheduler.revisits import revisits
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
@@ -82,6 +83,7 @@ class AnalyticModel:
                 *(_packing(tiling, operand, problem) for operand in option.operands),
                 *(_pages(tiling, operand, problem.tlb) for operand in _inputs(option)),
                 *(revisits(tiling, operand, problem) for operand in _inputs(option)),
+                *(results_begun(tiling, o, problem) for o in option.operands if o.is_accumulator),
                 crowded(tiling, problem),
             ]
         )
@@ -132,6 +134,7 @@ class AnalyticModel:
             *(Share("packing", o.name, False, _packing(tiling, o, problem)) for o in option.operands),
             *(Share("pages", o.name, False, _pages(tiling, o, problem.tlb)) for o in _inputs(option)),
             *(Share("revisits", o.name, False, revisits(tiling, o, problem)) for o in _inputs(option)),
+            *(Share("results", o.name, False, results_begun(tiling, o, problem)) for o in held),
             Share("crowding", "", False, crowded(tiling, problem)),
         )
 

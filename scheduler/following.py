@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from math import prod
 
-from isamap.plan.cost import CeilDiv, Const, Cost, Decision, Threshold, largest, times
+from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times
 from isamap.plan.problem import NestOption, Problem, TileOperand
+from isamap.scheduler.space import BLOCK, WHOLE
 from isamap.scheduler.summing import SWEPT
 from isamap.scheduler.sums import sweeping_axis
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops
@@ -46,6 +47,22 @@ def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost,
     around, *swept = [times(*(extent_of(tiling.space, name, loop.inside) for name in rows)) for loop in own]
     by_blocks = Threshold(around, swept_count, Const(1), blocks)
     return (Threshold(swept[0], swept_count, by_blocks, pieces) if swept else by_blocks,)
+
+
+def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
+    """How often each row of an input is begun that is copied before: once for each copy of a part of it.
+
+    Copies go over a few rows at a time from piece to piece, whatever register blocks read of a buffer
+    (`isamap/lower/lines.py`).
+    """
+    along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    values = tiling.space.stage_values(operand)
+    if along is None or BLOCK not in values:
+        return Const(1)
+    blocks = tiling.blocks[along.name]
+    if WHOLE not in values:
+        return blocks
+    return Cases(tiling.space.stage(operand), tuple((v, Const(1) if v == WHOLE else blocks) for v in values))
 
 
 def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from isamap.machine.timings import RowTimes
+from isamap.machine.timings import RowTimes, Tlb
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
-from isamap.scheduler.following import begun
+from isamap.scheduler.following import begun, begun_by_copies
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.space import Space
 from isamap.scheduler.streams import beginnings
@@ -40,7 +40,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     """The time to begin all rows of an input, out of what lies behind the cache of this level.
 
     Zero where the tensors are not there, but nearer or farther. Rows count once: what is read again is near.
-    Copies read as far along each row as register blocks would; near ones are priced with what they begin.
+    Copies of what is near are priced with what they begin.
     """
     space = tiling.space
     homes = (n for n, cache in enumerate(problem.caches) if holds_all(space, [cache]))
@@ -51,34 +51,45 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     is_far = home == len(problem.caches)
     if not is_far and 0 not in space.stage_values(operand):
         return Const(0)
-    rows = _Rows.of(tiling, operand, problem.rows_behind[level])
+    together = 1 if is_far else rows_together(operand, problem.tlb)
+    rows = _Rows.of(tiling, operand, problem.rows_behind[level], together)
     pieces = begun(tiling, operand, rows.stated.swept_count)
     if is_far:
         unasked = _side_by_side(rows, problem, _far_ns(rows, pieces))
+        copied: Cost = _far_ns(rows, [begun_by_copies(tiling, operand)])
         if operand.streams:
-            return beginnings(tiling, operand, problem, pieces, begun(tiling, operand, 0), unasked)
-        copied = unasked
+            each = begun(tiling, operand, 0)
+            return beginnings(tiling, operand, problem, pieces, each, unasked, copied)
     else:
         unasked, copied = rows.started_ns(pieces), Const(0)
     return by_stage(space, operand, _in_place(rows, problem.caches[-1].line_bytes, unasked), copied)
 
 
+def rows_together(operand: TileOperand, tlb: Tlb) -> int:
+    """How many rows of a tensor lie on one page: to who fetches ahead there, they begin with the first."""
+    return max(1, tlb.page_bytes // operand.pitch_bytes)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All rows of an input: how many there are, of how many elements, and what beginning one takes."""
+    """All rows of an input: how many there are, of how many elements, and what beginning one takes.
+
+    Of `together` rows one is begun.
+    """
 
     tiling: Tiling
     operand: TileOperand
     stated: RowTimes
     count: int
     extent: int
+    together: int
 
     @staticmethod
-    def of(tiling: Tiling, operand: TileOperand, stated: RowTimes) -> _Rows:
+    def of(tiling: Tiling, operand: TileOperand, stated: RowTimes, together: int) -> _Rows:
         """The rows of an operand whose elements follow each other along one of its axes."""
         axes = [a for a in tiling.space.option.axes if a.name in operand.axes]
         extent = next(a.extent for a in axes if a.name == operand.dense_axis)
-        return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent)
+        return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent, together)
 
     @property
     def size_bytes(self) -> int:
@@ -90,7 +101,7 @@ class _Rows:
 
         One takes `start_ns`, or what is stated. Units: nanoseconds.
         """
-        one = self.count * (self.stated.start_ns if start_ns is None else start_ns)
+        one = ceil(self.count / self.together) * (self.stated.start_ns if start_ns is None else start_ns)
         each = times(one, *pieces)
         if not self.stated.start_bytes:
             return each
@@ -135,5 +146,4 @@ def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
         return in_time
     lines = rows.count * ceil(rows.size_bytes / line_bytes)
     late = total([in_time, Const(stated.late_line_ns * lines)])
-    direct = Threshold(times(*together), stated.followed_count, in_time, late)
-    return by_stage(tiling.space, operand, direct, in_time)
+    return Threshold(times(*together), stated.followed_count, in_time, late)

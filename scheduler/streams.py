@@ -37,11 +37,12 @@ def beginnings(
     pieces: Sequence[Cost],
     each: Sequence[Cost],
     begun: Cost,
+    copied: Cost,
 ) -> Cost:
     """The time to begin the rows or pieces of rows of an input that streams.
 
     `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
-    somebody follows too; `begun` is the time of what nobody asks for, which copies begin as well.
+    somebody follows too; `begun` is the time of what nobody asks for, `copied` what copies begin.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
@@ -79,7 +80,7 @@ def beginnings(
         hinted_ns = _stated_or(stated.hinted_row_start_ns, stated.hinted_start_ns)
         early = _if_in_time(tiling, operand, problem, times(hinted_ns * rows, *pieces), late)
     direct = by_asking(tiling, operand, late, early)
-    return by_stage(tiling.space, operand, direct, begun)
+    return by_stage(tiling.space, operand, direct, copied)
 
 
 def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:

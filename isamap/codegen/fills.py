@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isamap.ir import DType, Kernel, Operand
 
 Array = NDArray[Any]
+LINE_BYTES = 64
 FILLS = ("integers", "random", "edges")
 
 
@@ -46,6 +47,15 @@ def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
     rows: Array = wide[tuple(slice(extent) for extent in array.shape)]
     rows[...] = array
     return rows
+
+
+def at_line(array: Array) -> Array:
+    """The same elements beginning at a cache line, as allocators of frameworks place them; numpy's do not."""
+    raw = np.empty(array.nbytes + LINE_BYTES, np.uint8)
+    start = -raw.ctypes.data % LINE_BYTES
+    placed: Array = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed
 
 
 def taken_bytes(array: Array) -> int:

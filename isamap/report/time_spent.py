@@ -36,6 +36,7 @@ _WORDS = {
     "packing": "packing",
     "pages": "address translation",
     "revisits": "rows begun again, out of far caches",
+    "results": "pieces of results that begin farther away",
     "crowding": "pieces of rows that wait for results stored into the same sets",
 }
 

@@ -89,6 +89,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         + sum(_copied(walk, o, problem) for o in option.operands if o.name in walk.stages)
         + sum(_pages(walk, o, problem.tlb) for o in inputs if o.name not in walk.stages)
         + sum(_again_begun(walk, o, problem) for o in inputs if o.name not in walk.stages)
+        + sum(_results_begun(walk, o, problem) for o in held)
         + crowded_ns(walk, problem)
     )
 
@@ -200,13 +201,15 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     far = problem.memory_rows
     stated = far if home == len(problem.caches) else problem.caches[home].rows
-    pieces = [_pieces(walk, operand, stated.swept_count)]
+    pieces = [_copied_pieces(walk, operand) or _pieces(walk, operand, stated.swept_count)]
     in_short_ones = ceil(extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes))
     is_short = far.short_bytes > 0 and prod(pieces) >= in_short_ones
     counted = prod(pieces)
     if stated.start_bytes:
         counted = min(counted, ceil(extents[operand.dense_axis] * operand.tensor_bytes / stated.start_bytes))
     begun = stated.start_ns * rows_of(walk, operand) * counted
+    if home < len(problem.caches):
+        begun = stated.start_ns * _rows_apart(walk, operand, problem.tlb) * counted
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
     if operand.late and operand.name not in walk.stages:
@@ -242,6 +245,35 @@ def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
     if rows[-1] > swept_count:
         return entries
     return prod(turn.trips for turn, between in zip(around, rows, strict=True) if between > swept_count)
+
+
+def _rows_apart(walk: Walk, operand: TileOperand, tlb: Tlb) -> int:
+    """Of rows on one page the first is begun, and the others are near."""
+    return ceil(rows_of(walk, operand) / max(1, tlb.page_bytes // operand.pitch_bytes))
+
+
+def _copied_pieces(walk: Walk, operand: TileOperand) -> int:
+    """How often copies begin each row, a few rows at a time: once for each part; 0 of what is not copied."""
+    if operand.name not in walk.stages:
+        return 0
+    around = walk.turns[: walk.depths[operand.name]] if walk.stages[operand.name] == 1 else ()
+    return prod(turn.trips for turn in around if turn.axis == operand.dense_axis)
+
+
+def _results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """To begin pieces of rows of results each time that they come from afar, which nothing hides."""
+    if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts or operand.homes[0]:
+        return 0.0
+    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
+    found = nearer_ns = 0.0
+    for level, stated in enumerate(behind[: len(problem.caches)]):
+        if holds_all(walk, problem.caches[: level + 1]) or stated.start_ns <= nearer_ns:
+            continue
+        pieces = _copied_pieces(walk, operand) or _pieces(walk, operand, stated.swept_count)
+        times = times_loaded(walk, operand, problem.caches[: level + 1])
+        found += (stated.start_ns - nearer_ns) * _rows_apart(walk, operand, problem.tlb) * pieces * times
+        nearer_ns = stated.start_ns
+    return found
 
 
 def _again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:

@@ -114,9 +114,11 @@ def test_rows_begin_sooner_where_the_tensors_are_nearer() -> None:
     assert begun_ns(gemm(32, 32, 32), 1) == 0.0
 
 
-def test_copies_out_of_memory_begin_rows_as_reading_in_place_does() -> None:
+def test_copies_out_of_memory_begin_each_row_once_for_each_part_of_it() -> None:
     near, far = gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)
-    assert begun_ns(far, 4, stage=1) == begun_ns(far, 4)
+    for columns in (3, 4, 8):
+        assert begun_ns(far, columns, stage=1, block_n=512) == pytest.approx(MEMORY_ROWS.start_ns * 4096 * 8)
+        assert begun_ns(far, columns, stage=2, block_n=512) == pytest.approx(MEMORY_ROWS.start_ns * 4096)
     assert begun_ns(near, 4, stage=1) == 0.0 < begun_ns(near, 4)
 
 
