@@ -6,12 +6,20 @@ import re
 
 import pytest
 
+from isamap.bench import peak
+from isamap.bench.peak import measure_peak
+from isamap.bench.roofline import mapped_tile
+from isamap.codegen.spread import Spread
+from isamap.driver.pipeline import compile_kernel
 from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
 from isamap.driver.verify import all_cases
 from isamap.kernels import kernel_path
-from isamap.machine import load_machine, missing_features
+from isamap.machine import Machine, load_machine, missing_features
+from isamap.machine.cpu import Cpu
 from isamap.source import Source
+from isamap.tune.figures import InstructionFigure
+from isamap.tune.profile import Profile
 
 HW = "x86-avx2"
 
@@ -31,3 +39,24 @@ def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
     cases = list(all_cases(prepared, ("integers", "random", "edges"), guard=True))
     assert len(cases) == 3
     assert not [d.render() for case in cases for d in case.problems]
+
+
+def test_the_peak_of_calls_in_calls_is_what_calibration_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a product that never changes, compilers kept the addition alone: a peak of twice what there is."""
+    if missing := missing_features(load_machine(HW)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    asked: list[tuple[str, ...]] = []
+
+    def timed(machine: Machine, names: tuple[str, ...], budget_s: float) -> Profile:
+        asked.append(names)
+        interval = Spread(0.2, 0.2, 0.2, 0.2, 1)
+        return Profile(
+            machine.name, "", Cpu("", (), "", ()), "", "", (InstructionFigure(names[0], (), interval, None),)
+        )
+
+    monkeypatch.setattr(peak, "calibrate", timed)
+    text = Source("k.ir", kernel_path("gemm_s8s8").read_text(encoding="utf-8"))
+    made = compile_kernel(Request(text, HW, {"M": 64, "N": 64, "K": 64}, heuristic="greedy"))
+    assert made.machine is not None
+    assert measure_peak(mapped_tile(made), made.machine) == pytest.approx(2 * 16 / 0.2)
+    assert asked == [("dot2_ymm_i16",)]
