@@ -210,7 +210,9 @@ def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], li
         with torch.inference_mode():
             try:
                 return packed.packed_torch_call(torch, mapped, tensors), c
-            except RuntimeError:
+            except RuntimeError as problem:
+                if "cpu support" not in str(problem):
+                    raise
                 raise NotOffered from None
     if task.form == "s8s8":
         return (lambda at: torch._int_mm(a[at], b[at], out=c[at])), c

@@ -19,9 +19,10 @@ from isamap.lower.names import Names
 from isamap.lower.program import For, Issue, LoweredProgram, Node, RegisterRef, Tensor, Value
 from isamap.lower.registers import assign_registers
 from isamap.lower.values import Emitter
-from isamap.machine import EmitCall, Machine
+from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
 from isamap.tune.calibrate import calibrate
+from isamap.tune.overlay import lay_over
 
 TRIPS = 1_000_000  # long against the call from Python
 CALIBRATED_S = 0.5
@@ -85,11 +86,15 @@ def _is_nested(tile: Tile, machine: Machine) -> bool:
 
 
 def _timed_peak(tile: Tile, machine: Machine) -> float:
-    """The rate of what is hidden from the compiler in each issue."""
-    profile = calibrate(machine, (tile.mapping.instruction,), CALIBRATED_S)
-    found = [f.interval.least for f in profile.figure(tile.mapping.instruction) if f.interval is not None]
-    assert found, "what is scheduled and runs here can be timed"
-    return 2 * prod(a.tile for a in tile.axes) / found[-1]
+    """The rate of what is hidden from the compiler in each issue, with the parameters of this tile."""
+    name = tile.mapping.instruction
+    profile = calibrate(machine, (name,), CALIBRATED_S)
+    assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
+    measured = lay_over(machine, profile)
+    item = measured.instructions[name]
+    units = max(1, measured.units[item.cost.unit].count)
+    interval_ns = cost_value(item.cost.interval_ns, cost_params(item, measured, dict(tile.params))) / units
+    return 2 * prod(a.tile for a in tile.axes) / interval_ns
 
 
 def _register_memory(tile: Tile) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.child import Limits, RunProblem
+from isamap.codegen.fills import zeros_at_line
 from isamap.codegen.runner import InProcess, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.lower.program import Header, Tensor
@@ -22,7 +23,6 @@ from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
 
 Array = NDArray[Any]
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,7 @@ def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], thre
     symbols = packer.symbols(sizes)
     bound = {**dict(packer.compiled.interface.sizes), **symbols}
     count, dtype = int(packer.target.shape[0].evaluate(bound)), packer.target.dtype.numpy()
-    raw = np.zeros(count * dtype.itemsize + LINE_BYTES, np.uint8)
-    start = -raw.ctypes.data % LINE_BYTES
-    packed = raw[start : start + count * dtype.itemsize].view(dtype)
+    packed = zeros_at_line(count, np.dtype(dtype))
     run = InProcess(packer.compiled, threads)
     refuse_status(
         packer.compiled.interface.name, run({packer.source: array, packer.target.name: packed}, symbols)

@@ -122,6 +122,12 @@ def test_copies_out_of_memory_begin_each_row_once_for_each_part_of_it() -> None:
     assert begun_ns(near, 4, stage=1) == 0.0 < begun_ns(near, 4)
 
 
+def test_rows_of_one_page_out_of_a_cache_begin_with_the_first() -> None:
+    narrow, wide = gemm(64, 128, 4096), gemm(64, 1024, 1024)  # eight rows of B on a page, and one
+    assert begun_ns(narrow, 4) == pytest.approx(CACHES[2].rows.start_ns * 4096 / 8 * 2)
+    assert begun_ns(wide, 4) == pytest.approx(CACHES[2].rows.start_ns * 1024 * 16)
+
+
 def swept(count: int, size: int = 1024) -> Problem:
     """A product whose tensors lie in the last cache, which follows so many rows from piece to piece."""
     rows = RowTimes(start_ns=2.0, swept_count=count)
