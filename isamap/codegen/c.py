@@ -104,7 +104,8 @@ def _how_to_compile(machine: Machine, model: bool) -> list[str]:
     return [
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
         "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor,",
-        "   and -fno-tree-coalesce-vars and -fno-tree-sink, or it keeps sums on the stack. */",
+        "   -fno-tree-coalesce-vars and -fno-tree-sink, or it keeps sums on the stack, and",
+        "   -fno-tree-loop-distribute-patterns, or it copies rows of a few registers by calls. */",
     ]
 
 

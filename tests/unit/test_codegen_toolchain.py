@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 
 from isamap.codegen import toolchain
 from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
-from isamap.source import MissingTool, UsageProblem
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request
+from isamap.kernels import kernel_path
+from isamap.source import MissingTool, Source, UsageProblem
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +109,18 @@ def test_the_same_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> No
     compiler = find_compiler(())
     monkeypatch.setattr(toolchain, "_run", refuse)
     assert build(compiler, ("-O1",), files, "once.c") == first
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc alone takes copies for calls")
+def test_copies_of_rows_of_a_few_registers_are_no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISAMAP_CC", "gcc")
+    text = Source("gemm_f32.ir", kernel_path("gemm_f32").read_text())
+    # Panels of three registers, copied beside sums.
+    panels = {"stage.b": 1, "block.k": 214, "block.n": 432, "unroll.m": 4, "unroll.n": 3}
+    made = prepare(Request(text, "x86-avx2", {"M": 128, "N": 2560, "K": 2560}, fixed=panels))
+    emitted = made.program.compilation.emitted
+    assert emitted is not None
+    assert "stage b" in emitted.source
+    library = made.compiled.library.read_bytes()
+    assert b"memcpy" not in library
+    assert b"\xf3\x48\xa5" not in library, "rep movsq"
