@@ -170,7 +170,7 @@ def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, prob
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses) -> list[Cost]:
     """The time of pieces out of one level and of those behind which computing hides no better.
 
-    Copies are read in order, out of the last level as well, but there they are made from pieces.
+    Of copies only the rows that they begin count: what they read is on top already (`first_reading`).
     """
     option = tiling.space.option
     found: list[Cost] = []
@@ -179,7 +179,7 @@ def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses) -> list[Co
             if operand.is_accumulator or in_rows(option, operand):
                 continue
             direct = total([times(share, level.lines[position]), level.begun[position]])
-            staged = level.costs[position] if level is missed[-1] else Const(0)
+            staged = level.begun[position] if level is missed[-1] else Const(0)
             found.append(by_stage(tiling.space, operand, direct, staged))
     return found
 

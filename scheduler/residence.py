@@ -18,6 +18,7 @@ from math import ceil, prod
 from isamap.machine.timings import RowTimes, Tlb
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import begun, begun_by_copies
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.space import Space
@@ -110,20 +111,26 @@ class _Rows:
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
-    """To read rows in place piece by piece: also pieces of rows that are followed are late, unless hinted.
+    """To read rows in place piece by piece: also pieces of rows that are followed are late, hinted ones less.
 
     Of pieces shorter than a line not each brings one: no more are late than a row has lines.
     """
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
-    if not operand.late or operand.dense_axis not in tiling.step:
+    if in_rows(tiling.space.option, operand) or operand.dense_axis not in tiling.step:
         return begun_ns
     pieces, shortest = begun(tiling, operand, 0), max(line_bytes, stated.start_bytes, 1)
     most = ceil(rows.size_bytes / shortest)
-    one = rows.count * stated.swept_ns
-    late = Threshold(times(*pieces), most, times(one, *pieces), Const(one * most))
-    beyond = begun(tiling, operand, stated.hinted_swept_count)
-    hinted = rows.started_ns(beyond, stated.start_ns + stated.swept_ns)
-    return by_asking(tiling, operand, total([begun_ns, late]), hinted)
+
+    def late(each_ns: float) -> Cost:
+        one = rows.count * each_ns
+        return Threshold(times(*pieces), most, times(one, *pieces), Const(one * most))
+
+    unasked = total([begun_ns, late(stated.swept_ns)])
+    if not operand.late:
+        return unasked
+    saved_ns = max(0.0, stated.swept_ns - stated.hinted_swept_ns)
+    beyond = rows.started_ns(begun(tiling, operand, stated.hinted_swept_count), stated.start_ns + saved_ns)
+    return by_asking(tiling, operand, unasked, total([beyond, late(stated.hinted_swept_ns)]))
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:

@@ -154,7 +154,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
     """What beginning rows of each memory takes."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
-        "crowded ns", "hints save ns", "of rows", "",
+        "crowded ns", "late ns", "hinted", "of rows", "",
     )  # fmt: skip
     lines = [
         (
@@ -166,13 +166,14 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
             str(r.swept_count),
             f"{r.computing_factor:.0%}",
             _number(r.crowded_ns),
-            _number(r.swept_ns if r.hinted_swept_count else None),
+            _number(r.swept_ns),
+            _number(r.hinted_swept_ns if r.hinted_swept_count else None),
             str(r.hinted_swept_count or "–"),
             "",
         )
         for r in profile.rows
     ]
-    return [head, *lines, *((r.memory, *["–"] * 9, r.said) for r in profile.unmeasured_rows)]
+    return [head, *lines, *((r.memory, *["–"] * 10, r.said) for r in profile.unmeasured_rows)]
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:

@@ -34,7 +34,10 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
         _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
-        _check_together(found, "`rows`", ("swept_ns", "hinted_swept_count"), findings)
+        _check_needed(found, "`rows`", "hinted_swept_count", "swept_ns", findings)
+        _check_needed(found, "`rows`", "hinted_swept_ns", "hinted_swept_count", findings)
+        if {"hinted_swept_ns", "swept_ns"} <= found.spans.keys():
+            _check_order(found, "hinted_swept_ns", "swept_ns", findings)
         if "short_start_ns" in found.spans:
             _check_order(found, "start_ns", "short_start_ns", findings)
     return found

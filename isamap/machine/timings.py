@@ -25,8 +25,8 @@ class RowTimes:
 
     Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
     (0: every piece is begun), and take `swept_ns` each. Of at most `hinted_swept_count` rows, pieces that
-    are hinted go on and do not take that (0: hints save nothing). `computing_factor` is how much of what is
-    computed on rows from there counts beside their traffic (0: it hides, or hides them).
+    are hinted go on and take `hinted_swept_ns` instead (0 rows: hints save nothing). `computing_factor` is
+    how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them).
     """
 
     start_ns: float = 0.0
@@ -41,6 +41,7 @@ class RowTimes:
     crowded_ns: float = 0.0
     swept_ns: float = 0.0
     hinted_swept_count: int = 0
+    hinted_swept_ns: float = 0.0
     source: str = ""
 
 

@@ -142,8 +142,9 @@ def _with_kept(
 
 def _with_rows(machine: Machine, profile: Profile, rng: np.random.Generator, watch: Watch) -> Profile:
     """With what it takes to begin rows of matrices as large as the buffers whose bandwidths were measured."""
-    sizes = {b.memory: b.size_bytes for b in profile.bandwidths if b.access == "read"}
-    found = list(row_figures(lay_over(machine, profile), sizes, watch, rng))
+    read = [b for b in profile.bandwidths if b.access == "read"]
+    sizes, took = {b.memory: b.size_bytes for b in read}, {b.memory: b.ns_per_byte.least for b in read}
+    found = list(row_figures(lay_over(machine, profile), sizes, took, watch, rng))
     return replace(
         profile,
         rows=tuple(r for r in found if isinstance(r, RowFigure)),

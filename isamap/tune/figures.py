@@ -95,8 +95,9 @@ class RowFigure:
 
     `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` where the memory is not the one behind
     the nearest cache, or products do not say. `swept_count` is as measured: half of the pages that are
-    translated at once is the most of it that is laid over a machine. Of `hinted_swept_count` rows, pieces
-    that are asked for early take `swept_ns` less than those of the best count that are not; 0: no less.
+    translated at once is the most of it that is laid over a machine. A piece of rows that are followed takes
+    `swept_ns` longer than one of a near memory; of `hinted_swept_count` rows, one that is asked for early
+    `hinted_swept_ns` (0 rows: as long).
     """
 
     memory: str
@@ -109,6 +110,7 @@ class RowFigure:
     crowded_ns: float | None = None
     swept_ns: float = 0.0
     hinted_swept_count: int = 0
+    hinted_swept_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

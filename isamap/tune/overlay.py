@@ -116,6 +116,7 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
         swept_count=min(found.swept_count, pages or found.swept_count),
         swept_ns=found.swept_ns,
         hinted_swept_count=min(found.hinted_swept_count, pages or found.hinted_swept_count),
+        hinted_swept_ns=found.hinted_swept_ns,
         computing_factor=found.computing_factor,
         crowded_ns=link.rows.crowded_ns if found.crowded_ns is None else found.crowded_ns,
     )

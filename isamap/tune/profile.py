@@ -207,7 +207,7 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "swept_count": row.swept_count,
         "computing_factor": _short(row.computing_factor),
         **({} if row.crowded_ns is None else {"crowded_ns": _short(row.crowded_ns)}),
-        **_hints_json(row),
+        **_late_json(row),
         "readings": [
             {
                 "computed": r.computed,
@@ -220,10 +220,14 @@ def _row_json(row: RowFigure) -> dict[str, object]:
     }
 
 
-def _hints_json(row: RowFigure) -> dict[str, object]:
-    if not row.hinted_swept_count:
-        return {}
-    return {"swept_ns": _short(row.swept_ns), "hinted_swept_count": row.hinted_swept_count}
+def _late_json(row: RowFigure) -> dict[str, object]:
+    found: dict[str, object] = {"swept_ns": _short(row.swept_ns)} if row.swept_ns else {}
+    if row.hinted_swept_count:
+        found |= {
+            "hinted_swept_count": row.hinted_swept_count,
+            "hinted_swept_ns": _short(row.hinted_swept_ns),
+        }
+    return found
 
 
 def _spread_json(spread: Spread | None) -> dict[str, float] | None:
@@ -295,6 +299,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         None if crowded_ns is None else float(crowded_ns),
         float(stored.get("swept_ns", 0.0)),
         int(stored.get("hinted_swept_count", 0)),
+        float(stored.get("hinted_swept_ns", 0.0)),
     )
 
 

@@ -11,10 +11,10 @@ are kernels of the language that are matched, scheduled and compiled like any ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from math import ceil, inf, isqrt, prod
+from dataclasses import replace
+from math import ceil, isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -30,20 +30,18 @@ from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instructions import numbers
+from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
 
-# Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages.
-UNIT, DEEP = 80, 16
-LEAST_ROWS, MOST_ROWS = 33 * DEEP, 127 * DEEP  # of B: columns of more would be about pages alone
-FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
+# Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages. A
+# row of B is cut into pieces of 2, 3 or 5 issues, whatever memory it is in.
+UNIT, DEEP = 240, 16
+LEAST_ROWS, MOST_ROWS = 17 * DEEP, 127 * DEEP  # of B: columns of more would be about pages alone
 SWEPT = (8, 16, 32, 64, 128, 256)
 WIDEST = 8  # issues along a piece
 APART_LINES = 4  # by which rows are longer that do not begin in one set: pieces stay as wide
 MOST_BYTES = 96 << 20
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
 LIMIT_S = 60  # of a turn
-# Of the time that following saves, what may be lost where a count of rows still is followed.
-LOST = 0.35
-LEAST_SAVED = 0.05  # of the time of pieces that follow others: less is noise
 _TEXT = """
 kernel rows() {{
   in A: f32[{m}, {k}]; in B: f32[{k}, {n}]; inout C: f32[{m}, {n}];
@@ -52,55 +50,38 @@ kernel rows() {{
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product with B of one memory: `together` rows of B are read before their next pieces.
-
-    With `hinted`, pieces are asked for early: those of columns only where B streams.
-    """
-
-    m: int
-    n: int
-    k: int
-    together: int
-    hinted: bool = False
-
-    @property
-    def in_columns(self) -> bool:
-        """Whether all rows are read before the next pieces."""
-        return self.together == self.k
-
-
-@dataclass(frozen=True, slots=True)
-class Took:
-    """What a piece of a row takes, and what all issues on it take by themselves. Units: ns; bytes."""
-
-    per_piece_ns: float
-    issues_ns: float
-    piece_bytes: int
-
-
 # A call on A, B and C that says what it took.
 Program = Callable[[Mapping[str, NDArray[Any]]], Took]
 
 
 def row_figures(
-    machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
+    machine: Machine,
+    sizes: Mapping[str, int],
+    ns_per_byte: Mapping[str, float],
+    watch: Callable[[str], None],
+    rng: np.random.Generator,
 ) -> Iterator[RowFigure | Unmeasured]:
     """A figure for each memory but the nearest, or why its products say nothing.
 
-    `sizes` are how many bytes of B lie in each memory, the nearest first.
+    `sizes` are how many bytes of B lie in each memory, the nearest first, and `ns_per_byte` what reading in
+    sequence takes there.
 
     Raises: MissingTool.
     """
     others = list(sizes)[1:]
+    second: RowFigure | None = None
     for memory in others:
         size_bytes = min(sizes[memory], MOST_BYTES)
         watch(f"rows out of {memory}")
         # All else that was measured is worth keeping.
         try:
-            found = _measured(memory, *shape(size_bytes), machine, rng)
+            near = None
+            if second is not None:
+                lines_ns = [second.piece_bytes * ns_per_byte[name] for name in (others[0], memory)]
+                near = Near(second.piece_bytes, _of_many(second.readings), *lines_ns)
+            found = _measured(memory, *shape(size_bytes), near, machine, rng)
             if memory == others[0]:
+                second = found
                 found = replace(found, crowded_ns=_crowded_ns(size_bytes, machine, rng))
         except CANNOT as problem:
             found = Unmeasured(memory, problem.diagnostics[0].message)
@@ -108,7 +89,14 @@ def row_figures(
         yield found
 
 
-def _measured(memory: str, n: int, k: int, machine: Machine, rng: np.random.Generator) -> RowFigure:
+def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
+    """What a piece takes that many rows are multiplied by, by how many rows are read together."""
+    return {r.together: r.piece_ns for r in readings if r.computed == MANY and r.together and not r.hinted}
+
+
+def _measured(
+    memory: str, n: int, k: int, near: Near | None, machine: Machine, rng: np.random.Generator
+) -> RowFigure:
     """The figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
     asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
     programs = {one: _program(one, machine) for one in asked}
@@ -120,7 +108,7 @@ def _measured(memory: str, n: int, k: int, machine: Machine, rng: np.random.Gene
     less = {few: _program(few, machine)}
     with suppress(Infeasible):  # most memories have nothing to hint
         less[hinted] = _program(hinted, machine)
-    return row_figure(memory, found, best, _least(less, rng))
+    return row_figure(memory, found, best, _least(less, rng), near)
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
@@ -161,63 +149,19 @@ def shape(size_bytes: int) -> tuple[int, int]:
 
     Rows of A of a whole page lay in one set of the nearest cache, which hid how many rows of B are followed.
     """
-    deep = min(MOST_ROWS, max(LEAST_ROWS, isqrt(size_bytes // F32.size_bytes))) // DEEP
-    rows = DEEP * (deep - 1 + deep % 2)
-    units = size_bytes // (F32.size_bytes * rows * UNIT)
-    return UNIT * max(1, units - 1 + units % 2), rows
+    elements = size_bytes // F32.size_bytes
+    columns = UNIT * _odd(elements // (UNIT * _rows(isqrt(elements))))
+    return columns, _rows(elements // columns)
 
 
-def row_figure(
-    memory: str, found: Mapping[Product, Took], best: Product, less: Mapping[Product, Took]
-) -> RowFigure:
-    """What the times of products say of rows.
-
-    `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
-    are products of few: the `best` one of `found`, and columns with hints where there are any.
-
-    Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
-    """
-    swept, few = found[best], less[replace(best, m=FEW)]
-    added_ns = swept.issues_ns - few.issues_ns
-    if added_ns <= 0:
-        rows = f"{MANY} rows take the processor no longer than {FEW}"
-        raise Infeasible(Diagnostic("rows-without-computing", rows))
-    start_ns = max(
-        0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
-    )
-    followed = _nearly_as_fast(found, swept.per_piece_ns, start_ns, hinted=False)
-    early_ns = min((t.per_piece_ns for one, t in found.items() if one.hinted), default=inf)
-    saved_ns = swept.per_piece_ns - early_ns
-    pays = saved_ns > LEAST_SAVED * swept.per_piece_ns
-    hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
-    shown = (swept.per_piece_ns - few.per_piece_ns) / added_ns
-    return RowFigure(
-        memory,
-        swept.piece_bytes,
-        start_ns,
-        min(start_ns, *hinted) if hinted else None,
-        max(followed) if start_ns else 0,  # the best one is always among them
-        min(1.0, max(0.0, shown)),  # what is computed takes no longer than by itself
-        tuple(
-            RowReading(one.m, 0 if one.in_columns else one.together, one.hinted, t.per_piece_ns)
-            for one, t in (*found.items(), *less.items())
-        ),
-        swept_ns=saved_ns if pays else 0.0,
-        hinted_swept_count=max(
-            _nearly_as_fast(found, early_ns, saved_ns + start_ns, hinted=True) if pays else (0,)
-        ),
-    )
+def _rows(most: int) -> int:
+    """So many rows of B, or a few less."""
+    return DEEP * _odd(min(MOST_ROWS, max(LEAST_ROWS, most)) // DEEP)
 
 
-def _nearly_as_fast(
-    found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
-) -> list[int]:
-    """How many rows are read from piece to piece without losing much of what that gains."""
-    return [
-        one.together
-        for one, took in found.items()
-        if not one.in_columns and one.hinted == hinted and took.per_piece_ns <= best_ns + LOST * gain_ns
-    ]
+def _odd(count: int) -> int:
+    """An odd number of at most so much."""
+    return max(1, count - 1 + count % 2)
 
 
 def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dict[Product, Took]:

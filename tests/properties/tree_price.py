@@ -119,9 +119,10 @@ def _of_pieces(walk: Walk, problem: Problem, across: list[TileOperand], levels: 
         before = bandwidth_behind(problem, level)
         for operand in across:
             staged = operand.name in walk.stages
+            if not staged:
+                found += share * missed_ns(walk, operand, problem, level)
             if level == far or not staged:
-                lines = missed_ns(walk, operand, problem, level)
-                found += (1.0 if staged else share) * lines + _starts(walk, operand, problem, level)
+                found += _starts(walk, operand, problem, level)
     return found
 
 
@@ -212,9 +213,10 @@ def _starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> f
         begun = stated.start_ns * _rows_apart(walk, operand, problem.tlb) * counted
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
-    if operand.late and operand.name not in walk.stages:
-        begun += _late(walk, operand, stated, problem.caches[-1].line_bytes)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    across = operand.dense_axis in walk.running and operand.dense_axis not in summed
+    if across and operand.name not in walk.stages:
+        begun += _late(walk, operand, stated, problem.caches[-1].line_bytes)
     beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
     line = problem.caches[-1].line_bytes

@@ -97,7 +97,7 @@ def late(tmp_path: Path) -> str:
     return str(tmp_path / "late.yaml")
 
 
-WIDE = {"M": 64, "N": 8448, "K": 2816}
+WIDE = {"M": 32, "N": 8448, "K": 2816}
 
 
 @pytest.mark.parametrize("heuristic", ["cpsat", "greedy"])

@@ -161,6 +161,8 @@ def test_pieces_that_nobody_asks_for_are_late_though_their_rows_are_followed() -
     unasked = begun_ns(late(32), 4, block_k=32, prefetch_b=0, **ORDERS)
     assert unasked == pytest.approx(2.0 * 1024 + 3.0 * pieces)
     assert begun_ns(late(32, hints=0), 4, block_k=32, **ORDERS) == unasked
+    never = replace(late(32), nests=swept(32).nests)
+    assert begun_ns(never, 4, block_k=32, **ORDERS) == unasked, "also where hints save nothing"
     assert begun_ns(late(32, start_bytes=512), 4, block_k=32, prefetch_b=0, **ORDERS) == pytest.approx(
         2.0 * 1024 + 3.0 * pieces / 2  # pieces of 256 bytes
     )
@@ -174,6 +176,13 @@ def test_of_pieces_shorter_than_a_line_no_more_are_late_than_rows_have_lines() -
     axes = tuple(replace(a, tile=12) if a.name == "n" else a for a in option.axes)
     short = replace(problem, nests=(replace(nest, options=(replace(option, axes=axes),)),))
     assert begun_ns(short, 1, block_k=32, prefetch_b=0, **ORDERS) == pytest.approx((2.0 + 3.0 * 64) * 1024)
+
+
+def test_hinted_pieces_take_what_is_stated_of_them() -> None:
+    pieces = 1024 * 1024 / 64
+    rows = late(32, hinted_swept_ns=1.0)
+    assert begun_ns(rows, 4, block_k=32, prefetch_b=1, **ORDERS) == pytest.approx(4.0 * 1024 + pieces)
+    assert begun_ns(rows, 4, block_k=32, prefetch_b=0, **ORDERS) == pytest.approx(2.0 * 1024 + 3.0 * pieces)
 
 
 @pytest.mark.parametrize("cache", [1, 2])

@@ -18,20 +18,8 @@ from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.rows import (
-    DEEP,
-    FEW,
-    LEAST_ROWS,
-    MANY,
-    MOST_ROWS,
-    SWEPT,
-    UNIT,
-    Product,
-    Took,
-    row_figure,
-    row_figures,
-    shape,
-)
+from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
+from isamap.tune.rows import DEEP, LEAST_ROWS, MOST_ROWS, SWEPT, UNIT, row_figures, shape
 
 MACHINE = load_machine("x86-avx512")
 N, K = 400, 2048
@@ -62,7 +50,7 @@ def test_a_matrix_takes_what_it_is_given_and_its_rows_begin_everywhere(size_byte
     assert k // DEEP % 2 == 1
 
 
-def took(**pieces_ns: float) -> RowFigure:
+def took(near: Near | None = None, /, **pieces_ns: float) -> RowFigure:
     """The figure of pieces that take so long; 20 ns where 16 rows go on, of which computing takes 12."""
     named = {f"r{n}": 20.0 for n in SWEPT} | {"column": 60.0} | pieces_ns
     found = {Product(MANY, N, K, n): Took(named[f"r{n}"], 16.0, 320) for n in SWEPT}
@@ -73,7 +61,12 @@ def took(**pieces_ns: float) -> RowFigure:
     less = {few: Took(named.get("few", 14.0), 4.0, 320)}
     if "hinted" in named:
         less[hinted] = Took(named["hinted"], 4.0, 320)
-    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less)
+    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less, near)
+
+
+def near(piece_ns: float = 12.0, far_lines_ns: float = 4.0, piece_bytes: int = 320) -> Near:
+    """What pieces take out of the second memory, an ns of which are their lines."""
+    return Near(piece_bytes, dict.fromkeys(SWEPT, piece_ns), 1.0, far_lines_ns)
 
 
 def test_what_columns_take_longer_is_what_beginning_a_piece_takes() -> None:
@@ -99,18 +92,32 @@ def test_hints_take_no_longer_than_beginning_without_them() -> None:
     assert took(hinted=200.0).hinted_start_ns == pytest.approx(40.0)
 
 
-def test_what_hints_save_of_pieces_that_are_followed_is_measured() -> None:
-    found = took(r8=19.0, ahead8=18.5, ahead16=12.0, ahead32=13.0, ahead64=14.0, ahead128=40.0)
-    assert found.swept_ns == pytest.approx(7.0), "the best without hints, and the best with them"
+def test_pieces_of_rows_that_are_followed_are_late_by_what_nothing_else_explains() -> None:
+    assert took(near()).swept_ns == pytest.approx(8.0), (
+        "half of what is computed shows, and hides these lines"
+    )
+    assert took(near(far_lines_ns=10.0)).swept_ns == pytest.approx(20.0 - 11.0 / 2 - 10.0)
+    assert took(near(), r8=12.0, r16=15.0, r32=16.0, r64=17.0).swept_ns == pytest.approx(4.5), "the middle"
+    assert took(near(), r8=19.0, **{f"r{n}": 60.0 for n in SWEPT if n > 8}).swept_ns == pytest.approx(7.0)
+
+
+def test_pieces_that_are_hardly_late_are_in_time() -> None:
+    for found in (took(near(19.5)), took(near(25.0)), took(), took(near(piece_bytes=64))):
+        assert (found.swept_ns, found.hinted_swept_count, found.hinted_swept_ns) == (0.0, 0, 0.0)
+
+
+def test_what_hints_save_of_late_pieces_is_measured() -> None:
+    found = took(near(), ahead8=18.5, ahead16=12.0, ahead32=13.0, ahead64=14.0, ahead128=40.0)
+    assert (found.swept_ns, found.hinted_swept_ns) == (pytest.approx(8.0), pytest.approx(2.0))
     assert found.hinted_swept_count == 64
     assert [r.hinted for r in found.readings].count(True) == 5
-    assert (found.start_ns, found.swept_count) == (pytest.approx(41.0), SWEPT[-1])
+    assert took(near(), **{f"ahead{n}": 4.0 for n in SWEPT}).hinted_swept_ns == 0.0, "earlier than in time"
 
 
 def test_hints_that_save_next_to_nothing_save_nothing() -> None:
-    for found in (took(), took(ahead16=19.5), took(ahead16=30.0)):
-        assert (found.swept_ns, found.hinted_swept_count) == (0.0, 0)
-    assert took(ahead16=18.5).hinted_swept_count == 16
+    for found in (took(near()), took(near(), ahead16=19.5), took(near(), ahead16=30.0)):
+        assert (found.swept_ns, found.hinted_swept_count) == (pytest.approx(8.0), 0)
+    assert took(near(), ahead16=18.5).hinted_swept_count == 16
 
 
 def test_where_more_computing_takes_no_longer_nothing_says_how_much_of_it_shows() -> None:
@@ -126,7 +133,8 @@ SIZES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 8 << 20, "mem": 16 << 20}
 def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | Unmeasured], list[str]]:
     """What products say of rows, and what is said meanwhile."""
     said: list[str] = []
-    return list(row_figures(machine, SIZES, said.append, np.random.default_rng(1))), said
+    took = {name: 0.01 * (number + 1) for number, name in enumerate(SIZES)}
+    return list(row_figures(machine, SIZES, took, said.append, np.random.default_rng(1))), said
 
 
 def given(monkeypatch: pytest.MonkeyPatch, made: Callable[[Product], Callable[[object], Took]]) -> None:
@@ -231,7 +239,7 @@ def test_what_is_not_measured_is_kept_and_shown(
     assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("mem ")]
-    assert row.split() == ["mem", *["–"] * 9, "stopped", "after", "60", "s"]
+    assert row.split() == ["mem", *["–"] * 10, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
@@ -248,13 +256,17 @@ def test_no_more_rows_are_followed_than_half_of_the_pages_that_are_translated_at
     assert link("l3", replace(FIGURE, swept_count=16)).rows.swept_count == 16
 
 
-def test_a_profile_keeps_what_hints_save_and_no_more_rows_have_any_than_pages_allow() -> None:
-    figure = replace(FIGURE, swept_ns=7.5, hinted_swept_count=256)
+def test_a_profile_keeps_what_late_pieces_take_and_no_more_rows_have_hints_than_pages_allow() -> None:
+    figure = replace(FIGURE, swept_ns=7.5, hinted_swept_count=256, hinted_swept_ns=2.5)
     (again,) = parse_profile(Source("p", print_profile(profile(figure)))).rows
     assert again == figure
     rows = link("l3", again).rows
     assert (rows.swept_ns, rows.hinted_swept_count) == (7.5, MACHINE.tlb.count // 2)
-    assert "hinted_swept_count" not in print_profile(profile(FIGURE))
+    assert rows.hinted_swept_ns == 2.5
+    unhinted = replace(FIGURE, swept_ns=7.5)
+    assert parse_profile(Source("p", print_profile(profile(unhinted)))).rows == (unhinted,)
+    assert "hinted_swept" not in print_profile(profile(unhinted))
+    assert "swept_ns" not in print_profile(profile(FIGURE))
     assert link("l3", FIGURE).rows.hinted_swept_count == 0
 
 

@@ -1,0 +1,149 @@
+"""What the times of products say of rows that come out of a memory: `rows` measures them.
+
+pieces of a column - pieces that follow others                    to begin a piece
+pieces of 16 rows of A - of 4, over what these compute more       how much of computing shows
+pieces that follow others - the same out of a near memory         how late they come, hinted or not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median
+
+from isamap.source import Diagnostic, Infeasible
+from isamap.tune.figures import RowFigure, RowReading
+
+FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
+# Of the time that following saves, what may be lost where a count of rows still is followed.
+LOST = 0.35
+LEAST = 0.05  # of the time of pieces that follow others: less is noise
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product with B of one memory: `together` rows of B are read before their next pieces.
+
+    With `hinted`, pieces are asked for early: those of columns only where B streams.
+    """
+
+    m: int
+    n: int
+    k: int
+    together: int
+    hinted: bool = False
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether all rows are read before the next pieces."""
+        return self.together == self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What a piece of a row takes, and what all issues on it take by themselves. Units: ns; bytes."""
+
+    per_piece_ns: float
+    issues_ns: float
+    piece_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What pieces take out of the second memory, by how many rows are read before their next pieces; what of
+    that are their lines, and what these take from farther on.
+
+    Units: nanoseconds and bytes.
+    """
+
+    piece_bytes: int
+    piece_ns: Mapping[int, float]
+    lines_ns: float
+    far_lines_ns: float
+
+    def in_time_ns(self, together: int, computing_factor: float) -> float:
+        """What a piece takes from farther on whose lines come in time, with what of computing shows."""
+        near_ns = self.piece_ns[together]
+        return max(near_ns, computing_factor * (near_ns - self.lines_ns) + self.far_lines_ns)
+
+
+def row_figure(
+    memory: str,
+    found: Mapping[Product, Took],
+    best: Product,
+    less: Mapping[Product, Took],
+    near: Near | None = None,
+) -> RowFigure:
+    """What the times of products say of rows.
+
+    `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
+    are products of few: the `best` one of `found`, and columns with hints where there are any. `near` says
+    what pieces take that are not late; None: nobody knows of another memory.
+
+    Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
+    """
+    swept, few = found[best], less[replace(best, m=FEW)]
+    added_ns = swept.issues_ns - few.issues_ns
+    if added_ns <= 0:
+        rows = f"{MANY} rows take the processor no longer than {FEW}"
+        raise Infeasible(Diagnostic("rows-without-computing", rows))
+    start_ns = max(
+        0.0, next(t for one, t in found.items() if one.in_columns).per_piece_ns - swept.per_piece_ns
+    )
+    followed = _nearly_as_fast(found, swept.per_piece_ns, start_ns, hinted=False)
+    shown = min(1.0, max(0.0, (swept.per_piece_ns - few.per_piece_ns) / added_ns))
+    in_time_ns = dict.fromkeys(followed, swept.per_piece_ns)
+    if near is not None and near.piece_bytes == swept.piece_bytes:
+        in_time_ns = {count: near.in_time_ns(count, shown) for count in followed}
+    late_ns, hinted_late_ns = _late(found, in_time_ns)
+    pays = hinted_late_ns < late_ns
+    early_ns = min((t.per_piece_ns for one, t in found.items() if one.hinted), default=inf)
+    hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
+    return RowFigure(
+        memory,
+        swept.piece_bytes,
+        start_ns,
+        min(start_ns, *hinted) if hinted else None,
+        max(followed) if start_ns else 0,  # the best one is always among them
+        shown,  # what is computed takes no longer than by itself
+        tuple(
+            RowReading(one.m, 0 if one.in_columns else one.together, one.hinted, t.per_piece_ns)
+            for one, t in (*found.items(), *less.items())
+        ),
+        swept_ns=late_ns,
+        hinted_swept_count=max(
+            _nearly_as_fast(found, early_ns, late_ns - hinted_late_ns + start_ns, hinted=True)
+            if pays
+            else (0,)
+        ),
+        hinted_swept_ns=hinted_late_ns if pays else 0.0,
+    )
+
+
+def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
+    """What a piece takes longer than in time, of so many rows together: where nobody asks for it, and hinted;
+    the same where hints save next to nothing.
+
+    The middle of all counts of rows, as which of them is fast is by chance.
+    """
+    times_ns = {(one.together, one.hinted): t.per_piece_ns for one, t in found.items() if not one.in_columns}
+    unasked = {count: times_ns[count, False] for count in in_time_ns}
+    late_ns = median(unasked[count] - ns for count, ns in in_time_ns.items())
+    least_ns = LEAST * median(unasked.values())
+    if late_ns <= least_ns:
+        return 0.0, 0.0
+    both = [count for count in in_time_ns if (count, True) in times_ns]
+    saved_ns = median(unasked[count] - times_ns[count, True] for count in both) if both else 0.0
+    return late_ns, max(0.0, late_ns - saved_ns) if saved_ns > least_ns else late_ns
+
+
+def _nearly_as_fast(
+    found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
+) -> list[int]:
+    """How many rows are read from piece to piece without losing much of what that gains."""
+    return [
+        one.together
+        for one, took in found.items()
+        if not one.in_columns and one.hinted == hinted and took.per_piece_ns <= best_ns + LOST * gain_ns
+    ]
