@@ -82,19 +82,21 @@ def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
 
 
 def first_reading(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
-    """How long copying all of an input takes to read it out of where it lies: 0 out of the first cache.
+    """How long copying all of an operand takes to read it out of where it lies, and results to write them
+    there: 0 out of the first cache.
 
-    Copies are made before anything is computed on them, and what they read hides behind nothing. Units:
+    Copies are made before anything is computed on them, or after, and hide behind nothing. Units:
     nanoseconds.
     """
-    if operand.is_accumulator or operand.homes[0]:
+    if operand.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
         return 0.0
+    ways = 2 if operand.is_accumulator else 1
     behind = [
         bandwidth
         for level, (_, bandwidth) in enumerate(sources(problem))
         if not holds_all(tiling.space, problem.caches[: level + 1])
     ]
-    return whole_bytes(tiling.space, operand)[0] / behind[-1] if behind else 0.0
+    return ways * whole_bytes(tiling.space, operand)[0] / behind[-1] if behind else 0.0
 
 
 def _missed(

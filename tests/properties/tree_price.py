@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
 from properties.tree_caches import (
@@ -272,9 +272,34 @@ def _results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         if holds_all(walk, problem.caches[: level + 1]) or stated.start_ns <= nearer_ns:
             continue
         pieces = _copied_pieces(walk, operand) or _pieces(walk, operand, stated.swept_count)
-        times = times_loaded(walk, operand, problem.caches[: level + 1])
+        is_copied = operand.name in walk.stages  # once: its buffer is one run of lines
+        times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
         found += (stated.start_ns - nearer_ns) * _rows_apart(walk, operand, problem.tlb) * pieces * times
         nearer_ns = stated.start_ns
+    # Copies of more than register blocks go along rows from line to line.
+    is_apart = operand.name in walk.stages and walk.depths[operand.name] < len(walk.turns)
+    return found if is_apart else found + _results_late(walk, operand, problem)
+
+
+def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """Each line that a piece of results in place takes is late, one that two pieces share twice."""
+    line, dense = problem.caches[-1].line_bytes, operand.dense_axis
+    if not line:
+        return 0.0
+    axis = next(axis for axis in walk.option.axes if axis.name == dense)
+    whole = ceil(axis.extent / axis.tile) * axis.tile
+    piece, count = (walk.held[dense], walk.entries(dense)) if dense in walk.running else (whole, 1)
+    starts = gcd(piece * operand.tensor_bytes, operand.pitch_bytes, line)
+    taken = rows_of(walk, operand) * count * (1 + (piece * operand.tensor_bytes - starts) / line)
+    found = nearer_ns = 0.0
+    for level, stated in enumerate([*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]):
+        measured = stated.start_bytes or line
+        line_ns = stated.swept_ns / (1 + (measured - gcd(measured, line)) / line)
+        if not holds_all(walk, problem.caches[: level + 1]) and line_ns > nearer_ns:
+            is_copied = operand.name in walk.stages
+            times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
+            found += (line_ns - nearer_ns) * taken * times
+            nearer_ns = line_ns
     return found
 
 
@@ -317,12 +342,15 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """What the copies of an input read, at the bandwidth of where all tensors lie."""
+    """What the copies of an input read, at the bandwidth of where all tensors lie; of results both ways."""
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
-    if operand.is_accumulator or operand.homes[0] or not far:
+    dealt = [name for name, _ in walk.option.parts]
+    is_apart = operand.is_accumulator and any(a.is_reduction and a.name in dealt for a in walk.option.axes)
+    if is_apart or operand.homes[0] or not far:
         return 0.0
     whole = {axis.name: axis.extent for axis in walk.option.axes}
-    return direct_bytes(operand, whole) / bandwidth_behind(problem, far[-1])
+    ways = 2 if operand.is_accumulator else 1
+    return ways * direct_bytes(operand, whole) / bandwidth_behind(problem, far[-1])
 
 
 def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:

@@ -74,8 +74,49 @@ def test_rows_of_results_that_are_followed_are_begun_once() -> None:
 
 
 def test_results_that_are_staged_are_begun_once_for_each_part() -> None:
-    blocks = {"block_m": 512, "block_n": 512, "order_m_k": 1, "order_n_k": 1}
-    assert begun_ns(gemm(SIZE), stage=1, **blocks) == pytest.approx(MEMORY_ROWS.start_ns * SIZE * SIZE / 512)
+    blocks = {"block_m": 512, "block_n": 512, "block_k": 1024, "order_m_n": 1, "order_m_k": 1}
+    all_rows = MEMORY_ROWS.start_ns * SIZE
+    assert begun_ns(gemm(SIZE), stage=1, **blocks, order_n_k=1) == pytest.approx(all_rows * SIZE / 512)
+    # The loop over k stands around that over n, and so does the copy: rows are copied to their ends.
+    assert begun_ns(gemm(SIZE), stage=1, **blocks, order_n_k=0) == pytest.approx(all_rows)
+    # Without a loop over k each register block has its own copy.
+    blocks["block_k"] = SIZE
+    assert begun_ns(gemm(SIZE), stage=1, **blocks, order_n_k=1) == pytest.approx(ALL_NS)
+
+
+def late_ns(problem: Problem, stage: int = 0, start_bytes: int = 0, **decided: int) -> float:
+    """What is added where lines out of memory are 3 ns late; pieces of `start_bytes` were measured."""
+    rows = replace(problem.memory_rows, swept_ns=3.0, start_bytes=start_bytes)
+    late = replace(problem, memory_rows=rows)
+    return begun_ns(late, stage, **decided) - begun_ns(problem, stage, **decided)
+
+
+LINES_NS = 3.0 * SIZE * SIZE * 4 / 64
+
+
+def test_lines_of_results_are_late_though_their_rows_are_followed() -> None:
+    problem = followed(4, gemm(SIZE))
+    assert late_ns(problem, sweep_m_n=1) == pytest.approx(LINES_NS)
+    assert late_ns(problem, sweep_m_n=1, start_bytes=128) == pytest.approx(LINES_NS / 2)
+    # Results come back for each of four blocks of the sum.
+    assert late_ns(problem, block_k=1024) == pytest.approx(4 * LINES_NS)
+    lineless = replace(problem, caches=tuple(replace(cache, line_bytes=0) for cache in problem.caches))
+    assert late_ns(lineless) == 0.0
+
+
+def test_lines_that_two_pieces_share_are_late_twice() -> None:
+    problem = gemm(SIZE)
+    option = problem.nests[0].options[0]
+    axes = tuple(replace(axis, tile=8) if axis.name == "n" else axis for axis in option.axes)
+    nest = replace(problem.nests[0], options=(replace(option, axes=axes),))
+    narrow = replace(problem, nests=(nest,))
+    pieces = -(-SIZE // 24)  # of 96 bytes, which take two lines each
+    assert late_ns(narrow, unroll_n=3) == pytest.approx(3.0 * SIZE * pieces * 2)
+
+
+def test_copies_of_register_blocks_are_as_late_as_what_they_copy() -> None:
+    assert late_ns(gemm(SIZE), stage=1) == pytest.approx(LINES_NS)
+    assert late_ns(gemm(SIZE), stage=1, block_k=1024, order_m_k=1, order_n_k=1) == 0.0
 
 
 def test_results_in_the_nearest_cache_cost_nothing_to_begin() -> None:
