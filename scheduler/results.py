@@ -63,7 +63,7 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
     """What lines take that register blocks of results in place are late for, though rows are followed."""
-    space, line_bytes = tiling.space, problem.caches[-1].line_bytes
+    space, line_bytes = tiling.space, problem.caches[-1].line_bytes if problem.caches else 0
     if not line_bytes:
         return
     nest, taken = loops(tiling), times(_rows(tiling, operand), *_lines_taken(tiling, operand, line_bytes))

@@ -283,7 +283,7 @@ def _results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """Each line that a piece of results in place takes is late, one that two pieces share twice."""
-    line, dense = problem.caches[-1].line_bytes, operand.dense_axis
+    line, dense = problem.caches[-1].line_bytes if problem.caches else 0, operand.dense_axis
     if not line:
         return 0.0
     axis = next(axis for axis in walk.option.axes if axis.name == dense)

@@ -70,9 +70,13 @@ def test_a_copy_reads_its_input_out_of_where_all_tensors_lie() -> None:
     assert reading(far) == pytest.approx(4 * 4096 * 4096 / far.memory_bandwidth_bytes_per_ns)
 
 
-def test_a_copy_out_of_the_first_cache_or_of_a_result_or_into_a_scratchpad_waits_for_nothing() -> None:
+def test_a_copy_of_results_goes_both_ways() -> None:
+    near = gemm(1024, 1024, 1024)
+    assert reading(near, is_accumulator=True) == pytest.approx(2 * reading(near))
+
+
+def test_a_copy_out_of_the_first_cache_or_into_a_scratchpad_waits_for_nothing() -> None:
     assert reading(gemm(32, 32, 32)) == 0.0
-    assert reading(gemm(1024, 1024, 1024), is_accumulator=True) == 0.0
     assert reading(gemm(1024, 1024, 1024), homes=("spad",)) == 0.0
     assert reading(replace(gemm(1024, 1024, 1024), caches=())) == 0.0
 

@@ -102,6 +102,7 @@ def test_lines_of_results_are_late_though_their_rows_are_followed() -> None:
     assert late_ns(problem, block_k=1024) == pytest.approx(4 * LINES_NS)
     lineless = replace(problem, caches=tuple(replace(cache, line_bytes=0) for cache in problem.caches))
     assert late_ns(lineless) == 0.0
+    assert late_ns(replace(problem, caches=())) == 0.0
 
 
 def test_lines_that_two_pieces_share_are_late_twice() -> None:
