@@ -33,7 +33,7 @@ from isamap.scheduler.crowding import crowded
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_followed, if_in_sequence
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.levels import Misses, added, first_reading, misses, one_after_another
+from isamap.scheduler.levels import Misses, added, copying_afar, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
@@ -170,7 +170,7 @@ def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, prob
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses) -> list[Cost]:
     """The time of pieces out of one level and of those behind which computing hides no better.
 
-    Of copies only the rows that they begin count: what they read is on top already (`first_reading`).
+    Of copies only the rows that they begin count: what they read is on top already (`copying_afar`).
     """
     option = tiling.space.option
     found: list[Cost] = []
@@ -233,7 +233,7 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
-    once += first_reading(tiling, operand, problem)
+    once += copying_afar(tiling, operand, problem)
     moved = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)

@@ -81,7 +81,7 @@ def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
         before = level.bandwidth
 
 
-def first_reading(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
+def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
     """How long copying all of an operand takes to read it out of where it lies, and results to write them
     there: 0 out of the first cache.
 

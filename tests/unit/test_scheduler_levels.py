@@ -10,7 +10,7 @@ from plan_problems import MEMORY_ROWS, gemm
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.levels import Misses, first_reading, one_after_another
+from isamap.scheduler.levels import Misses, copying_afar, one_after_another
 from isamap.scheduler.residence import starts
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, tile
@@ -61,7 +61,7 @@ def reading(problem: Problem, **changes: object) -> float:
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = next(o for o in option.operands if o.name == "b")
-    return first_reading(tiling, replace(b, **changes), problem)
+    return copying_afar(tiling, replace(b, **changes), problem)
 
 
 def test_a_copy_reads_its_input_out_of_where_all_tensors_lie() -> None:
