@@ -201,9 +201,11 @@ class BodyWriter:
         if read in self.shared and self.is_vector(read):
             self.tell("READ_ONCE", [read], depth)
         if added is not None and self.is_vector(added):
-            for value in self.ending:
-                if self.is_vector(value):
-                    self.tell("LAST_USE", [value, added], depth)
+            ending = [value for value in self.ending if self.is_vector(value)]
+            for value in ending:
+                self.tell("LAST_USE", [value, added], depth)
+            if not ending and self.values[added].dtype.is_integer:
+                self.tell("ONE_SUM", [added], depth)
 
     def is_vector(self, name: str) -> bool:
         """Whether a value is a variable in a vector's register."""

@@ -298,6 +298,14 @@ _LAST_USE = """\
 #define LAST_USE(x, sum) ((void)0)
 #endif
 """
+_ONE_SUM = """\
+/* The sum after the loop is the one inside: without it, gcc keeps another, of its own type, beside it. */
+#ifdef VECTOR_CLASS
+#define ONE_SUM(sum) __asm__("" : "+" VECTOR_CLASS(sum))
+#else
+#define ONE_SUM(sum) ((void)0)
+#endif
+"""
 
 _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
 
@@ -331,6 +339,7 @@ HELPERS: dict[str, Helper] = {
     "IN_VECTOR": Helper(_IN_VECTOR, ("VECTOR_CLASS",)),
     "READ_ONCE": Helper(_READ_ONCE, ("VECTOR_CLASS",)),
     "LAST_USE": Helper(_LAST_USE, ("VECTOR_CLASS",)),
+    "ONE_SUM": Helper(_ONE_SUM, ("VECTOR_CLASS",)),
     "min_f32": _minmax("min_f32", "float", "<"),
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),

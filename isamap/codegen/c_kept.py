@@ -14,6 +14,12 @@ register where it is kept all the same.
 An instruction that adds to a register may as well end in that of an operand which nobody uses again. Gcc lets
 sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
 cannot be overwritten (docs/decisions/0027-read-once.md).
+
+    v0 = _mm256_dpbusd_epi32(v0, v24, v27);
+    ONE_SUM(v0);
+
+C has one type for vectors of integers, gcc one for each width of their elements: a sum is made in one, kept
+in the other, and either is used behind the loop. Both are live then, and half of them on the stack.
 """
 
 from __future__ import annotations

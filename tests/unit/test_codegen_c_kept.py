@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+from unit.rewriting import shipped
 
+from isamap.codegen.c import emit_c
 from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
+from isamap.codegen.toolchain import build_flags
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
-from isamap.ir import Index
+from isamap.ir import Index, bind
 from isamap.kernels import kernel_path
+from isamap.lower.lower import lower
 from isamap.lower.program import Issue, MemoryRef, RegisterRef
 from isamap.machine import load_machine
+from isamap.plan.build import build_problem
+from isamap.scheduler import schedule
 from isamap.source import Source
+from isamap.transform import make_guards_explicit
 
 MACHINE = load_machine("x86-avx2")
 
@@ -102,7 +112,28 @@ def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
     assert "READ_ONCE" not in body
 
 
-@pytest.mark.parametrize("helper", ["READ_ONCE", "LAST_USE"])
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc alone has two types for a sum of integers")
+def test_sums_of_integers_along_lanes_stay_in_registers(tmp_path: Path) -> None:
+    machine, sizes = load_machine("x86-avx512-vnni"), {"M": 32, "N": 96, "K": 2560}
+    kernel = make_guards_explicit(bind(shipped("gemm_nt_u8s8"), sizes))
+    problem = build_problem(kernel, machine, sizes)
+    names = [option.mapping.split(" (")[0] for option in problem.nests[0].options]
+    number = names.index("dpbusd_ymm { i: k, p: k }")
+    fixed = {"nest0.mapping": number, "nest0.unroll.m": 8, "nest0.unroll.n": 3}
+    made = schedule(problem, heuristic="greedy", fixed=fixed)
+    emitted = emit_c(lower(kernel, machine, made, sizes), machine)
+    for name, written in ((f"{emitted.name}.c", emitted.source), (f"{emitted.name}.h", emitted.header)):
+        (tmp_path / name).write_text(written)
+    every, of_gcc = build_flags("gcc")
+    command = ["gcc", *machine.target.flags, *every, *of_gcc, "-S", "-o", "-", f"{emitted.name}.c"]
+    assembly = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    loops = re.findall(r"^(\.L\d+):\n((?:(?!\.L\d+:).*\n)*?\tj\w+\t\1\n)", assembly, re.MULTILINE)
+    sums = [body for _, body in loops if body.count("vpdpbusd") >= 24]
+    assert sums
+    assert not [body for body in sums if re.search(r"vmov\w+\t%[xyz]mm\d+, .*\(%r[sb]p\)", body)]
+
+
+@pytest.mark.parametrize("helper", ["READ_ONCE", "LAST_USE", "ONE_SUM"])
 def test_numbers_and_models_are_left_to_the_compiler(helper: str) -> None:
     assert helper not in emitted("generic-c", {})
     assert helper not in emitted("x86-avx2", {}, model=True)
