@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import isfinite
 
 from isamap.ir import Call, Cast, Const, Expr, Index, Read
 from isamap.ir.index import ZERO
@@ -22,7 +23,7 @@ from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.reach import dims
 from isamap.match.symmetry import Seen
 from isamap.match.tiles import OperandTile, Tile, apply_mapping
-from isamap.match.unify import read_twice
+from isamap.match.unify import Bindings, read_twice
 from isamap.transform import Statement, symbols
 
 
@@ -60,9 +61,26 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
         if not indexed or not bindings or read_twice(bindings):
             continue
         for axis in statement.reduction_axes:
-            if axis.extent.value != 1 and all(axis.name in symbols(b.subject) for b in bindings):
+            if axis.extent.value != 1 and _is_along(axis.name, bindings, pattern):
                 groups = (AxisGroup(axes, (axis.name,)),)
                 yield Mapping(pattern.name, number, bindings, groups, (), "whole")
+
+
+def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
+    """Whether all inputs go along an axis, or some do and the other factors of their products are numbers.
+
+    In lanes that nobody uses, what goes along is 0, and so are products with it.
+    """
+    along = [axis in symbols(b.subject) for b in bindings]
+    value = pattern.statement.assign.value
+    is_product = isinstance(value, Call) and value.op == "mul"
+    numbers = all(here or _is_number(b.subject) for here, b in zip(along, bindings, strict=True))
+    return all(along) or (any(along) and is_product and numbers)
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether an expression is a constant, by which 0 is multiplied to 0."""
+    return _is_number(e.value) if isinstance(e, Cast) else isinstance(e, Const) and isfinite(e.value)
 
 
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:

@@ -1,7 +1,7 @@
 """A signed factor of a sum of products as an unsigned one, larger by a constant, or the other way round.
 
                                                  T[m] = 0;
-                                                 T[m] += i32(A[m, k]);
+                                                 T[m] += i32(u8(1)) * i32(A[m, k]);
                                                  T[m] = -128 * T[m];
     C[m, n] = 0;                              →  C[m, n] = T[m];
     C[m, n] += i32(A[m, k]) * i32(B[k, n]);      C[m, n] += i32(A[m, k]) * i32(wrap_u8(B[k, n] ^ -128));
@@ -78,10 +78,15 @@ def _shifted(
     total = Operand(free_name(kernel, f"{target.buffer}_offset"), "temp", wide, shape)
     cell = Read(total.name, tuple(Index.of(x.name) for x in sums), wide)
     half = 1 << (factor.dtype.bits - 1)
+    one = Cast(Const(1, DTYPES[_opposite(factor.dtype)]), wide)
     scaled = Call("mul", (Const(-half if factor.dtype.kind == "int" else half, wide), cell), wide)
     summed = (
         replace(s, axes=sums, assign=Assign(cell, None, Const(0, wide))),
-        replace(s, axes=(*sums, *s.reduction_axes), assign=replace(s.assign, target=cell, value=other)),
+        replace(
+            s,
+            axes=(*sums, *s.reduction_axes),
+            assign=replace(s.assign, target=cell, value=Call("mul", (one, other), wide)),
+        ),
         replace(s, axes=sums, assign=Assign(cell, None, scaled)),
     )
     product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))

@@ -23,6 +23,14 @@ LARGEST = """kernel k(M, K) {
   in A: f32[M, K];  inout y: f32[M];
   for m in M, k in K { y[m] max= A[m, k]; }
 }"""
+SUM_OF_BYTES = """kernel k(M, K) {
+  in A: i8[M, K];  inout y: i32[M];
+  for m in M, k in K { y[m] += i32(u8(1)) * i32(A[m, k]); }
+}"""
+SUM_OF_FLOATS = """kernel k(M, K) {
+  in A: f32[M, K];  inout y: f32[M];
+  for m in M, k in K { y[m] += FACTOR * A[m, k]; }
+}"""
 STRICT = """strict kernel k(M, K) {
   in A: f32[M, K];  in x: f32[K];  inout y: f32[M];
   for m in M, k in K { y[m] += A[m, k] * x[k]; }
@@ -57,6 +65,18 @@ def test_a_pairing_counts_once_where_operands_may_be_swapped() -> None:
 def test_every_operand_has_to_be_followed() -> None:
     # A lane beyond the end of k would add 0 * x[m], which is no 0 when x[m] is infinite.
     assert not any("fma" in t.mapping.ident for t in tiles(NOT_BOTH, "x86-avx512"))
+
+
+def test_the_other_factor_may_be_a_number() -> None:
+    names = [t.mapping.ident for t in tiles(SUM_OF_BYTES, "x86-avx512-vnni")]
+    assert "dpbusd_zmm { i: k, p: k } (a = 1, b = A[m, k])" in names
+    names = [t.mapping.ident for t in tiles(SUM_OF_FLOATS.replace("FACTOR", "2.0"), "x86-avx512")]
+    assert any(name.startswith("fma_zmm_f32 { i: k }") for name in names)
+
+
+def test_the_other_factor_may_be_no_number_that_makes_nan_of_0() -> None:
+    text = SUM_OF_FLOATS.replace("FACTOR", "inf")
+    assert not any("fma" in t.mapping.ident for t in tiles(text, "x86-avx512"))
 
 
 def test_only_sums_are_taken_apart() -> None:
