@@ -13,25 +13,31 @@ than all issues that a register block has for it, out of where it comes from:
 
     bytes out of l3 * max(0, 1 / 32 - issues)  +  bytes out of memory * what is left of 1 / 12.4 beyond that
 
+Rows along a sum are short, and no sooner fetched ahead than they are over. Out of memory computing hides them
+where it takes as much longer as a machine says of such rows that stream (`row_computing_factor`): twice as
+long, mostly.
+
 An input that is used once takes all of its traffic, as it does where traffic bounds the whole. Of several
 inputs the one counts of which most shows: what hides one line cannot hide another as well, and how much of
 both comes together is not known. So a faster unit never costs more.
 
-Where it errs: inputs that leave out three axes and more (filters of convolutions), windows that overlap, and
-rows along a sum that could evict each other while they are used show nothing here.
+Where it errs: inputs that leave out three axes and more (filters of convolutions) and windows that overlap
+show nothing here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, largest, times, total
-from isamap.plan.problem import Problem, TileAxis, TileOperand
+from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.levels import Misses
 from isamap.scheduler.space import MAX_UNROLLED, Space, issues_along
-from isamap.scheduler.tiling import Tiling, torn
+from isamap.scheduler.tiling import Tiling
 
 # Of how many axes that an input does not follow all combinations are listed.
 MOST_AXES = 2
@@ -55,36 +61,57 @@ def _of_input(
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
     if not element_bytes or len(axes) > MOST_AXES or any(axis.is_reduction for axis in axes):
         return
-    if not all(isinstance(torn(tiling, operand, cache), Const) for cache in problem.caches):
-        return
     tiles = prod(axis.tile for axis in space.option.axes if axis.name in operand.axes)
     issue_ns = space.option.interval_ns / (tiles * element_bytes)
-    before_ns = issue_ns  # what takes no longer never shows
+    before_ns = 0.0
     for level in missed:
         byte_ns = 1 / level.bandwidth
-        if byte_ns > before_ns:
-            left = _left(space, axes, before_ns, byte_ns, issue_ns)
+        hides = _hides(space.option, operand, problem, level.source == "memory")
+        if byte_ns > before_ns and hides * byte_ns > issue_ns:
+            left = _left(space, axes, _Byte(byte_ns, before_ns, hides), issue_ns)
             yield times(level.lines[position], left)
             before_ns = byte_ns
 
 
-def _left(space: Space, axes: Sequence[TileAxis], before_ns: float, byte_ns: float, issue_ns: float) -> Cost:
-    """Which part of the time for a byte is left, beyond that of a nearer level, by what is unrolled."""
+def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
+    """Of how much longer computing has to be than traffic to hide all of it."""
+    stated = problem.memory_streams
+    if not is_far or stated is None or not in_rows(option, operand):
+        return 1.0
+    shown = stated.row_computing_factor
+    return 1.0 + (stated.computing_factor if shown is None else shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Byte:
+    """What a byte out of a memory takes, and what of it shows already. Units: nanoseconds.
+
+    Issues that take `hides` times as long hide all of it.
+    """
+
+    ns: float
+    before_ns: float
+    hides: float
+
+    def part(self, issues_ns: float) -> float:
+        """Which part of its time is left beside such issues, beyond that of a nearer memory."""
+        left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
+        return min(self.ns - self.before_ns, left) / self.ns
+
+
+def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
+    """Which part of the time for a byte is left, by what is unrolled."""
     if not axes:
-        return Const(_part(before_ns, byte_ns, issue_ns))
+        return Const(byte.part(issue_ns))
     axis, *others = axes
     most = min(issues_along(axis), MAX_UNROLLED)
     if not others:
-        return Cases(space.unroll(axis), _parts(most, before_ns, byte_ns, issue_ns))
-    branches = ((n, _left(space, others, before_ns, byte_ns, n * issue_ns)) for n in range(1, most + 1))
+        return Cases(space.unroll(axis), _parts(most, byte, issue_ns))
+    branches = ((n, _left(space, others, byte, n * issue_ns)) for n in range(1, most + 1))
     return Cases(space.unroll(axis), tuple(branches))
 
 
 @lru_cache(maxsize=4096)
-def _parts(most: int, before_ns: float, byte_ns: float, issue_ns: float) -> tuple[tuple[int, Const], ...]:
+def _parts(most: int, byte: _Byte, issue_ns: float) -> tuple[tuple[int, Const], ...]:
     """The part that is left for every number of issues."""
-    return tuple((n, Const(_part(before_ns, byte_ns, n * issue_ns))) for n in range(1, most + 1))
-
-
-def _part(before_ns: float, byte_ns: float, issues_ns: float) -> float:
-    return max(0.0, byte_ns - max(before_ns, issues_ns)) / byte_ns
+    return tuple((n, Const(byte.part(n * issue_ns))) for n in range(1, most + 1))

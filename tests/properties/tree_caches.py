@@ -56,27 +56,27 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
         others = [name for name in walk.running if name not in operand.axes]
         if operand.is_accumulator or operand.streams or operand.subscripts or not size:
             continue
-        if len(others) > 2 or sums & {*others} or any(_may_tear(walk, operand, c) for c in problem.caches):
+        if len(others) > 2 or sums & {*others}:
             continue
         tile = size * prod(tiles[name] for name in operand.axes)
         computed = option.interval_ns * prod(walk.held[name] // tiles[name] for name in others) / tile
-        ns, before = 0.0, option.interval_ns / tile
+        ns, before, one = 0.0, 0.0, option.interval_ns / tile
         for level in range(len(problem.caches)):
             byte_ns = 1 / bandwidth_behind(problem, level)
-            if holds_all(walk, problem.caches[: level + 1]) or byte_ns <= before:
+            if holds_all(walk, problem.caches[: level + 1]):
                 continue
-            part = max(0.0, byte_ns - max(before, computed)) / byte_ns
+            streams = problem.memory_streams if level == len(problem.caches) - 1 else None
+            hides = 1.0
+            if streams is not None and operand.dense_axis in sums:
+                rows = streams.row_computing_factor
+                hides += streams.computing_factor if rows is None else rows
+            if byte_ns <= before or hides * byte_ns <= one:
+                continue
+            shows = max(0.0, hides * byte_ns - max(before, computed))
+            part = min(byte_ns - before, shows) / byte_ns
             ns, before = ns + part * missed_ns(walk, operand, problem, level), byte_ns
         found.append(ns)
     return max(found)
-
-
-def _may_tear(walk: Walk, operand: TileOperand, cache: Cache) -> bool:
-    """Whether so many rows could be read in place along a sum that they evict each other meanwhile."""
-    sums = {axis.name for axis in walk.option.axes if axis.is_reduction} & {*walk.running}
-    rows = {name for name in operand.axes if name in walk.running} - sums
-    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    return bool(known and operand.dense_axis in sums and rows and operand.direct_ns is not None)
 
 
 def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from plan_problems import MEMORY_BANDWIDTH, gemm
 
+from isamap.machine.timings import StreamTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler.bursts import shown
@@ -16,6 +17,7 @@ from isamap.scheduler.tiling import tile
 
 SIZE = 4096  # 64 MB each: out of memory
 ISSUE_NS, VECTOR_BYTES = 0.14, 64
+STREAMS = StreamTimes(1.0, 0.5, 0.5, 0.0, 10.0, 256, 4096, row_computing_factor=1.0)
 
 
 def decided(rows: int, columns: int, **blocks: int) -> dict[str, int]:
@@ -63,6 +65,32 @@ def test_rows_along_the_sum_serve_all_columns_of_a_block() -> None:
     problem = flat(20.0)
     assert shown_ns(problem, "a", decided(4, 1, n=16)) > 0
     assert shown_ns(problem, "a", decided(4, 2, n=32)) == 0
+
+
+def test_rows_along_the_sum_hide_where_computing_takes_as_much_longer_as_is_stated() -> None:
+    """0.2 ns out of memory for an element of A: all of it beside 0.14 of issues, half beside 0.28, as 2 * 0.2
+    - 0.28 is left, and nothing beside 0.42; columns of B hide as before.
+    """
+    plain = flat(20.0)
+    stated = replace(plain, memory_streams=STREAMS)
+    each_ns = SIZE * SIZE * 4 / 20  # A comes once for each block of columns
+    for vectors, left in ((1, 1.0), (2, 0.6), (3, 0.0)):
+        assignment = decided(4, vectors, n=16 * vectors)
+        blocks = -(-SIZE // (16 * vectors))
+        assert shown_ns(stated, "a", assignment) == pytest.approx(left * blocks * each_ns)
+        assert shown_ns(stated, "b", assignment) == pytest.approx(shown_ns(plain, "b", assignment))
+
+
+def test_rows_along_the_sum_hide_out_of_caches_where_computing_takes_as_long() -> None:
+    size = 1024  # 12 MB
+    problem = gemm(size, size, size)
+    caches = tuple(replace(c, bandwidth_bytes_per_ns=1e6) for c in problem.caches[:2])
+    last = replace(problem.caches[2], bandwidth_bytes_per_ns=20.0)
+    assert last.capacity_bytes > 3 * 4 * size * size
+    stated = replace(problem, caches=(*caches, last), memory_streams=STREAMS)
+    expected = 0.3 * (size // 16) * 4 * size * size / 20
+    assert shown_ns(stated, "a", decided(4, 1, n=16)) == pytest.approx(expected)
+    assert shown_ns(stated, "a", decided(4, 2, n=32)) == 0
 
 
 def test_what_comes_again_shows_again() -> None:
