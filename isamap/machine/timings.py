@@ -59,7 +59,8 @@ class StreamTimes:
     in `swept_start_ns`, or what a long piece takes (None: piece by piece, and nothing else of such rows
     counts); with hints in `hinted_swept_start_ns`, and at least in `hinted_start_ns`.
 
-    What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it.
+    What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it. Those that
+    are used again hide the first time where computing takes 1 + `row_computing_factor` times as long.
     """
 
     traffic_factor: float
