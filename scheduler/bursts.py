@@ -36,6 +36,7 @@ from isamap.plan.cost import Cases, Const, Cost, largest, times, total
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.levels import Misses
+from isamap.scheduler.residence import holds_all
 from isamap.scheduler.space import MAX_UNROLLED, Space, issues_along
 from isamap.scheduler.tiling import Tiling
 
@@ -63,10 +64,11 @@ def _of_input(
         return
     tiles = prod(axis.tile for axis in space.option.axes if axis.name in operand.axes)
     issue_ns = space.option.interval_ns / (tiles * element_bytes)
+    is_far = not holds_all(space, problem.caches)
     before_ns = 0.0
     for level in missed:
         byte_ns = 1 / level.bandwidth
-        hides = _hides(space.option, operand, problem, level.source == "memory")
+        hides = _hides(space.option, operand, problem, is_far and level is missed[-1])
         if byte_ns > before_ns and hides * byte_ns > issue_ns:
             left = _left(space, axes, _Byte(byte_ns, before_ns, hides), issue_ns)
             yield times(level.lines[position], left)
