@@ -2,15 +2,20 @@
 
 A block of 9 MiB does not stay in a cache of 1 MiB until it is used. Writing it takes the bandwidth of the
 cache behind, reading it again as much; a block of all 75 MiB of the weights goes out to memory.
+
+Results that are copied stay in their buffer for all of a sum. Where blocks of the sum read 40 MiB of weights
+meanwhile, what was copied goes out to memory before the first of them adds to it, and comes back behind the
+last one: 128 x 7680 bf16 in a buffer of 4 MiB, whose lines are written four bytes at a time, took 2.5 ms to
+copy in and out, register block by register block 1.1 (Zen 4; docs/decisions/0035-results-copied-whole.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from isamap.plan.cost import Const, Cost, Threshold, times
+from isamap.plan.cost import Cases, Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
-from isamap.scheduler.tiling import Tiling, extent_of, whole_bytes
+from isamap.scheduler.tiling import Tiling, extent_of, touched_bytes, whole_bytes
 
 
 def out_and_back(
@@ -20,19 +25,56 @@ def out_and_back(
     repeats: Sequence[Cost],
     usable_bytes: Callable[[Cache], int],
 ) -> Cost:
-    """Of an input copied per block, the time in which its blocks go out and come back, beside the copy's own.
+    """Of an operand copied per block, the time in which its blocks go out and come back, beside the copy.
 
     Nothing where a block stays in the second cache, or the only one; nor of buffers in scratchpads. `repeats`
     are factors of how often the whole of it is copied.
     """
-    if operand.is_accumulator or operand.homes[0] or not problem.caches:
+    if operand.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
         return Const(0)
+    if not operand.is_accumulator:
+        around = [extent_of(tiling.space, axis, tiling.block) for axis in operand.axes]
+        return _moved(times(operand.staged_bytes, *around), tiling, operand, problem, repeats, usable_bytes)
+    touched = touched_bytes(tiling.space, _while_copied(tiling, operand))
+    moved = _moved(touched, tiling, operand, problem, repeats, usable_bytes)
+    # Where a register block takes all of the sum, its own part is all that is copied at once.
+    found: Cost = Const(0)
+    for axis in tiling.space.axes:
+        if axis.is_reduction:
+            found = Threshold(tiling.blocks[axis.name], 1, found, moved)
+    return found
+
+
+def _moved(
+    kept_bytes: Cost,
+    tiling: Tiling,
+    operand: TileOperand,
+    problem: Problem,
+    repeats: Sequence[Cost],
+    usable_bytes: Callable[[Cache], int],
+) -> Cost:
+    """The time to move all of an operand's buffers twice, to where so many bytes find room."""
     moved_bytes = 2 * whole_bytes(tiling.space, operand)[1]
-    around = [extent_of(tiling.space, axis, tiling.block) for axis in operand.axes]
-    block_bytes = times(operand.staged_bytes, *around)
     found = times(moved_bytes / problem.memory_bandwidth_bytes_per_ns, *repeats)
     near, *behind = problem.caches[1:] or problem.caches
     for cache in reversed(behind):
         within = times(moved_bytes / cache.bandwidth_bytes_per_ns, *repeats)
-        found = Threshold(block_bytes, usable_bytes(cache), within, found)
-    return Threshold(block_bytes, usable_bytes(near), Const(0), found)
+        found = Threshold(kept_bytes, usable_bytes(cache), within, found)
+    return Threshold(kept_bytes, usable_bytes(near), Const(0), found)
+
+
+def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
+    """How far loops move along each axis while a part of results is in its buffer: to the end of all sums."""
+    space = tiling.space
+    found = {
+        axis.name: Const(axis.extent) if axis.is_reduction else tiling.block[axis.name] for axis in space.axes
+    }
+    for name, first, second in space.order_pairs():
+        for outer, inner, value in ((first, second, 1), (second, first, 0)):
+            if outer.is_reduction and inner.name in operand.axes:
+                part = found[inner.name]
+                inside = Threshold(tiling.blocks[outer.name], 1, part, Const(inner.extent))
+                found[inner.name] = Cases(
+                    name, ((0, part), (1, inside)) if value else ((0, inside), (1, part))
+                )
+    return found

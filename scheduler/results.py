@@ -10,7 +10,7 @@ The first products of a register block wait for its sums, and what is computed a
 that. Pieces of results are begun as those of inputs are (`residence`), which `isamap hw calibrate`
 measures; where the loop over columns stands inside, whoever fetches ahead follows the few rows. What is
 staged is copied a few rows at a time, and so each row of a part is begun once; where a register block takes
-all of the sum, its own part is all that is copied at once.
+all of the sum, its own part is all that is copied at once, and is begun as if it were in place.
 
 Measured on a Zen 3 guest (AVX2, register blocks of 6 x 16 f32): a block takes 107 ns longer with C in the
 last cache and 125 with C in memory than with C in the second one, for sums of 64 and of 200 alike, where
@@ -18,7 +18,8 @@ the bandwidth of its lines is 18 and 29 ns (docs/decisions/0032-results-from-afa
 
 Where rows are followed, lines come late all the same, as those of inputs do: each time that a piece takes
 one, so that pieces of 96 bytes, which end in the middle of a line, have more of them than pieces of 64
-(docs/decisions/0033-late-though-followed.md).
+(docs/decisions/0033-late-though-followed.md). Where the next piece comes while the line is near, it is late
+once, and of pieces of 12 bytes not each begins anew.
 """
 
 from __future__ import annotations
@@ -27,11 +28,20 @@ from collections.abc import Iterator
 from math import ceil, gcd, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.following import begun
 from isamap.scheduler.residence import holds_all, rows_together
 from isamap.scheduler.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
+from isamap.scheduler.tiling import (
+    Loop,
+    Tiling,
+    by_stage,
+    extent_of,
+    loops,
+    reloads,
+    rows_held,
+    usable_bytes,
+)
 
 
 def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
@@ -56,21 +66,22 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
             continue
         before_ns = stated.start_ns
         direct, _ = reloads(space, operand, nest, problem.caches[: level + 1])
-        in_place = times(more_ns, *begun(tiling, operand, stated.swept_count), *direct)
+        pieces = _begun_lines(tiling, operand, problem, times(*begun(tiling, operand, stated.swept_count)))
         # What comes back to a buffer is one run of lines.
-        copied = times(more_ns, _copied_parts(tiling, operand))
-        yield by_stage(space, operand, in_place, copied)
+        copied = times(more_ns, _copied_parts(tiling, operand, pieces))
+        yield by_stage(space, operand, times(more_ns, pieces, *direct), copied)
 
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
     """What lines take that register blocks of results in place are late for, though rows are followed."""
-    space, line_bytes = tiling.space, problem.caches[-1].line_bytes if problem.caches else 0
+    space, line_bytes = tiling.space, _line_bytes(problem)
     if not line_bytes:
         return
-    nest, taken = loops(tiling), times(_rows(tiling, operand), *_lines_taken(tiling, operand, line_bytes))
-    before_ns = 0.0
+    nest, before_ns = loops(tiling), 0.0
+    taken = times(_rows(tiling, operand), _lines_taken(tiling, operand, problem))
     for level, stated in enumerate(problem.rows_behind):
-        line_ns = stated.swept_ns / _lines(stated.start_bytes or line_bytes, 0, line_bytes)
+        measured_bytes = stated.start_bytes or line_bytes
+        line_ns = stated.swept_ns / (measured_bytes / line_bytes + _before(measured_bytes, 0, line_bytes))
         if line_ns <= before_ns or holds_all(space, problem.caches[: level + 1]):
             continue
         direct, _ = reloads(space, operand, nest, problem.caches[: level + 1])
@@ -80,8 +91,11 @@ def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Co
         before_ns = line_ns
 
 
-def _copied_parts(tiling: Tiling, operand: TileOperand) -> Cost:
-    """How often copies begin each row: once for each part, which all blocks of the sum use that there are."""
+def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
+    """How often copies begin each row: once for each part, which all blocks of the sum use that there are.
+
+    Parts of register blocks are begun like the pieces of those in place.
+    """
     space, along = tiling.space, operand.dense_axis
     if along not in tiling.blocks or space.splits_sum:
         return Const(1)
@@ -92,7 +106,7 @@ def _copied_parts(tiling: Tiling, operand: TileOperand) -> Cost:
                 inside = Threshold(tiling.block[outer.name], outer.extent - 1, Const(1), parts)
                 branches = ((value, inside), (1 - value, parts))
                 parts = Cases(name, tuple(sorted(branches, key=lambda branch: branch[0])))
-    return _if_copied_by_blocks(tiling, tiling.steps[along], parts)
+    return _if_copied_by_blocks(tiling, pieces, parts)
 
 
 def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Cost:
@@ -114,21 +128,66 @@ def _rows(tiling: Tiling, operand: TileOperand) -> int:
     return prod(a.extent for a in axes if a.name in operand.axes and a.name != operand.dense_axis)
 
 
-def _lines_taken(tiling: Tiling, operand: TileOperand, line_bytes: int) -> list[Cost]:
-    """Factors of how many lines of a row pieces take, one that two of them share twice."""
-    space = tiling.space
-    axis = next(axis for axis in space.option.axes if axis.name == operand.dense_axis)
+def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
+    """How often each row is begun: no more often than it has lines, where all of them stay near in turn."""
+    own, line_bytes = _own_loops(tiling, operand), _line_bytes(problem)
+    if not own or not line_bytes:
+        return pieces
+    lines = ceil(_axis(tiling, operand).extent * operand.tensor_bytes / line_bytes)
+    few = Threshold(pieces, lines, pieces, Const(lines))
+    by_blocks = _if_near(tiling, operand, problem, own[0], few, pieces)
+    of_one = Threshold(tiling.blocks[own[0].axis], 1, few, by_blocks)
+    return _if_near(tiling, operand, problem, own[-1], of_one, pieces)
 
-    def of_piece(issues: int) -> Const:
-        return Const(_lines(issues * axis.tile * operand.tensor_bytes, operand.pitch_bytes, line_bytes))
 
+def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """How many lines of a row pieces take: all that there are, and one again where a piece begins in the
+    middle of it and it is not near any more.
+    """
+    space, line_bytes, axis = tiling.space, _line_bytes(problem), _axis(tiling, operand)
+
+    def again(issues: int) -> Const:
+        return Const(_before(issues * axis.tile * operand.tensor_bytes, operand.pitch_bytes, line_bytes))
+
+    whole, own = Const(axis.extent * operand.tensor_bytes / line_bytes), _own_loops(tiling, operand)
     if axis not in space.register_axes:
-        return [of_piece(issues_along(axis))]
+        return total([whole, again(issues_along(axis))])
     most = min(issues_along(axis), MAX_UNROLLED)
-    pieces = Cases(space.unroll(axis), tuple((n, of_piece(n)) for n in range(1, most + 1)))
-    return [tiling.steps[axis.name], pieces]
+    each = Cases(space.unroll(axis), tuple((n, again(n)) for n in range(1, most + 1)))
+    by_blocks = _if_near(tiling, operand, problem, own[0], Const(1), tiling.blocks[axis.name])
+    runs = _if_near(tiling, operand, problem, own[-1], by_blocks, tiling.steps[axis.name])
+    return total([whole, times(each, runs)])
 
 
-def _lines(size_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
-    """How many lines as many bytes lie in, in the middle of all places where pieces of rows begin."""
-    return 1 + (size_bytes - gcd(size_bytes, pitch_bytes, line_bytes)) / line_bytes
+def _if_near(
+    tiling: Tiling, operand: TileOperand, problem: Problem, loop: Loop, near: Cost, far: Cost
+) -> Cost:
+    """One of two costs, after whether a cache before the last still holds what a loop's body touches.
+
+    Costs only grow with what they depend on: `near` is no more than `far`.
+    """
+    cache = problem.caches[-2:][0]
+    found, held = Threshold(loop.body_bytes, usable_bytes(cache), near, far), rows_held(operand, cache)
+    if not held:
+        return found
+    rows = [extent_of(tiling.space, name, loop.inside) for name in operand.axes if name != operand.dense_axis]
+    return Threshold(times(*rows), held, found, far)
+
+
+def _line_bytes(problem: Problem) -> int:
+    """Of the last cache's lines; 0 where there is none, or nothing is said."""
+    return problem.caches[-1].line_bytes if problem.caches else 0
+
+
+def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
+    """The loops along rows: over cache blocks, and over register blocks within."""
+    return [loop for loop in loops(tiling) if loop.axis == operand.dense_axis]
+
+
+def _axis(tiling: Tiling, operand: TileOperand) -> TileAxis:
+    return next(axis for axis in tiling.space.option.axes if axis.name == operand.dense_axis)
+
+
+def _before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
+    """What part of a line lies before a piece, in the middle of all places where pieces of rows begin."""
+    return 1 - gcd(piece_bytes, pitch_bytes, line_bytes) / line_bytes

@@ -98,7 +98,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
 
 
 def _loop(space: Space, axis: str, trips: Cost, inside: Mapping[str, Cost]) -> Loop:
-    return Loop(axis, trips, inside, _touched(space, inside), times(*inside.values()))
+    return Loop(axis, trips, inside, touched_bytes(space, inside), times(*inside.values()))
 
 
 def _chosen(
@@ -111,7 +111,7 @@ def _chosen(
     return Cases(names[inner.name, outer.name], ((0, within), (1, beyond)))
 
 
-def _touched(space: Space, extents: Mapping[str, Cost]) -> Cost:
+def touched_bytes(space: Space, extents: Mapping[str, Cost]) -> Cost:
     """Bytes of all operands that loops of these extents touch."""
     return total(_footprint_bytes(space, operand, extents) for operand in space.option.operands)
 

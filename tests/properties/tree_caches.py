@@ -21,6 +21,11 @@ def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
     return direct_bytes(operand, covered)
 
 
+def touched_bytes(walk: Walk, covered: Mapping[str, int]) -> int:
+    """What is touched where so many elements of each axis are covered."""
+    return sum(_bytes(walk, operand, covered) for operand in walk.option.operands)
+
+
 def direct_bytes(operand: TileOperand, covered: Mapping[str, int]) -> int:
     """Windows that overlap are read once."""
     subscripts = operand.subscripts or tuple(((name, 1),) for name in operand.axes)
@@ -90,12 +95,12 @@ def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) ->
 def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
     """How often the last of these caches loads the operand."""
     *nearer, cache = caches
-    held = _rows_held(walk, operand, cache)
+    held = rows_held(walk, operand, cache)
     times = 1
     for turn in walk.turns:
         if turn.axis in operand.axes:
             continue
-        body = sum(_bytes(walk, o, turn.inside) for o in walk.option.operands)
+        body = touched_bytes(walk, turn.inside)
         rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
         covered = {name: turn.inside[name] for name in walk.running}
         late = not _kept(walk, cache, covered)
@@ -119,7 +124,7 @@ def crowded_ns(walk: Walk, problem: Problem) -> float:
     inside = loops[-1] if loops else {axis.name: axis.extent for axis in walk.option.axes}
     rows = [name for name in result.axes if name != columns]
     several = any(inside[name] > walk.held[name] for name in rows if name in walk.running)
-    held = _rows_held(walk, result, problem.caches[0])
+    held = rows_held(walk, result, problem.caches[0])
     if not several or not held or prod(inside[name] for name in rows) <= held:
         return 0.0
     return stated * prod(walk.entries(name) for name in walk.running)
@@ -144,10 +149,14 @@ def bandwidth_behind(problem: Problem, level: int) -> float:
     return further[0] if further else problem.memory_bandwidth_bytes_per_ns
 
 
-def _rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
+def rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
     """Rows read in place that a cache holds before they evict each other; 0 where all are."""
-    known = cache.ways and operand.dense_axis and operand.pitch_bytes and not operand.subscripts
-    if not known or operand.name in walk.stages:
+    return 0 if operand.name in walk.stages else tensor_rows_held(walk, operand, cache)
+
+
+def tensor_rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
+    """The same of rows where they lie, of what is copied, too."""
+    if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
         return 0
     way = max(1, cache.capacity_bytes // cache.ways)
     # A piece is four lines long: rows that begin within as many lines as ways allow meet in one set.

@@ -20,7 +20,9 @@ from properties.tree_caches import (
     missed_ns,
     rows_of,
     shown_ns,
+    tensor_rows_held,
     times_loaded,
+    touched_bytes,
 )
 from properties.tree_walk import Walk, walked
 
@@ -271,26 +273,33 @@ def _results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     for level, stated in enumerate(behind[: len(problem.caches)]):
         if holds_all(walk, problem.caches[: level + 1]) or stated.start_ns <= nearer_ns:
             continue
-        pieces = _copied_pieces(walk, operand) or _pieces(walk, operand, stated.swept_count)
         is_copied = operand.name in walk.stages  # once: its buffer is one run of lines
+        own = _pieces(walk, operand, stated.swept_count)
+        extent = next(axis.extent for axis in walk.option.axes if axis.name == operand.dense_axis)
+        line = problem.caches[-1].line_bytes
+        if line and _runs(walk, operand, problem) == 1:
+            own = min(own, ceil(extent * operand.tensor_bytes / line))
+        pieces = _copied_pieces(walk, operand) if _in_parts(walk, operand) else own
         times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
         found += (stated.start_ns - nearer_ns) * _rows_apart(walk, operand, problem.tlb) * pieces * times
         nearer_ns = stated.start_ns
     # Copies of more than register blocks go along rows from line to line.
-    is_apart = operand.name in walk.stages and walk.depths[operand.name] < len(walk.turns)
-    return found if is_apart else found + _results_late(walk, operand, problem)
+    return found if _in_parts(walk, operand) else found + _results_late(walk, operand, problem)
+
+
+def _in_parts(walk: Walk, operand: TileOperand) -> bool:
+    """Whether an operand is copied, and in larger parts than those of register blocks."""
+    return operand.name in walk.stages and walk.depths[operand.name] < len(walk.turns)
 
 
 def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """Each line that a piece of results in place takes is late, one that two pieces share twice."""
+    """Each line of results in place is late, and again where a piece begins in it while it is not near."""
     line, dense = problem.caches[-1].line_bytes if problem.caches else 0, operand.dense_axis
     if not line:
         return 0.0
     axis = next(axis for axis in walk.option.axes if axis.name == dense)
-    whole = ceil(axis.extent / axis.tile) * axis.tile
-    piece, count = (walk.held[dense], walk.entries(dense)) if dense in walk.running else (whole, 1)
-    starts = gcd(piece * operand.tensor_bytes, operand.pitch_bytes, line)
-    taken = rows_of(walk, operand) * count * (1 + (piece * operand.tensor_bytes - starts) / line)
+    piece = walk.held[dense] if dense in walk.running else ceil(axis.extent / axis.tile) * axis.tile
+    within = 1 - gcd(piece * operand.tensor_bytes, operand.pitch_bytes, line) / line
     found = nearer_ns = 0.0
     for level, stated in enumerate([*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]):
         measured = stated.start_bytes or line
@@ -298,8 +307,24 @@ def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         if not holds_all(walk, problem.caches[: level + 1]) and line_ns > nearer_ns:
             is_copied = operand.name in walk.stages
             times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
-            found += (line_ns - nearer_ns) * taken * times
+            taken = axis.extent * operand.tensor_bytes / line + within * _runs(walk, operand, problem)
+            found += (line_ns - nearer_ns) * taken * rows_of(walk, operand) * times
             nearer_ns = line_ns
+    return found
+
+
+def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
+    """In how many runs pieces of a row come, within which the line between two stays in a near cache."""
+    if operand.dense_axis not in walk.running:
+        return 1
+    cache = problem.caches[-2] if len(problem.caches) > 1 else problem.caches[0]
+    held, found = tensor_rows_held(walk, operand, cache), 1
+    own = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+    for turn in own:
+        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+        is_near = touched_bytes(walk, turn.inside) <= int(cache.capacity_bytes * USABLE)
+        if not is_near or (held and rows > held):
+            found *= turn.trips
     return found
 
 
@@ -329,7 +354,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
     again = _again(walk, operand)
-    out = 0.0 if operand.is_accumulator else _out_and_back(walk, operand, problem)
+    out = _out_and_back(walk, operand, problem)
     if operand.name not in walk.crossed:
         return (once + out) * again
     if not operand.mover:
@@ -361,6 +386,11 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     size = operand.staged_bytes * prod(inside[name] for name in operand.axes)
     if operand.homes[0] or not problem.caches:
         return 0.0
+    if operand.is_accumulator:
+        dealt = [name for name, _ in walk.option.parts]
+        if depth == len(walk.turns) or any(a.is_reduction and a.name in dealt for a in walk.option.axes):
+            return 0.0
+        size = touched_bytes(walk, inside)
     rooms = [size <= int(c.capacity_bytes * USABLE) for c in problem.caches]
     if any(rooms[:2]):
         return 0.0

@@ -105,14 +105,43 @@ def test_lines_of_results_are_late_though_their_rows_are_followed() -> None:
     assert late_ns(replace(problem, caches=())) == 0.0
 
 
-def test_lines_that_two_pieces_share_are_late_twice() -> None:
+def narrow(tile: int) -> Problem:
+    """The product with vectors of so many columns."""
     problem = gemm(SIZE)
     option = problem.nests[0].options[0]
-    axes = tuple(replace(axis, tile=8) if axis.name == "n" else axis for axis in option.axes)
+    axes = tuple(replace(axis, tile=tile) if axis.name == "n" else axis for axis in option.axes)
     nest = replace(problem.nests[0], options=(replace(option, axes=axes),))
-    narrow = replace(problem, nests=(nest,))
-    pieces = -(-SIZE // 24)  # of 96 bytes, which take two lines each
-    assert late_ns(narrow, unroll_n=3) == pytest.approx(3.0 * SIZE * pieces * 2)
+    return replace(problem, nests=(nest,))
+
+
+def test_lines_that_two_pieces_share_are_late_twice() -> None:
+    pieces = -(-SIZE // 24)  # of 96 bytes, each second one from the middle of a line
+    assert late_ns(narrow(8), unroll_n=3) == pytest.approx(LINES_NS + 3.0 * SIZE * pieces / 2)
+
+
+# Sixteen rows at a time, along all of them before the next: little is touched between.
+NEAR = {"unroll_m": 16, "block_m": 16, "order_m_n": 1, "sweep_m_n": 1}
+
+
+def test_a_line_that_is_near_for_the_next_piece_is_late_once() -> None:
+    few = {
+        "block_k": 64,
+        "order_m_k": 0,
+        "order_n_k": 0,
+    }  # in blocks of the sum, so that a near cache has room
+    far = {**few, "order_m_n": 0, "sweep_m_n": 0, "unroll_n": 3}
+    pieces = -(-SIZE // 24)
+    near_ns = late_ns(narrow(8), **NEAR | few, unroll_n=3)
+    assert near_ns == pytest.approx(64 * (LINES_NS + 3.0 * SIZE / 2))
+    assert late_ns(narrow(8), **far) == pytest.approx(64 * (LINES_NS + 3.0 * SIZE * pieces / 2))
+
+
+def test_pieces_shorter_than_a_line_begin_no_more_often_than_lines() -> None:
+    few = {"block_k": 64, "order_m_k": 0, "order_n_k": 0, "unroll_n": 1}
+    far = {**few, "order_m_n": 0, "sweep_m_n": 0}
+    lines, pieces = SIZE * 4 // 64, SIZE // 2
+    assert begun_ns(narrow(2), **NEAR | few) == pytest.approx(64 * MEMORY_ROWS.start_ns * SIZE * lines)
+    assert begun_ns(narrow(2), **far) == pytest.approx(64 * MEMORY_ROWS.start_ns * SIZE * pieces)
 
 
 def test_copies_of_register_blocks_are_as_late_as_what_they_copy() -> None:
