@@ -317,7 +317,7 @@ def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
     """In how many runs pieces of a row come, within which the line between two stays in a near cache."""
     if operand.dense_axis not in walk.running:
         return 1
-    cache = problem.caches[-2] if len(problem.caches) > 1 else problem.caches[0]
+    cache = problem.caches[-2:][0]
     held, found = tensor_rows_held(walk, operand, cache), 1
     own = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
     for turn in own:
