@@ -233,14 +233,15 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
-    once += copying_afar(tiling, operand, problem)
+    afar_ns = copying_afar(tiling, operand, problem)
+    once += afar_ns
     moved = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     whole = Const((once + moved) / together)
     again = _again(tiling, operand)
     at_once = total([times(once, *again), out_and_back(tiling, operand, problem, again, usable_bytes)])
-    costs = {0: Const(0), 1: copied(tiling, operand, at_once, again, problem.loops), 2: whole}
+    costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 

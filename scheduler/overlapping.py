@@ -25,11 +25,17 @@ from isamap.scheduler.tiling import Tiling
 
 
 def copied(
-    tiling: Tiling, operand: TileOperand, at_once: Cost, repeats: Sequence[Cost], loops: LoopTimes
+    tiling: Tiling,
+    operand: TileOperand,
+    at_once: Cost,
+    afar_ns: float,
+    repeats: Sequence[Cost],
+    loops: LoopTimes,
 ) -> Cost:
     """What copying an operand per block adds on top: `at_once` where nothing crosses turns.
 
-    `repeats` are factors of how often the whole of it is copied.
+    `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
+    for coming from afar, of results both ways.
     """
     if operand not in crossing(tiling.space):
         return at_once
@@ -39,7 +45,7 @@ def copied(
     else:
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
         waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
-        late = total([_before(tiling, operand), waits, times(loops.turn_ns, *shares)])
+        late = total([_before(tiling, operand, afar_ns), waits, times(loops.turn_ns, *shares)])
     return Cases(name_of(tiling.space, operand), ((0, at_once), (1, late)))
 
 
@@ -66,12 +72,13 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
     return prod(axis.extent for axis in tiling.space.option.axes if axis.name in operand.axes)
 
 
-def _before(tiling: Tiling, operand: TileOperand) -> Cost:
+def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
     """Sums come in when they are needed: only their way back crosses turns."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.pack_ns_per_element
-    return Const(_elements(tiling, operand) * max(0.0, both - operand.moved_ns_per_element))
+    moved = _elements(tiling, operand) * max(0.0, both - operand.moved_ns_per_element)
+    return Const(moved + afar_ns / 2)
 
 
 def entries(tiling: Tiling) -> list[Cost]:

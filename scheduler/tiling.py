@@ -249,5 +249,5 @@ def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
     if not held or not along or not rows or operand.is_accumulator or 0 not in space.stage_values(operand):
         return Const(1)
-    turns = cache.line_bytes // max(1, along[0].tile * operand.tensor_bytes)
+    turns = min(cache.line_bytes // max(1, along[0].tile * operand.tensor_bytes), issues_along(along[0]))
     return Threshold(times(*rows), held, Const(1), Const(max(1, turns)))

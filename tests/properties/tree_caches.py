@@ -64,7 +64,7 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
         if len(others) > 2 or sums & {*others}:
             continue
         tile = size * prod(tiles[name] for name in operand.axes)
-        computed = option.interval_ns * prod(walk.held[name] // tiles[name] for name in others) / tile
+        computed = option.interval_ns * prod(ceil(walk.held[name] / tiles[name]) for name in others) / tile
         ns, before, one = 0.0, 0.0, option.interval_ns / tile
         for level in range(len(problem.caches)):
             byte_ns = 1 / bandwidth_behind(problem, level)
@@ -88,8 +88,21 @@ def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) ->
     """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     times = times_loaded(walk, operand, problem.caches[: level + 1])
-    ways = 2 if operand.is_accumulator else 1
+    ways = 2 if operand.is_accumulator else _torn(walk, operand, problem.caches[level])
     return ways * _bytes(walk, operand, whole) / bandwidth_behind(problem, level) * times
+
+
+def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:
+    """How often each line of a row along a sum comes: for each issue that uses it, where too many rows do."""
+    axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
+    held = rows_held(walk, operand, cache)
+    if axis is None or not axis.is_reduction or axis.name not in walk.running or not held:
+        return 1
+    tiles = {a.name: a.tile for a in walk.option.axes if a.name in walk.running and not a.is_reduction}
+    rows = [ceil(walk.held[name] / tiles[name]) * tiles[name] for name in operand.axes if name in tiles]
+    if not rows or prod(rows) <= held:
+        return 1
+    return max(1, min(cache.line_bytes // (axis.tile * operand.tensor_bytes), ceil(axis.extent / axis.tile)))
 
 
 def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:

@@ -83,7 +83,7 @@ def walked(option: NestOption, nest: NestSchedule) -> Walk:
     copies = 1
     if copied:
         steps = [n.step for n in nest.loops if n.axis == copied]
-        copies = (steps[-2] if len(steps) > 1 else sums[copied].extent) // sums[copied].tile
+        copies = ceil((steps[-2] if len(steps) > 1 else sums[copied].extent) / sums[copied].tile)
     return Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies)
 
 

@@ -128,3 +128,11 @@ def test_a_line_is_loaded_again_where_a_block_has_more_rows_than_a_cache_holds(r
     made = {"nest0.unroll.m": rows, "nest0.unroll.n": 1}
     assert evaluate(torn(tile(space(question)), a, near), made) == often
     assert evaluate(torn(tile(space(question)), replace(a, pitch_bytes=4160), near), made) == 1
+
+
+def test_a_line_of_a_short_sum_is_loaded_no_more_often_than_issues_use_it() -> None:
+    question = gemm(64, 16, 4)
+    a = question.nests[0].options[0].operands[0]
+    near = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
+    found = torn(tile(space(question)), replace(a, pitch_bytes=4096), near)
+    assert evaluate(found, {"nest0.unroll.m": 13, "nest0.unroll.n": 1}) == 4

@@ -1,0 +1,186 @@
+"""What it takes to begin rows of inputs and results, and what comes late of them, as `tree_price` counts it.
+
+Like that, it shares no code with the model, no expression, and knows no decision.
+"""
+
+from __future__ import annotations
+
+from math import ceil, gcd, prod
+
+from properties.tree_caches import (
+    USABLE,
+    holds_all,
+    rows_of,
+    tensor_rows_held,
+    times_loaded,
+    touched_bytes,
+)
+from properties.tree_walk import Turn, Walk
+
+from isamap.machine.timings import RowTimes, Tlb
+from isamap.plan.problem import Problem, TileOperand
+
+
+def starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
+    """To begin each row read in place, out of where all tensors are."""
+    homes = [n for n, cache in enumerate(problem.caches) if holds_all(walk, [cache])]
+    home = homes[0] if homes else len(problem.caches)
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    is_near_copy = operand.name in walk.stages and home < len(problem.caches)
+    if level + 1 != home or not known or is_near_copy or operand.packed or operand.is_accumulator:
+        return 0.0
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    far = problem.memory_rows
+    stated = far if home == len(problem.caches) else problem.caches[home].rows
+    pieces = [_copied_pieces(walk, operand) or _pieces(walk, operand, stated.swept_count)]
+    in_short_ones = ceil(extents[operand.dense_axis] / max(1, far.short_bytes // operand.tensor_bytes))
+    is_short = far.short_bytes > 0 and prod(pieces) >= in_short_ones
+    counted = prod(pieces)
+    if stated.start_bytes:
+        counted = min(counted, ceil(extents[operand.dense_axis] * operand.tensor_bytes / stated.start_bytes))
+    begun = stated.start_ns * rows_of(walk, operand) * counted
+    if home < len(problem.caches):
+        begun = stated.start_ns * _rows_apart(walk, operand, problem.tlb) * counted
+    if home == len(problem.caches) and is_short:
+        begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
+    summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    across = operand.dense_axis in walk.running and operand.dense_axis not in summed
+    if across and operand.name not in walk.stages:
+        begun += _late(walk, operand, stated, problem.caches[-1].line_bytes)
+    beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
+    in_place = operand.dense_axis in summed and operand.name not in walk.stages
+    line = problem.caches[-1].line_bytes
+    if home == len(problem.caches) and in_place and line and 0 < far.followed_count < beside:
+        lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
+        begun += far.late_line_ns * rows_of(walk, operand) * lines
+    return begun
+
+
+def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -> float:
+    """What all pieces of rows take, followed or not, that nobody hints at: a line comes late but once."""
+    along = next(axis for axis in walk.option.axes if axis.name == operand.dense_axis)
+    row_bytes = along.extent * operand.tensor_bytes
+    shortest = max(line_bytes, stated.start_bytes, 1)
+    pieces = min(_pieces(walk, operand, 0), ceil(row_bytes / shortest))
+    return stated.swept_ns * rows_of(walk, operand) * pieces
+
+
+def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
+    """How often each row is begun: loops along rows go on with them while few others come between."""
+    if operand.dense_axis not in walk.running:
+        return 1
+    entries = walk.entries(operand.dense_axis)
+    around = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+    if not around:
+        return entries
+    rows = [prod(t.inside[name] for name in operand.axes if name != operand.dense_axis) for t in around]
+    if rows[-1] > swept_count:
+        return entries
+    return prod(turn.trips for turn, between in zip(around, rows, strict=True) if between > swept_count)
+
+
+def _rows_apart(walk: Walk, operand: TileOperand, tlb: Tlb) -> int:
+    """Of rows on one page the first is begun, and the others are near."""
+    return ceil(rows_of(walk, operand) / max(1, tlb.page_bytes // operand.pitch_bytes))
+
+
+def _copied_pieces(walk: Walk, operand: TileOperand) -> int:
+    """How often copies begin each row, a few rows at a time: once for each part; 0 of what is not copied."""
+    if operand.name not in walk.stages:
+        return 0
+    around = walk.turns[: walk.depths[operand.name]] if walk.stages[operand.name] == 1 else ()
+    return prod(turn.trips for turn in around if turn.axis == operand.dense_axis)
+
+
+def results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """To begin pieces of rows of results each time that they come from afar, which nothing hides."""
+    if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts or operand.homes[0]:
+        return 0.0
+    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
+    found = nearer_ns = 0.0
+    for level, stated in enumerate(behind[: len(problem.caches)]):
+        if holds_all(walk, problem.caches[: level + 1]) or stated.start_ns <= nearer_ns:
+            continue
+        is_copied = operand.name in walk.stages  # once: its buffer is one run of lines
+        own = _pieces(walk, operand, stated.swept_count)
+        extent = next(axis.extent for axis in walk.option.axes if axis.name == operand.dense_axis)
+        line = problem.caches[-1].line_bytes
+        if line and _runs(walk, operand, problem) == 1:
+            own = min(own, ceil(extent * operand.tensor_bytes / line))
+        pieces = _copied_pieces(walk, operand) if _in_parts(walk, operand) else own
+        times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
+        found += (stated.start_ns - nearer_ns) * _rows_apart(walk, operand, problem.tlb) * pieces * times
+        nearer_ns = stated.start_ns
+    # Copies of more than register blocks go along rows from line to line.
+    return found if _in_parts(walk, operand) else found + _results_late(walk, operand, problem)
+
+
+def _in_parts(walk: Walk, operand: TileOperand) -> bool:
+    """Whether an operand is copied, and in larger parts than those of register blocks."""
+    return operand.name in walk.stages and walk.depths[operand.name] < len(walk.turns)
+
+
+def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """Each line of results in place is late, and again where a piece begins in it while it is not near."""
+    line, dense = problem.caches[-1].line_bytes if problem.caches else 0, operand.dense_axis
+    if not line:
+        return 0.0
+    axis = next(axis for axis in walk.option.axes if axis.name == dense)
+    covered = walk.held[dense] if dense in walk.running else axis.extent
+    piece = ceil(covered / axis.tile) * axis.tile
+    within = 1 - gcd(piece * operand.tensor_bytes, operand.pitch_bytes, line) / line
+    found = nearer_ns = 0.0
+    for level, stated in enumerate([*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]):
+        measured = stated.start_bytes or line
+        line_ns = stated.swept_ns / (1 + (measured - gcd(measured, line)) / line)
+        if not holds_all(walk, problem.caches[: level + 1]) and line_ns > nearer_ns:
+            is_copied = operand.name in walk.stages
+            times = 1 if is_copied else times_loaded(walk, operand, problem.caches[: level + 1])
+            taken = axis.extent * operand.tensor_bytes / line + within * _runs(walk, operand, problem)
+            found += (line_ns - nearer_ns) * taken * rows_of(walk, operand) * times
+            nearer_ns = line_ns
+    return found
+
+
+def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
+    """In how many runs pieces of a row come, within which the line between two stays in a near cache."""
+    if operand.dense_axis not in walk.running:
+        return 1
+    cache = problem.caches[-2:][0]
+    held = tensor_rows_held(walk, operand, cache)
+    own = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+
+    def is_near(turn: Turn) -> bool:
+        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+        return touched_bytes(walk, turn.inside) <= int(cache.capacity_bytes * USABLE) and not (
+            held and rows > held
+        )
+
+    if own and not is_near(own[-1]):
+        return walk.entries(operand.dense_axis)
+    return prod(turn.trips for turn in own if not is_near(turn))
+
+
+def again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """To come back to rows along a sum, read in place, that a cache near the processor has lost."""
+    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts and not operand.streams
+    summed = any(axis.is_reduction and axis.name == operand.dense_axis for axis in walk.option.axes)
+    behind = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows]
+    stated = [(n, r) for n, r in enumerate(behind, 1) if r.again_ns > 0]
+    if not stated or not known or not summed or holds_all(walk, problem.caches[: stated[0][0]]):
+        return 0.0
+    count, rows = stated[0]
+    visits = times_loaded(walk, operand, problem.caches[:count]) * _pieces(walk, operand, rows.swept_count)
+    return rows.again_ns * rows_of(walk, operand) * visits if visits > 1 else 0.0
+
+
+def pages(walk: Walk, operand: TileOperand, tlb: Tlb) -> float:
+    """Visits to pages, where a register block goes through more of them than are known at a time."""
+    if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts:
+        return 0.0
+    rows = [name for name in operand.axes if name != operand.dense_axis]
+    on_a_page = max(1, tlb.page_bytes // operand.pitch_bytes)
+    if prod(walk.held[name] for name in rows) <= tlb.count * on_a_page:
+        return 0.0
+    others = [walk.entries(name) for name in walk.running if name not in rows]
+    return tlb.miss_ns * rows_of(walk, operand) / on_a_page * prod(others)
