@@ -32,35 +32,26 @@ def out_and_back(
     """
     if operand.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
         return Const(0)
-    if not operand.is_accumulator:
+    if operand.is_accumulator:
+        kept_bytes = touched_bytes(tiling.space, _while_copied(tiling, operand))
+    else:
         around = [extent_of(tiling.space, axis, tiling.block) for axis in operand.axes]
-        return _moved(times(operand.staged_bytes, *around), tiling, operand, problem, repeats, usable_bytes)
-    touched = touched_bytes(tiling.space, _while_copied(tiling, operand))
-    moved = _moved(touched, tiling, operand, problem, repeats, usable_bytes)
+        kept_bytes = times(operand.staged_bytes, *around)
+    moved_bytes = 2 * whole_bytes(tiling.space, operand)[1]
+    moved = times(moved_bytes / problem.memory_bandwidth_bytes_per_ns, *repeats)
+    near, *behind = problem.caches[1:] or problem.caches
+    for cache in reversed(behind):
+        within = times(moved_bytes / cache.bandwidth_bytes_per_ns, *repeats)
+        moved = Threshold(kept_bytes, usable_bytes(cache), within, moved)
+    moved = Threshold(kept_bytes, usable_bytes(near), Const(0), moved)
+    if not operand.is_accumulator:
+        return moved
     # Where a register block takes all of the sum, its own part is all that is copied at once.
     found: Cost = Const(0)
     for axis in tiling.space.axes:
         if axis.is_reduction:
             found = Threshold(tiling.blocks[axis.name], 1, found, moved)
     return found
-
-
-def _moved(
-    kept_bytes: Cost,
-    tiling: Tiling,
-    operand: TileOperand,
-    problem: Problem,
-    repeats: Sequence[Cost],
-    usable_bytes: Callable[[Cache], int],
-) -> Cost:
-    """The time to move all of an operand's buffers twice, to where so many bytes find room."""
-    moved_bytes = 2 * whole_bytes(tiling.space, operand)[1]
-    found = times(moved_bytes / problem.memory_bandwidth_bytes_per_ns, *repeats)
-    near, *behind = problem.caches[1:] or problem.caches
-    for cache in reversed(behind):
-        within = times(moved_bytes / cache.bandwidth_bytes_per_ns, *repeats)
-        found = Threshold(kept_bytes, usable_bytes(cache), within, found)
-    return Threshold(kept_bytes, usable_bytes(near), Const(0), found)
 
 
 def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:

@@ -3,6 +3,8 @@
 A price that is too high keeps a schedule from being chosen, and so from being seen by whoever compares only
 what is: results in register blocks were begun too dear for weeks, and rows of short sums were torn too often.
 
+Nests whose loops are dealt to threads are compared where they are chosen (`test_optimum_of_kinds`), not here.
+
 `ISAMAP_EXAMPLES=100` tries a hundred problems of each kind.
 """
 
@@ -47,6 +49,13 @@ def is_small(problem: Problem, nest: NestProblem, option: NestOption) -> bool:
     return all(
         number < MOST_DECISIONS for number, _ in enumerate(every_decision(nest.statement, option, problem))
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_most_problems_are_small_enough_to_be_compared(kind: str) -> None:
+    questions = [KINDS[kind](Random(number)) for number in range(16)]
+    asked = [(q, nest, option) for q in questions for nest in q.nests for option in nest.options]
+    assert sum(is_small(*one) for one in asked) >= 0.8 * len(asked)
 
 
 @pytest.mark.parametrize("number", range(ASKED))
