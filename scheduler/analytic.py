@@ -33,7 +33,7 @@ from isamap.scheduler.crowding import crowded
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_followed, if_in_sequence
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.levels import Misses, added, copying_afar, misses, one_after_another
+from isamap.scheduler.levels import Misses, added, copying_afar, copying_shared, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.prefetching import hinting
@@ -240,7 +240,9 @@ def _packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     whole = Const((once + moved) / together)
     again = _again(tiling, operand)
-    at_once = total([times(once, *again), out_and_back(tiling, operand, problem, again, usable_bytes)])
+    shared = times(copying_shared(tiling, operand, problem), *again)
+    out = out_and_back(tiling, operand, problem, again, usable_bytes)
+    at_once = total([times(once, *again), shared, out])
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 

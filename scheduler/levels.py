@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.residence import holds_all, starts
+from isamap.scheduler.shared_lines import line_bytes_of, shared_by_copies
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
 
@@ -91,12 +93,31 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
     if operand.homes[0] or (operand.is_accumulator and tiling.space.splits_sum):
         return 0.0
     ways = 2 if operand.is_accumulator else 1
+    bandwidth = _afar_bandwidth(tiling.space, problem)
+    return ways * whole_bytes(tiling.space, operand)[0] / bandwidth if bandwidth else 0.0
+
+
+def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """How long the lines take that copies of parts of an input read once more, as two parts share them.
+
+    Units: nanoseconds.
+    """
+    space, nearer = tiling.space, problem.caches[:-1] or problem.caches
+    if operand.homes[0] or operand.is_accumulator or not nearer or holds_all(space, nearer):
+        return Const(0)
+    rows = [a.extent for a in space.option.axes if a.name in operand.axes and a.name != operand.dense_axis]
+    line_ns = line_bytes_of(problem) / _afar_bandwidth(space, problem)
+    return times(line_ns * prod(rows), shared_by_copies(tiling, operand, problem))
+
+
+def _afar_bandwidth(space: Space, problem: Problem) -> float:
+    """Of where all tensors lie; 0 where that is the first cache. Units: bytes per nanosecond."""
     behind = [
         bandwidth
         for level, (_, bandwidth) in enumerate(sources(problem))
-        if not holds_all(tiling.space, problem.caches[: level + 1])
+        if not holds_all(space, problem.caches[: level + 1])
     ]
-    return ways * whole_bytes(tiling.space, operand)[0] / behind[-1] if behind else 0.0
+    return behind[-1] if behind else 0.0
 
 
 def _missed(

@@ -26,22 +26,20 @@ once, and of pieces of 12 bytes not each begins anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, gcd, prod
+from math import ceil, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.following import begun
 from isamap.scheduler.residence import holds_all, rows_together
+from isamap.scheduler.shared_lines import if_near, line_bytes_of, part_before
 from isamap.scheduler.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.tiling import (
     Loop,
     Tiling,
     by_stage,
-    extent_of,
     loops,
     reloads,
-    rows_held,
-    usable_bytes,
 )
 
 
@@ -75,14 +73,14 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
     """What lines take that register blocks of results in place are late for, though rows are followed."""
-    space, line_bytes = tiling.space, _line_bytes(problem)
+    space, line_bytes = tiling.space, line_bytes_of(problem)
     if not line_bytes:
         return
     nest, before_ns = loops(tiling), 0.0
     taken = times(_rows(tiling, operand), _lines_taken(tiling, operand, problem))
     for level, stated in enumerate(problem.rows_behind):
         measured_bytes = stated.start_bytes or line_bytes
-        line_ns = stated.swept_ns / (measured_bytes / line_bytes + _before(measured_bytes, 0, line_bytes))
+        line_ns = stated.swept_ns / (measured_bytes / line_bytes + part_before(measured_bytes, 0, line_bytes))
         if line_ns <= before_ns or holds_all(space, problem.caches[: level + 1]):
             continue
         direct, _ = reloads(space, operand, nest, problem.caches[: level + 1])
@@ -131,53 +129,33 @@ def _rows(tiling: Tiling, operand: TileOperand) -> int:
 
 def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
     """How often each row is begun: no more often than it has lines, where all of them stay near in turn."""
-    own, line_bytes = _own_loops(tiling, operand), _line_bytes(problem)
+    own, line_bytes = _own_loops(tiling, operand), line_bytes_of(problem)
     if not own or not line_bytes:
         return pieces
     lines = ceil(_axis(tiling, operand).extent * operand.tensor_bytes / line_bytes)
     few = Threshold(pieces, lines, pieces, Const(lines))
-    by_blocks = _if_near(tiling, operand, problem, own[0], few, pieces)
+    by_blocks = if_near(tiling, operand, problem, own[0], few, pieces)
     of_one = Threshold(tiling.blocks[own[0].axis], 1, few, by_blocks)
-    return _if_near(tiling, operand, problem, own[-1], of_one, pieces)
+    return if_near(tiling, operand, problem, own[-1], of_one, pieces)
 
 
 def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """How many lines of a row pieces take: all that there are, and one again where a piece begins in the
     middle of it and it is not near any more.
     """
-    space, line_bytes, axis = tiling.space, _line_bytes(problem), _axis(tiling, operand)
+    space, line_bytes, axis = tiling.space, line_bytes_of(problem), _axis(tiling, operand)
 
     def again(issues: int) -> Const:
-        return Const(_before(issues * axis.tile * operand.tensor_bytes, operand.pitch_bytes, line_bytes))
+        return Const(part_before(issues * axis.tile * operand.tensor_bytes, operand.pitch_bytes, line_bytes))
 
     whole, own = Const(axis.extent * operand.tensor_bytes / line_bytes), _own_loops(tiling, operand)
     if axis not in space.register_axes:
         return total([whole, again(issues_along(axis))])
     most = min(issues_along(axis), MAX_UNROLLED)
     each = Cases(space.unroll(axis), tuple((n, again(n)) for n in range(1, most + 1)))
-    by_blocks = _if_near(tiling, operand, problem, own[0], Const(1), tiling.blocks[axis.name])
-    runs = _if_near(tiling, operand, problem, own[-1], by_blocks, tiling.steps[axis.name])
+    by_blocks = if_near(tiling, operand, problem, own[0], Const(1), tiling.blocks[axis.name])
+    runs = if_near(tiling, operand, problem, own[-1], by_blocks, tiling.steps[axis.name])
     return total([whole, times(each, runs)])
-
-
-def _if_near(
-    tiling: Tiling, operand: TileOperand, problem: Problem, loop: Loop, near: Cost, far: Cost
-) -> Cost:
-    """One of two costs, after whether a cache before the last still holds what a loop's body touches.
-
-    Costs only grow with what they depend on: `near` is no more than `far`.
-    """
-    cache = problem.caches[-2:][0]
-    found, held = Threshold(loop.body_bytes, usable_bytes(cache), near, far), rows_held(operand, cache)
-    if not held:
-        return found
-    rows = [extent_of(tiling.space, name, loop.inside) for name in operand.axes if name != operand.dense_axis]
-    return Threshold(times(*rows), held, found, far)
-
-
-def _line_bytes(problem: Problem) -> int:
-    """Of the last cache's lines; 0 where there is none, or nothing is said."""
-    return problem.caches[-1].line_bytes if problem.caches else 0
 
 
 def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
@@ -187,8 +165,3 @@ def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
 
 def _axis(tiling: Tiling, operand: TileOperand) -> TileAxis:
     return next(axis for axis in tiling.space.option.axes if axis.name == operand.dense_axis)
-
-
-def _before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
-    """What part of a line lies before a piece, in the middle of all places where pieces of rows begin."""
-    return 1 - gcd(piece_bytes, pitch_bytes, line_bytes) / line_bytes

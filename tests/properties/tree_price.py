@@ -18,10 +18,11 @@ from properties.tree_caches import (
     direct_bytes,
     holds_all,
     missed_ns,
+    rows_of,
     shown_ns,
     touched_bytes,
 )
-from properties.tree_rows import again_begun, pages, results_begun, starts
+from properties.tree_rows import again_begun, pages, results_begun, shared_lines, starts
 from properties.tree_walk import Walk, walked
 
 from isamap.machine.timings import LoopTimes
@@ -205,7 +206,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
     again = _again(walk, operand)
-    out = _out_and_back(walk, operand, problem)
+    out = _out_and_back(walk, operand, problem) + _shared(walk, operand, problem)
     if operand.name not in walk.crossed:
         return (once + out) * again
     if not operand.mover:
@@ -235,6 +236,16 @@ def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     ways = 2 if operand.is_accumulator else 1
     return ways * direct_bytes(operand, whole) / bandwidth_behind(problem, far[-1])
+
+
+def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """The lines that copies of two parts of a row share, out of where all tensors lie."""
+    far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
+    is_near = holds_all(walk, problem.caches[:-1] or problem.caches)
+    if operand.is_accumulator or operand.homes[0] or is_near or not far:
+        return 0.0
+    line_ns = problem.caches[-1].line_bytes / bandwidth_behind(problem, far[-1])
+    return shared_lines(walk, operand, problem) * rows_of(walk, operand) * line_ns
 
 
 def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:

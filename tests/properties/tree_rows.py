@@ -146,19 +146,38 @@ def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
     """In how many runs pieces of a row come, within which the line between two stays in a near cache."""
     if operand.dense_axis not in walk.running:
         return 1
+    own = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+    if own and not _is_near(walk, operand, problem, own[-1]):
+        return walk.entries(operand.dense_axis)
+    return prod(turn.trips for turn in own if not _is_near(walk, operand, problem, turn))
+
+
+def _is_near(walk: Walk, operand: TileOperand, problem: Problem, turn: Turn) -> bool:
+    """Whether a cache before the last holds what a turn touches, all rows of the operand among it."""
     cache = problem.caches[-2:][0]
     held = tensor_rows_held(walk, operand, cache)
-    own = [turn for turn in walk.turns if turn.axis == operand.dense_axis]
+    rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
+    has_room = touched_bytes(walk, turn.inside) <= int(cache.capacity_bytes * USABLE)
+    return has_room and not (held and rows > held)
 
-    def is_near(turn: Turn) -> bool:
-        rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
-        return touched_bytes(walk, turn.inside) <= int(cache.capacity_bytes * USABLE) and not (
-            held and rows > held
-        )
 
-    if own and not is_near(own[-1]):
-        return walk.entries(operand.dense_axis)
-    return prod(turn.trips for turn in own if not is_near(turn))
+def shared_lines(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """Lines of a row that copies take twice: parts of one, two or four register blocks end in them."""
+    line, dense = problem.caches[-1].line_bytes if problem.caches else 0, operand.dense_axis
+    sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
+    known = line and operand.pitch_bytes and not (operand.is_accumulator or operand.subscripts)
+    if not known or dense in sums or dense not in walk.running:
+        return 0.0
+    own = [turn for turn in walk.turns[: walk.depths[operand.name]] if turn.axis == dense and turn.trips > 1]
+    if not own or _is_near(walk, operand, problem, own[0]):
+        return 0.0
+    axis = next(axis for axis in walk.option.axes if axis.name == dense)
+    step = ceil(walk.held[dense] / axis.tile) * axis.tile
+    parts = own[0].trips
+    blocks = 1
+    while blocks < 4 and parts <= ceil(axis.extent / (2 * blocks * step)):
+        blocks *= 2
+    return parts * (1 - gcd(blocks * step * operand.tensor_bytes, operand.pitch_bytes, line) / line)
 
 
 def again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
