@@ -15,7 +15,7 @@ from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile
 
 # B has rows of 60 lines, 40 parts of 24 columns: each second part begins in the middle of a line.
-COLUMNS, LINES, PARTS = 960, 60, 40
+COLUMNS, PARTS = 960, 40
 
 
 def gemm(rows: int, pitch_bytes: int = 4 * COLUMNS) -> Problem:
