@@ -15,7 +15,8 @@ apart, those evict it each time. On the right a row is left when its line is don
 
 Pieces of rows, longer than a line, are copied a few rows at a time: on the left each piece is the first of a
 row that nobody has read from, on the right it follows the one before it. Copies of 4 MB of f32 for a product
-on Ice Lake, 192 bytes a piece, took 5.8 ms on the left, 2.4 with 8 rows at a time, 2.7 row by row.
+on Ice Lake, 192 bytes a piece, took 5.8 ms on the left, 2.4 with 8 rows at a time, 2.7 row by row. A few
+rows are as many as WRITTEN_BYTES of the buffer take, where one tile may have pieces of several rows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from isamap.ir import Cast, Expr, Index, Read, index_min
+from isamap.ir import Expr, Index, index_min
+from isamap.ir.sites import reads_of
 from isamap.lower.names import Names
 from isamap.lower.program import Block, Fill, For, If, Node
 from isamap.lower.shift import substituted
@@ -36,25 +38,30 @@ WRITTEN_BYTES = 512  # of a buffer at least, one after the other, before the nex
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A loop that counts an axis along the rows of a tensor. Units: `step_bytes` that each turn moves on."""
+    """A loop that counts an axis along the rows of a tensor.
+
+    Units: `step_bytes` that each turn moves on in a row, `written_bytes` of the buffer that it writes for each
+    turn of a loop over rows.
+    """
 
     axis: str
     variable: str
     trips: Index
     step_bytes: int
+    written_bytes: int
 
 
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
-    """The axes that run along the rows of the tensor that is read, over positions `@axis`, and along nothing
-    else of it; each with the bytes of a step."""
-    while isinstance(subject, Cast):
-        subject = subject.value
-    if not isinstance(subject, Read) or len(subject.index) < 2:
+    """The axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
+    nothing else of it; each with the bytes of a step. What is computed of an element on the way is the same."""
+    reads = tuple(reads_of(subject))
+    if len(reads) != 1 or len(reads[0].index) < 2:
         return {}
-    *outer, last = subject.index
+    (read,) = reads
+    *outer, last = read.index
     rows = frozenset(symbol for index in outer for symbol in index.symbols)
     steps = {axis: last.coefficient(f"@{axis}") for axis in axes if f"@{axis}" not in rows}
-    return {axis: subject.dtype.size_bytes for axis, step in steps.items() if step and step.value == 1}
+    return {axis: read.dtype.size_bytes for axis, step in steps.items() if step and step.value == 1}
 
 
 def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
@@ -75,8 +82,13 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     exact = loop.trips.value is not None and loop.trips.value % each == 0
     left = Index.of(each) if exact else index_min(each, loop.trips - first)
     inside = substituted(body, {loop.variable: first + Index.of(turn)})
-    within = _sunk(Along(loop.axis, turn, left, loop.step_bytes), inside, inner, names)
-    lines = Along(loop.axis, loop.variable, loop.trips.ceildiv(each), each * loop.step_bytes)
+    within = _sunk(replace(loop, variable=turn, trips=left), inside, inner, names)
+    lines = replace(
+        loop,
+        trips=loop.trips.ceildiv(each),
+        step_bytes=each * loop.step_bytes,
+        written_bytes=each * loop.written_bytes,
+    )
     return _few_rows(lines, within, inner, names)
 
 
@@ -86,7 +98,7 @@ def _over(loop: Along, body: Nodes) -> Node:
 
 def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
     """The loop inside a body's loop over rows, of which it takes a few at a time."""
-    each = ceil(WRITTEN_BYTES / max(1, loop.step_bytes))
+    each = ceil(WRITTEN_BYTES / max(1, loop.written_bytes))
     match body:
         case (For(rows, trips, within),) if (
             each > 1 and rows not in inner and loop.variable not in trips.symbols

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
@@ -130,6 +130,7 @@ def copy_tiles(
     tensor = staged.operand.subject if back is None else back.target_at
     along, inner = along_rows(tensor, staged.operand.axes), set[str]()
     line = line_bytes(suppliers.machine)
+    tile_bytes = prod(staged.operand.cell_shape) * staged.operand.dtype.size_bytes
 
     def nest(remaining: list[int], here: Place) -> tuple[Node, ...]:
         if not remaining:
@@ -149,7 +150,8 @@ def copy_tiles(
         body = nest(rest, here.enter(number, loop.axis, position, length, counter))
         if loop.axis not in along:
             return (For(variable, trips, body),)
-        rows = Along(loop.axis, variable, trips, loop.step * along[loop.axis])
+        tiles = loop.step / tile.axis(loop.axis).tile
+        rows = Along(loop.axis, variable, trips, loop.step * along[loop.axis], ceil(tiles * tile_bytes))
         return by_lines(rows, body, inner, line, names)
 
     return nest(numbers, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from isamap.ir import DTYPES, Cast, Index, Read
+from isamap.ir import DTYPES, Call, Cast, Const, Index, Read
 from isamap.lower.lines import Along, along_rows, by_lines
 from isamap.lower.names import Names
 from isamap.lower.program import Declare, Fill, For, If, Issue, MemoryRef, Node, Value
@@ -23,8 +23,9 @@ def over_rows(rows: int = 64) -> tuple[Node, ...]:
     return (For("m", Index.of(rows), (copied("m", "k"),)),)
 
 
-def along(trips: Index | int, step_bytes: int = 4) -> Along:
-    return Along("k", "k", Index.of(trips), step_bytes)
+def along(trips: Index | int, step_bytes: int = 4, rows: int = 1) -> Along:
+    """A loop along rows; each turn writes pieces of so many rows."""
+    return Along("k", "k", Index.of(trips), step_bytes, step_bytes * rows)
 
 
 def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
@@ -100,6 +101,14 @@ def test_pieces_of_a_few_rows_are_copied_before_those_of_the_next() -> None:
         assert rows_of == sorted(rows_of, key=lambda row: row // 8)
 
 
+def test_tiles_of_several_rows_are_as_few_as_what_they_write() -> None:
+    body: tuple[Node, ...] = (For("m", Index.of(66), (copied("m", "k"),)),)
+    after = by_lines(along(8, step_bytes=64, rows=4), body, set(), 64, Names(set()))
+    rows_of = [place // PITCH for place in offsets(after, {})]
+    assert rows_of[:4] == [0, 1, 0, 1]  # 512 bytes of the buffer, as 8 tiles of one row
+    assert rows_of == sorted(rows_of, key=lambda row: row // 2)
+
+
 def test_rows_of_as_many_as_a_turn_says_stay_inside() -> None:
     dependent: tuple[Node, ...] = (For("m", K + 40, (copied("m", "k"),)),)
     assert by_lines(along(8, step_bytes=64), dependent, set(), 64, Names(set())) == (
@@ -121,8 +130,8 @@ def test_loops_that_depend_on_the_turn_stay_inside() -> None:
 def test_loops_along_the_same_rows_stay_inside() -> None:
     inner: set[str] = set()
     names = Names({"k", "m"})
-    near = by_lines(Along("k", "near", Index.of(6), 2), over_rows(), inner, 64, names)
-    after = by_lines(Along("k", "k", Index.of(2), 12), near, inner, 64, names)
+    near = by_lines(Along("k", "near", Index.of(6), 2, 2), over_rows(), inner, 64, names)
+    after = by_lines(Along("k", "k", Index.of(2), 12, 12), near, inner, 64, names)
     order: list[int | None] = []
     while isinstance(after[0], For):
         order.append(after[0].trips.value)
@@ -155,3 +164,11 @@ def test_rows_are_those_of_the_last_subscript_alone() -> None:
     assert along_rows(Read("A", (k, k), BF16), "mk") == {}
     assert along_rows(Read("A", (m, 2 * k + r), BF16), "mkr") == {"r": 2}
     assert along_rows(Read("A", (k,), BF16), "mk") == {}
+
+
+def test_rows_are_found_through_what_is_computed_of_an_element() -> None:
+    m, k = (Index.of(f"@{name}") for name in "mk")
+    read = Read("A", (m, k), DTYPES["i8"])
+    shifted = Cast(Call("xor", (read, Const(-128, DTYPES["i8"])), DTYPES["i8"]), DTYPES["u8"], "wrap")
+    assert along_rows(shifted, "mk") == {"k": 1}
+    assert along_rows(Call("add", (read, read), DTYPES["i8"]), "mk") == {}  # of two tensors: whose lines?
