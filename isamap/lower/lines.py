@@ -40,8 +40,8 @@ WRITTEN_BYTES = 512  # of a buffer at least, one after the other, before the nex
 class Along:
     """A loop that counts an axis along the rows of a tensor.
 
-    Units: `step_bytes` that each turn moves on in a row, `written_bytes` of the buffer that it writes for each
-    turn of a loop over rows.
+    Units: `step_bytes` that each turn moves on in a row, `written_bytes` of the buffer that it writes for
+    each turn of a loop over rows.
     """
 
     axis: str
@@ -53,7 +53,7 @@ class Along:
 
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
     """The axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
-    nothing else of it; each with the bytes of a step. What is computed of an element on the way is the same."""
+    nothing else of it; each with the bytes of a step. What is computed of an element does not matter."""
     reads = tuple(reads_of(subject))
     if len(reads) != 1 or len(reads[0].index) < 2:
         return {}
