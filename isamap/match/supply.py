@@ -9,8 +9,10 @@ that the instruction takes, are left. A broadcast, a widening load, a bias addit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read
+from isamap.ir.sites import reads_of
 from isamap.match.address import Location, locate
 from isamap.match.bounds import laid_over
 from isamap.match.encoded import encoded_values
@@ -84,6 +86,8 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
             best = found
     suppliers.underway.remove(want)
     suppliers.met.discard(want)
+    if best is not None and _stands(want.expr):
+        best = replace(best, cost_ns=0.0)
     if best is not None:
         suppliers.memo[want] = best
     elif not suppliers.met & suppliers.underway:  # else it failed for where it was wanted
@@ -101,6 +105,11 @@ def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:
                 yield pieces
+
+
+def _stands(e: Expr) -> bool:
+    """Whether it is the same in every turn of all loops: compilers make it once, in front of them."""
+    return next(reads_of(e), None) is None and all(s.startswith("%") for s in symbols(e))
 
 
 def _is_there(want: Want) -> bool:

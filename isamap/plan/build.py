@@ -4,53 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 
-from isamap.ir import Cast, Index, Kernel, Range, Read
+from isamap.ir import Index, Kernel, Range
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between
 from isamap.match import (
-    Leaf,
-    Location,
     LoopAxis,
-    OperandTile,
     Suppliers,
-    Supply,
     Tile,
-    accumulator_delivery,
     apply_mapping,
-    bring,
-    find_delivery,
-    find_supply,
-    homes_of,
     in_tiles,
-    is_lane,
-    is_read_of,
-    least_copy_ns,
     pattern_of,
     profile_sizes,
-    scratch_move,
-    standing,
     statement_mappings,
     tiles_apart,
 )
 from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
-from isamap.plan.apart import lanes_ns
 from isamap.plan.ends import with_ends
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
 from isamap.plan.hinting import with_hints, with_late
-from isamap.plan.movers import with_mover
 from isamap.plan.packed import packed_options, require_packable
-from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.streaming import with_streams
+from isamap.plan.supplying import held_of, input_of, read_beside, with_reads
 from isamap.plan.unmatched import no_mapping
 from isamap.source import Diagnostic, UsageProblem
-from isamap.transform import Statement, reads, statements, symbols
+from isamap.transform import Statement, reads, statements
 
 
 def find_tiles(
@@ -173,15 +156,22 @@ def option_of(
             return None
         if prices_copies:
             described = with_ends(described, operand, tile, suppliers, profile)
-        operands += _with_reads(described, operand, tile, kernel)
-    held = _held(tile, suppliers, kernel, prices_copies=prices_copies)
+        operands += with_reads(described, operand, tile, kernel)
+    held = held_of(tile, suppliers, kernel, prices_copies=prices_copies)
     if held is None:
         return None
     if prices_copies and tile.accumulator is not None and tile.held is None:
         held = with_ends(held, tile.accumulator, tile, suppliers, profile)
     operands.append(held)
-    held_tile = tile.held or tile.accumulator or tile.result
-    subjects = {o.name: o.subject for o in (*tile.inputs, *((held_tile,) if held_tile else ()))}
+    subjects = {o.name: o.subject for o in tile.inputs}
+    held_tile = tile.held or tile.accumulator
+    if held_tile is not None:
+        subjects[held_tile.name] = held_tile.subject
+    elif tile.result is not None and tile.target_positions is not None:
+        subjects[tile.result.name] = tile.target_positions
+        read = [r for r in reads(tile.result.subject) if r != tile.target_positions]
+        operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
+        subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(reads(o.subject))}
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     return replace(
@@ -225,165 +215,3 @@ def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool
         return False
     buffer = in_tiles(acc, suppliers).buffer
     return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
-
-
-def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
-    """Axes that are never a whole tile: instruction axes that stay empty."""
-    return {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
-
-
-def input_of(
-    operand: OperandTile,
-    tile: Tile,
-    suppliers: Suppliers,
-    kernel: Kernel,
-    *,
-    prices_copies: bool = True,
-) -> TileOperand | None:
-    """An input with what supplying it costs; None when nothing brings it from a buffer."""
-    direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
-    homes = homes_of(tile, operand, suppliers)
-    if not homes:
-        return None
-    first, staged = next(iter(homes.items()))
-    in_place = _described(operand, kernel, _cost(direct), None, is_accumulator=False)
-    if not first and not can_copy(operand, tile, suppliers):
-        return in_place if direct is not None else None
-    described = replace(in_place, staged_ns=_cost(staged))
-    if not prices_copies:
-        least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
-        return replace(described, pack_ns_per_element=least, homes=tuple(homes))
-    moved = _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, suppliers)
-    described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
-    return with_mover(described, operand, tile, suppliers)
-
-
-def _scratch_ns(
-    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
-) -> float:
-    """Time to move one element into its scratchpad, or back."""
-    moved = scratch_move(operand, tile, home, suppliers, back=back)
-    assert moved is not None, "homes are those that something moves to"
-    return moved.cost_ns
-
-
-def _with_reads(
-    described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
-) -> tuple[TileOperand, ...]:
-    """The operand; one computed from several arrays has their traffic beside it, and is never staged."""
-    found = reads(operand.subject)
-    if len(found) < 2 or described.direct_ns is None:
-        return (described,)
-    parts: list[TileOperand] = []
-    for position, read in enumerate(found):
-        axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
-        elements = prod(tile.axis(a).tile for a in axes)
-        parts.append(
-            replace(
-                described,
-                name=f"{operand.name}.{position}",
-                tensor=read.buffer,
-                axes=axes,
-                registers=0,
-                tile_elements=elements,
-                tensor_bytes=read.dtype.size_bytes,
-                direct_ns=0.0,
-                staged_ns=None,
-            )
-        )
-    return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
-
-
-def _cost(supply: Supply | Leaf | Location | None) -> float | None:
-    return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
-
-
-def _described(
-    operand: OperandTile,
-    kernel: Kernel,
-    direct: float | None,
-    staged: float | None,
-    *,
-    is_accumulator: bool,
-    stage_whole: bool = False,
-) -> TileOperand:
-    tensor = is_read_of(operand.subject) or operand.name
-    dtype = next((o.dtype for o in kernel.operands if o.name == tensor), operand.dtype)
-    return TileOperand(
-        operand.name,
-        tensor,
-        tuple(a for a in operand.axes),
-        is_accumulator,
-        operand.memory,
-        1,
-        prod(operand.cell_shape),
-        dtype.size_bytes,
-        operand.dtype.size_bytes,
-        direct,
-        staged,
-        SLOW_MOVE_NS,
-        stage_whole,
-    )
-
-
-def _held(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
-    """The accumulator, or the register that is written: in and out in place, or through a buffer."""
-    if tile.accumulator is None:
-        assert tile.result is not None
-        assert tile.target_elements is not None
-        want = tile.result.want(_fixed_parts(tile, tile.result))
-        found = find_delivery(
-            suppliers, tile.target_elements, tile.result.elements, tile.result.memory, tile.result.dtype, want
-        )
-        if found is None or found.instruction != tile.mapping.instruction:
-            return None
-        return _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True)
-    acc = tile.accumulator
-    if tile.held is not None:
-        return _shares(tile, acc, tile.held, suppliers, kernel)
-    homes = _accumulator_homes(tile, acc, suppliers)
-    if not homes:
-        return None
-    target, expr = accumulator_delivery(tile)
-    there = standing(target, is_lane)
-    assert isinstance(there, Read)
-    first = find_supply(suppliers, acc.want({}, expr=standing(acc.elements, is_lane)))
-    back = find_delivery(suppliers, there, expr, "", None, acc.want({}))
-    direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
-    narrower = isinstance(acc.elements, Cast)
-    home, staged = next(iter(homes.items()))
-    described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
-    if not prices_copies:
-        return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
-    if not home:
-        packed = pack_held_ns(acc, tile, suppliers)
-        return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
-    moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
-    described = replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
-    return with_mover(described, acc, tile, suppliers)
-
-
-def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
-    """What bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
-    found: dict[str, float] = {}
-    for home, loaded in homes_of(tile, acc, suppliers).items():
-        if home and scratch_move(acc, tile, home, suppliers, back=True) is None:
-            continue
-        if isinstance(loaded, Location):  # the instruction itself adds to what lies there
-            found |= {home: 0.0} if home else {}
-            continue
-        cell = in_tiles(acc, suppliers, home)
-        stored = find_delivery(suppliers, cell, register_value(acc), acc.memory, acc.dtype, acc.want({}))
-        if stored is not None:
-            found[home] = (_cost(loaded) or 0.0) + stored.cost_ns
-    return found
-
-
-def _shares(
-    tile: Tile, acc: OperandTile, held: OperandTile, suppliers: Suppliers, kernel: Kernel
-) -> TileOperand | None:
-    """An accumulator whose lanes are shares of a sum."""
-    direct = lanes_ns(tile, acc, suppliers)
-    narrower = isinstance(held.subject, Cast)
-    described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
-    return None if direct is None else described

@@ -51,7 +51,7 @@ class Frame:
         if not self.suppliers.machine.starts_cold or self.turns[number] > 1:
             return False
         before = statements(self.kernel)[:number]
-        is_brought = any(operand.name == tensor for operand in self.kernel.operands)
+        is_brought = any(o.name == tensor and o.role != "temp" for o in self.kernel.operands)
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:

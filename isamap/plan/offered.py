@@ -22,8 +22,9 @@ from isamap.match import (
     read_twice,
     statement_mappings,
 )
-from isamap.plan.build import input_of, option_of, reorders, sums_can_be_padded
+from isamap.plan.build import option_of, reorders, sums_can_be_padded
 from isamap.plan.frame import profile_of
+from isamap.plan.supplying import input_of
 from isamap.transform import Statement, statements
 
 

@@ -28,9 +28,10 @@ from isamap.match import (
     walk_of,
 )
 from isamap.match import Mapping as Mapped
-from isamap.plan.build import bare_option, input_of, option_of, reorders, sums_can_be_padded, whole_option
+from isamap.plan.build import bare_option, option_of, reorders, sums_can_be_padded, whole_option
 from isamap.plan.frame import Frame
 from isamap.plan.problem import NestOption
+from isamap.plan.supplying import input_of
 from isamap.transform import Statement
 
 

@@ -129,6 +129,23 @@ def test_a_literal_is_set_in_all_lanes() -> None:
     assert found.params == (("v", Const(0.0, F32)),)
 
 
+def test_a_literal_is_made_once_in_front_of_all_loops_and_costs_nothing_in_them() -> None:
+    i8, u8 = DTYPES["i8"], DTYPES["u8"]
+    machine = load_machine("x86-avx512-vnni")
+    row = Read("A", (M, K + LANE), i8)
+    shifted = Cast(Call("xor", (row, Const(-128, i8)), i8), u8, "wrap")
+    loaded = find_supply(suppliers(machine), want(row, "zmm", 64))
+    literal = find_supply(suppliers(machine), want(Const(-128, i8), "zmm", 64))
+    flipped = find_supply(suppliers(machine), want(shifted, "zmm", 64))
+    assert isinstance(loaded, Supply)
+    assert isinstance(literal, Supply)
+    assert isinstance(flipped, Supply)
+    assert literal.cost_ns == 0
+    flip_ns = suppliers(machine).interval_ns(flipped.instruction, {})
+    assert flip_ns > 0
+    assert flipped.cost_ns == loaded.cost_ns + flip_ns
+
+
 def test_a_register_that_is_there_is_taken() -> None:
     held = Read("$value:zmm", (LANE,), F32)
     assert find_supply(suppliers(), want(held, "zmm", 16)) == Leaf()
