@@ -42,8 +42,13 @@ def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
 
 
 def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
-    """The addresses of the rows of an operand that is read in place: fewer than rows stay in registers."""
+    """The addresses of the rows of an operand that is read in place: fewer than rows stay in registers.
+
+    Nothing where it is known how far apart rows lie: then they are part of the loads.
+    """
     if not (operand.dense_axis and operand.pitch_bytes) or operand.subscripts or not loops.address_ns:
+        return Const(0)
+    if not any(axis.is_open for axis in space.axes if axis.name == operand.dense_axis):
         return Const(0)
     rows = times(*_unrolled(space, [name for name in operand.axes if name != operand.dense_axis]))
     made = times(loops.address_ns, rows)

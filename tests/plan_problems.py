@@ -50,6 +50,17 @@ def gemm(m: int, n: int, k: int) -> Problem:
     return problem(gemm_option(m, n, k))
 
 
+def opened(asked: Problem, name: str) -> Problem:
+    """The same with an axis whose extent only the run knows."""
+
+    def option(known: NestOption) -> NestOption:
+        axes = tuple(replace(axis, is_open=axis.is_open or axis.name == name) for axis in known.axes)
+        return replace(known, axes=axes)
+
+    nests = tuple(replace(nest, options=tuple(map(option, nest.options))) for nest in asked.nests)
+    return replace(asked, nests=nests)
+
+
 def scalar_gemm(m: int, n: int, k: int) -> Problem:
     """f32, one element per issue, 16 registers."""
     return problem(gemm_option(m, n, k, 1, "reg"), registers={"reg": 16})

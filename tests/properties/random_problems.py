@@ -52,7 +52,8 @@ def random_option(random: Random, mapping: str) -> NestOption:
         extent = random.randint(1, ISSUES[count] * tile)
         if name == "k" and random.random() < 0.3:  # sums long enough to be cut
             extent = random.randint(16, 20) * tile
-        axes.append(TileAxis(name, extent, tile, name == "k"))
+        is_open = random.random() < 0.15
+        axes.append(TileAxis(name, extent, tile, name == "k", is_open))
     shared = ("m",) if random.random() < 0.5 else ()
     followed = {"a": ("m", "k"), "b": (*shared, "k", "n"), "c": ("m", "n")}
     present = [axis.name for axis in axes]

@@ -166,9 +166,10 @@ def _summing(walk: Walk, stated: LoopTimes) -> tuple[float, float]:
 
 
 def _block_loads(walk: Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
-    """The tiles of an input, and the addresses of rows read in place."""
+    """The tiles of an input, and the addresses of rows read in place whose distance the run knows."""
     found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
-    known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
+    is_open = any(axis.is_open for axis in walk.option.axes if axis.name == operand.dense_axis)
+    known = is_open and operand.pitch_bytes and not operand.subscripts
     rows = prod(n for name, n in block.items() if name in operand.axes and name != operand.dense_axis)
     return found + (
         stated.address_ns * rows if known and rows > 1 and operand.name not in walk.stages else 0.0

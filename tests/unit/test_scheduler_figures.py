@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from plan_problems import gemm
+from plan_problems import gemm, opened
 from unit.rewriting import shipped
 
 from isamap.ir import bind
@@ -95,7 +95,7 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
     ),
     "page": (FAR, IN_PLACE, lambda p: replace(p, tlb=replace(p.tlb, miss_ns=1.0))),
     "turn": (NEAR, {}, lambda p: loops(p, turn_ns=0.2)),
-    "address": (gemm(32, 32, 64), IN_PLACE, lambda p: loops(p, address_ns=0.14)),
+    "address": (opened(gemm(32, 32, 64), "k"), IN_PLACE, lambda p: loops(p, address_ns=0.14)),
     "unrolled step": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_ns=0.06)),
     "unrolled issue": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_issue_ns=0.012)),
     "share of a copy": (NEAR, {"stage_b": 1, "ahead_b": 1}, lambda p: loops(p, share_ns=240.0)),
