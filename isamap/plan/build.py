@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from isamap.ir import Index, Kernel, Range
+from isamap.ir import Expr, Index, Kernel, Range
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between
 from isamap.match import (
@@ -177,12 +177,21 @@ def option_of(
     return replace(
         bare,
         operands=tuple(
-            with_hints(lay_out(o, subjects.get(o.name), kernel, profile), suppliers.machine) for o in operands
+            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
+            for o in operands
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
         can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
     )
+
+
+def _laid_out(
+    operand: TileOperand, subject: Expr | None, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
+) -> TileOperand:
+    """As `lay_out`; what is written is no box that is read, and nothing of it is prefetched."""
+    found = lay_out(operand, subject, kernel, profile)
+    return replace(found, in_rows=False) if tile.result is not None else found
 
 
 def bare_option(
