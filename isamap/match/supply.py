@@ -86,7 +86,7 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
             best = found
     suppliers.underway.remove(want)
     suppliers.met.discard(want)
-    if best is not None and _stands(want.expr):
+    if best is not None and _is_constant(want.expr):
         best = replace(best, cost_ns=0.0)
     if best is not None:
         suppliers.memo[want] = best
@@ -107,8 +107,11 @@ def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...
                 yield pieces
 
 
-def _stands(e: Expr) -> bool:
-    """Whether it is the same in every turn of all loops: compilers make it once, in front of them."""
+def _is_constant(e: Expr) -> bool:
+    """Whether it is the same in every turn of all loops: compilers make it once, in front of them.
+
+    Nobody counts the register that it stays in (docs/decisions/0018-shifting-in-place.md).
+    """
     return next(reads_of(e), None) is None and all(s.startswith("%") for s in symbols(e))
 
 

@@ -27,7 +27,9 @@ def stores(text: str) -> tuple[NestOption, ...]:
 
 
 def test_a_number_is_stored_as_often_as_there_are_elements() -> None:
-    for option in stores(written("7")):
+    found = stores(written("7"))
+    assert found
+    for option in found:
         (held,) = option.operands
         assert (held.tensor, held.axes, held.tensor_bytes) == ("C", ("m", "n"), 4)
         assert (held.tile_elements, held.dense_axis, held.pitch_bytes) == (16, "n", 4 * 4096)
