@@ -8,8 +8,9 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
                 loads of a and b),             each tile once
         issues, and what is used faster than it comes out of far caches (`bursts`),
         misses of all caches / bandwidths      what loops around too large a body read again (`levels`)
-        + beginning of rows)                   where reading jumps, out of where the tensors are,
-                                               and the share of computing that shows beside
+        + beginning of rows,                   where reading jumps, out of where the tensors are,
+                                               and the share of computing that shows beside (`pieces`)
+        pieces out of the same sets)           of rows that evict each other (`same_sets`)
     + accumulators in and out + packing and what it reads + pages + loop overhead
     + rows begun again (`revisits`), of results too (`results`) + a tenth of what should hide, of inputs 6 %
 
@@ -30,16 +31,17 @@ from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, tota
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.crowding import crowded
-from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_followed, if_in_sequence
 from isamap.scheduler.least import least_ns
-from isamap.scheduler.levels import Misses, added, copying_afar, copying_shared, misses, one_after_another
+from isamap.scheduler.levels import Misses, copying_afar, copying_shared, misses, one_after_another
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
+from isamap.scheduler.pieces import beside_rows
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.results import results_begun
 from isamap.scheduler.revisits import revisits
+from isamap.scheduler.same_sets import pieces_at_least
 from isamap.scheduler.shares import Share
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.streams import exposed
@@ -68,12 +70,21 @@ class AnalyticModel:
         moved = [total(costs) for costs in _moved(tiling).values()]
         beside_streams = _exposed(tiling, missed, supply, problem)
         blocks = block_sums(space, problem.loops)
-        beside_rows = _beside_rows(tiling, missed, blocks, problem)
+        pieces = beside_rows(tiling, missed, blocks, problem)
         bursts = total([Const(_issues(option) * option.interval_ns), shown(tiling, problem, missed)])
         return total(
             [
                 largest(
-                    [blocks, bursts, supply, one_after_another(missed), *moved, beside_streams, beside_rows]
+                    [
+                        blocks,
+                        bursts,
+                        supply,
+                        one_after_another(missed),
+                        *moved,
+                        beside_streams,
+                        pieces,
+                        pieces_at_least(tiling, problem),
+                    ]
                 ),
                 times(LEAK, total([supply, *moved])),
                 *(_shown_hints(tiling, o, problem) for o in _inputs(option) if o.streams or o.late),
@@ -112,7 +123,7 @@ class AnalyticModel:
         leaks = _leaks(tiling.space, missed)
         beside_streams = _exposed(tiling, missed, total(brought), problem)
         blocks = block_sums(tiling.space, problem.loops)
-        beside_rows = _beside_rows(tiling, missed, blocks, problem)
+        pieces = beside_rows(tiling, missed, blocks, problem)
         hidden = [times(LEAK, share.cost) for share in (*supply, *moved)]
         hidden += [_shown_hints(tiling, o, problem) for o in inputs if o.streams or o.late]
         held = [o for o in option.operands if o.is_accumulator]
@@ -127,7 +138,8 @@ class AnalyticModel:
             Share("blocks", "", True, blocks, beyond=True),
             Share("bursts", "", True, total([computing, shown(tiling, problem, missed)]), beyond=True),
             Share("beside streams", "", True, beside_streams, beyond=True),
-            Share("beside rows", "", True, beside_rows, beyond=True),
+            Share("beside rows", "", True, pieces, beyond=True),
+            Share("same sets", "", True, pieces_at_least(tiling, problem), beyond=True),
             Share("imperfect overlap", "", False, total([*hidden, *leaks])),
             Share("loops", "", False, loops_ns(tiling.space, problem.loops)),
             *(Share("accumulators", o.name, False, _hold(tiling, o, problem)) for o in held),
@@ -152,36 +164,6 @@ def _exposed(tiling: Tiling, missed: Sequence[Misses], supply: Cost, problem: Pr
     from_memory = total(cost for level in missed[-1:] for cost in level.costs)
     computing = total([Const(_issues(tiling.space.option) * tiling.space.option.interval_ns), supply])
     return exposed(tiling, from_memory, computing, problem)
-
-
-def _beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
-    """What comes of inputs in pieces of rows, and what of computing on it shows beside.
-
-    A piece that is used again out of a nearer memory is one of a row there as well. Rows along a sum are read
-    on while their register block computes, and so are rows that loads follow: all of that hides.
-    """
-    return largest(
-        total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
-        for level in missed
-        if level.computing_factor and (lines := _in_pieces(tiling, missed, level))
-    )
-
-
-def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses) -> list[Cost]:
-    """The time of pieces out of one level and of those behind which computing hides no better.
-
-    Of copies only the rows that they begin count: what they read is on top already (`copying_afar`).
-    """
-    option = tiling.space.option
-    found: list[Cost] = []
-    for level, share in added([level for level in missed if level.computing_factor >= one.computing_factor]):
-        for position, operand in enumerate(option.operands):
-            if operand.is_accumulator or in_rows(option, operand):
-                continue
-            direct = total([times(share, level.lines[position]), level.begun[position]])
-            staged = level.begun[position] if level is missed[-1] else Const(0)
-            found.append(by_stage(tiling.space, operand, direct, staged))
-    return found
 
 
 def _latency(tiling: Tiling) -> Cost:

@@ -13,7 +13,7 @@ docs/decisions/0010-order-of-schedules.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -30,12 +30,14 @@ class Misses:
     """What one cache misses: where that lies, and per operand the time for its lines, to begin its rows, and
     for both.
 
-    `computing_factor` is what of computing on it counts beside. Units: bytes per nanosecond, and nanoseconds.
+    Of rows in pieces, `computing_factor` is what of computing on them counts beside, and `traffic_factor`
+    what of their lines. Units: bytes per nanosecond, and nanoseconds.
     """
 
     source: str
     bandwidth: float
     computing_factor: float
+    traffic_factor: float
     lines: tuple[Cost, ...]
     begun: tuple[Cost, ...]
     costs: tuple[Cost, ...]
@@ -56,8 +58,9 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
             lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
         begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
-        factor = problem.rows_behind[level].computing_factor
-        found.append(Misses(source, bandwidth, factor, tuple(lines), begun, costs))
+        stated = problem.rows_behind[level]
+        factors = stated.computing_factor, stated.traffic_factor
+        found.append(Misses(source, bandwidth, *factors, tuple(lines), begun, costs))
     return tuple(found)
 
 
@@ -77,10 +80,19 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
     """Each level with the part of its lines' time that it adds to that of the level before it."""
-    before = 0.0
-    for level in missed:
-        yield level, max(0.0, 1 - level.bandwidth / before) if before else 1.0
-        before = level.bandwidth
+    return _added((level, 1.0) for level in missed)
+
+
+def added_in_pieces(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
+    """The same of the part of that time which counts beside computing on pieces of rows."""
+    return _added((level, level.traffic_factor) for level in missed)
+
+
+def _added(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses, float]]:
+    before_ns = 0.0  # of a byte
+    for level, factor in missed:
+        yield level, max(0.0, factor - level.bandwidth * before_ns)
+        before_ns = factor / level.bandwidth
 
 
 def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:

@@ -154,7 +154,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
     """What beginning rows of each memory takes."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
-        "crowded ns", "late ns", "hinted", "of rows", "",
+        "traffic",        "crowded ns", "a piece", "late ns", "hinted", "of rows", "",
     )  # fmt: skip
     lines = [
         (
@@ -165,7 +165,9 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
             _number(stated_of.get((f"rows of {r.memory}", "start"))),
             str(r.swept_count),
             f"{r.computing_factor:.0%}",
+            f"{r.traffic_factor:.0%}",
             _number(r.crowded_ns),
+            _number(r.crowded_piece_ns),
             _number(r.swept_ns),
             _number(r.hinted_swept_ns if r.hinted_swept_count else None),
             str(r.hinted_swept_count or "–"),
@@ -173,7 +175,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
         )
         for r in profile.rows
     ]
-    return [head, *lines, *((r.memory, *["–"] * 10, r.said) for r in profile.unmeasured_rows)]
+    return [head, *lines, *((r.memory, *["–"] * 12, r.said) for r in profile.unmeasured_rows)]
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:

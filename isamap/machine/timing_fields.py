@@ -34,6 +34,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
         _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
+        _check_needed(found, "`rows`", "traffic_factor", "computing_factor", findings)
         _check_needed(found, "`rows`", "hinted_swept_count", "swept_ns", findings)
         _check_needed(found, "`rows`", "hinted_swept_ns", "hinted_swept_count", findings)
         if {"hinted_swept_ns", "swept_ns"} <= found.spans.keys():

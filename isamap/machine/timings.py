@@ -20,13 +20,15 @@ class RowTimes:
     shorter than `start_bytes` takes its share (0: each takes all of it), `short_start_ns` to begin one of at
     most `short_bytes`;
     `again_ns` what shows of coming back to a row that the nearer memory has lost, `crowded_ns` how long a
-    register block waits that reads pieces out of sets into which the one before has stored. Of more than
+    register block waits that reads pieces out of sets into which the one before has stored, and
+    `crowded_piece_ns` what a piece takes at least of more rows than their set holds. Of more than
     `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
 
     Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
     (0: every piece is begun), and take `swept_ns` each. Of at most `hinted_swept_count` rows, pieces that
     are hinted go on and take `hinted_swept_ns` instead (0 rows: hints save nothing). `computing_factor` is
-    how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them).
+    how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them),
+    and `traffic_factor` how much of that traffic does.
     """
 
     start_ns: float = 0.0
@@ -37,8 +39,10 @@ class RowTimes:
     late_line_ns: float = 0.0
     swept_count: int = 0
     computing_factor: float = 0.0
+    traffic_factor: float = 1.0
     start_bytes: int = 0
     crowded_ns: float = 0.0
+    crowded_piece_ns: float = 0.0
     swept_ns: float = 0.0
     hinted_swept_count: int = 0
     hinted_swept_ns: float = 0.0

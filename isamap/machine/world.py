@@ -249,8 +249,8 @@ def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
 
 # Of a link out of a cache: what else `rows` says is of what comes from beyond all caches.
 _OF_CACHES = (
-    "start_ns", "start_bytes", "again_ns", "swept_count", "computing_factor", "crowded_ns", "swept_ns",
-    "hinted_swept_count", "hinted_swept_ns",
+    "start_ns", "start_bytes", "again_ns", "swept_count", "computing_factor", "traffic_factor",
+    "crowded_ns", "crowded_piece_ns", "swept_ns", "hinted_swept_count", "hinted_swept_ns",
 )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ _WORDS = {
     "bursts": "what is used faster than it comes from afar",
     "beside streams": "computing that does not hide behind what streams from memory",
     "beside rows": "computing that does not hide behind what comes from afar",
+    "same sets": "pieces of rows that evict each other from their sets",
     "imperfect overlap": "what does not overlap perfectly",
     "loops": "counting of loops",
     "accumulators": "results in and out of registers",

@@ -93,11 +93,11 @@ class RowReading:
 class RowFigure:
     """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
 
-    `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` where the memory is not the one behind
-    the nearest cache, or products do not say. `swept_count` is as measured: half of the pages that are
-    translated at once is the most of it that is laid over a machine. A piece of rows that are followed takes
-    `swept_ns` longer than one of a near memory; of `hinted_swept_count` rows, one that is asked for early
-    `hinted_swept_ns` (0 rows: as long).
+    `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` and `crowded_piece_ns` where the
+    memory is not the one behind the nearest cache, or products do not say. `swept_count` is as measured: half
+    of the pages that are translated at once is the most of it that is laid over a machine. A piece of rows
+    that are followed takes `swept_ns` longer than one of a near memory; of `hinted_swept_count` rows, one
+    that is asked for early `hinted_swept_ns` (0 rows: as long).
     """
 
     memory: str
@@ -111,6 +111,8 @@ class RowFigure:
     swept_ns: float = 0.0
     hinted_swept_count: int = 0
     hinted_swept_ns: float = 0.0
+    traffic_factor: float = 1.0
+    crowded_piece_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

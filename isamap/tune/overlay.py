@@ -118,7 +118,11 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
         hinted_swept_count=min(found.hinted_swept_count, pages or found.hinted_swept_count),
         hinted_swept_ns=found.hinted_swept_ns,
         computing_factor=found.computing_factor,
+        traffic_factor=found.traffic_factor,
         crowded_ns=link.rows.crowded_ns if found.crowded_ns is None else found.crowded_ns,
+        crowded_piece_ns=(
+            link.rows.crowded_piece_ns if found.crowded_piece_ns is None else found.crowded_piece_ns
+        ),
     )
     if link.streams is None or found.hinted_start_ns is None:
         return replace(link, rows=rows)

@@ -206,7 +206,9 @@ def _row_json(row: RowFigure) -> dict[str, object]:
         "hinted_start_ns": None if row.hinted_start_ns is None else _short(row.hinted_start_ns),
         "swept_count": row.swept_count,
         "computing_factor": _short(row.computing_factor),
+        "traffic_factor": _short(row.traffic_factor),
         **({} if row.crowded_ns is None else {"crowded_ns": _short(row.crowded_ns)}),
+        **({} if row.crowded_piece_ns is None else {"crowded_piece_ns": _short(row.crowded_piece_ns)}),
         **_late_json(row),
         "readings": [
             {
@@ -288,6 +290,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         for r in stored["readings"]
     )
     hinted_ns, crowded_ns = stored["hinted_start_ns"], stored.get("crowded_ns")
+    piece_ns = stored.get("crowded_piece_ns")
     return RowFigure(
         str(stored["memory"]),
         int(stored["piece_bytes"]),
@@ -300,6 +303,8 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         float(stored.get("swept_ns", 0.0)),
         int(stored.get("hinted_swept_count", 0)),
         float(stored.get("hinted_swept_ns", 0.0)),
+        float(stored.get("traffic_factor", 1.0)),
+        None if piece_ns is None else float(piece_ns),
     )
 
 

@@ -2,6 +2,7 @@
 
 pieces of a column - pieces that follow others                    to begin a piece
 pieces of 16 rows of A - of 4, over what these compute more       how much of computing shows
+pieces of 4 rows of A - what shows of their computing             how much of their traffic shows
 pieces that follow others - the same out of a near memory         how late they come, hinted or not
 """
 
@@ -15,6 +16,7 @@ from statistics import median
 from isamap.source import Diagnostic, Infeasible
 from isamap.tune.figures import RowFigure, RowReading
 
+WIDEST = 8  # issues along a piece
 FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed
 # Of the time that following saves, what may be lost where a count of rows still is followed.
 LOST = 0.35
@@ -25,7 +27,8 @@ LEAST = 0.05  # of the time of pieces that follow others: less is noise
 class Product:
     """A product with B of one memory: `together` rows of B are read before their next pieces.
 
-    With `hinted`, pieces are asked for early: those of columns only where B streams.
+    With `hinted`, pieces are asked for early: those of columns only where B streams. A piece is of as many
+    issues as divide a row evenly, of `widest` at most.
     """
 
     m: int
@@ -33,6 +36,7 @@ class Product:
     k: int
     together: int
     hinted: bool = False
+    widest: int = WIDEST
 
     @property
     def in_columns(self) -> bool:
@@ -73,13 +77,15 @@ def row_figure(
     found: Mapping[Product, Took],
     best: Product,
     less: Mapping[Product, Took],
+    ns_per_byte: float = 0.0,
     near: Near | None = None,
 ) -> RowFigure:
     """What the times of products say of rows.
 
     `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
-    are products of few: the `best` one of `found`, and columns with hints where there are any. `near` says
-    what pieces take that are not late; None: nobody knows of another memory.
+    are products of few: the `best` one of `found`, and columns with hints where there are any.
+    `ns_per_byte` is what reading in sequence takes there (0: nobody knows). `near` says what pieces take that
+    are not late; None: nobody knows of another memory.
 
     Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
     """
@@ -118,7 +124,17 @@ def row_figure(
             else (0,)
         ),
         hinted_swept_ns=hinted_late_ns if pays else 0.0,
+        traffic_factor=_traffic_shown(few, shown, few.piece_bytes * ns_per_byte),
     )
+
+
+def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float:
+    """How much of what lines take counts beside what shows of computing.
+
+    All of it at most: what is beyond that is late. Units: nanoseconds of the lines of a piece.
+    """
+    left_ns = few.per_piece_ns - computing_factor * few.issues_ns
+    return min(1.0, max(0.0, left_ns / lines_ns)) if lines_ns else 1.0
 
 
 def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:

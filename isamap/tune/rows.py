@@ -23,21 +23,21 @@ from numpy.typing import NDArray
 from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.plan.decisions import block_of, mapping_of, prefetch_of, stage_of, sweep_of, unroll_of
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import Cache, NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
+from isamap.tune.row_times import FEW, LOST, MANY, WIDEST, Near, Product, Took, row_figure
 
 # Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages. A
 # row of B is cut into pieces of 2, 3 or 5 issues, whatever memory it is in.
 UNIT, DEEP = 240, 16
 LEAST_ROWS, MOST_ROWS = 17 * DEEP, 127 * DEEP  # of B: columns of more would be about pages alone
 SWEPT = (8, 16, 32, 64, 128, 256)
-WIDEST = 8  # issues along a piece
+LOST_WAYS = 4  # times as many rows as a set has ways: all of them are lost
 APART_LINES = 4  # by which rows are longer that do not begin in one set: pieces stay as wide
 MOST_BYTES = 96 << 20
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
@@ -79,10 +79,12 @@ def row_figures(
             if second is not None:
                 lines_ns = [second.piece_bytes * ns_per_byte[name] for name in (others[0], memory)]
                 near = Near(second.piece_bytes, _of_many(second.readings), *lines_ns)
-            found = _measured(memory, *shape(size_bytes), near, machine, rng)
+            found = _measured(memory, size_bytes, ns_per_byte[memory], near, machine, rng)
             if memory == others[0]:
                 second = found
+                crowded_piece_ns = _crowded_piece_ns(size_bytes, machine, rng)
                 found = replace(found, crowded_ns=_crowded_ns(size_bytes, machine, rng))
+                found = replace(found, crowded_piece_ns=crowded_piece_ns)
         except CANNOT as problem:
             found = Unmeasured(memory, problem.diagnostics[0].message)
             watch(f"rows out of {memory} are not measured: {found.said}")
@@ -95,9 +97,15 @@ def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
 
 
 def _measured(
-    memory: str, n: int, k: int, near: Near | None, machine: Machine, rng: np.random.Generator
+    memory: str,
+    size_bytes: int,
+    ns_per_byte: float,
+    near: Near | None,
+    machine: Machine,
+    rng: np.random.Generator,
 ) -> RowFigure:
     """The figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
+    n, k = shape(size_bytes)
     asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
     programs = {one: _program(one, machine) for one in asked}
     with suppress(Infeasible):  # where there are no hints
@@ -108,7 +116,7 @@ def _measured(
     less = {few: _program(few, machine)}
     with suppress(Infeasible):  # most memories have nothing to hint
         less[hinted] = _program(hinted, machine)
-    return row_figure(memory, found, best, _least(less, rng), near)
+    return row_figure(memory, found, best, _least(less, rng), ns_per_byte, near)
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
@@ -119,20 +127,43 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
-    cache = Clocked.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
+    cache = _nearest(machine)
     if not 0 < cache.ways < MANY:
         return None
-    n = cache.capacity_bytes // cache.ways // F32.size_bytes
     # No more rows of B than a set holds: with more, each register block reads all of them anew.
     together = max(count for count in (*SWEPT, cache.ways) if count <= cache.ways)
+    return crowded_ns(*_in_one_set(cache, size_bytes, together, WIDEST, machine, rng), together)
+
+
+def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
+    """What a piece of one issue takes of more rows of B than one set of the nearest cache holds.
+
+    None where nobody knows its sets, or pieces are not of one size.
+
+    Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
+    """
+    cache = _nearest(machine)
+    together = next((count for count in SWEPT if count >= LOST_WAYS * cache.ways), 0)
+    if not cache.ways or not together:
+        return None
+    return crowded_piece_ns(*_in_one_set(cache, size_bytes, together, 1, machine, rng))
+
+
+def _nearest(machine: Machine) -> Cache:
+    return Clocked.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
+
+
+def _in_one_set(
+    cache: Cache, size_bytes: int, together: int, widest: int, machine: Machine, rng: np.random.Generator
+) -> tuple[Took, Took]:
+    """A product whose rows of B all begin in one set, and one whose rows begin in sets of their own."""
+    n = cache.capacity_bytes // cache.ways // F32.size_bytes
     k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
     # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
     apart = n + cache.line_bytes // F32.size_bytes * APART_LINES
-    took = [
-        _least({one: _program(one, machine)}, rng)[one]
-        for one in (Product(MANY, columns, k, together) for columns in (n, apart))
-    ]
-    return crowded_ns(took[0], took[1], together)
+    products = (Product(MANY, columns, k, together, widest=widest) for columns in (n, apart))
+    crowded, free = (_least({one: _program(one, machine)}, rng)[one] for one in products)
+    return crowded, free
 
 
 def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
@@ -142,6 +173,17 @@ def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
+
+
+def crowded_piece_ns(crowded: Took, apart: Took) -> float | None:
+    """What each register block takes for a piece, of which there are several for each piece of B; 0 where it
+    takes hardly longer than a piece of rows that begin in sets of their own, None where both are not read in
+    pieces of one size.
+    """
+    if crowded.piece_bytes != apart.piece_bytes:
+        return None
+    is_longer = crowded.per_piece_ns > (1 + LOST) * apart.per_piece_ns
+    return crowded.per_piece_ns * FEW / MANY if is_longer else 0.0
 
 
 def shape(size_bytes: int) -> tuple[int, int]:
@@ -225,7 +267,7 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     if one.m > FEW:
         fixed[sweep_of(0, "m", "n")] = 0
     issues = one.n // tiles["n"]
-    for width in range(WIDEST, 1, -1):
+    for width in range(one.widest, 1, -1):
         if issues % width == 0:
             with suppress(Infeasible):
                 return schedule(problem, heuristic="greedy", fixed={**fixed, unroll_of(0, "n"): width})

@@ -31,8 +31,10 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
     followed = {
         "swept_count": random.choice([0, 0, 1, 2, 4]),
         "computing_factor": random.choice([0.0, 0.0, 0.5, 1.0]),
+        "traffic_factor": random.choice([1.0, 1.0, 0.4, 0.0]),
         "start_bytes": random.choice([0, 0, 8, 64]),
         "crowded_ns": random.choice([0.0, 3.0, 30.0]),
+        "crowded_piece_ns": random.choice([0.0, 1.0, 8.0]),
         "swept_ns": random.choice([0.0, 1.0, 5.0]),
     }
     if caches[0].capacity_bytes == 64:  # few tensors fill the usual last cache: these are in memory

@@ -143,6 +143,35 @@ def crowded_ns(walk: Walk, problem: Problem) -> float:
     return stated * prod(walk.entries(name) for name in walk.running)
 
 
+def same_sets_ns(walk: Walk, problem: Problem) -> float:
+    """Every piece that a register block reads of inputs whose rows, so many at once, evict each other."""
+    piece_ns = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows][0].crowded_piece_ns
+    found = 0.0
+    for operand in walk.option.operands:
+        held = evicting(walk, operand, problem.caches[0])
+        if held:
+            others = [n for n in walk.running if n == operand.dense_axis or n not in operand.axes]
+            entries = prod(walk.entries(name) for name in others)
+            found += piece_ns * problem.caches[0].ways / held * rows_of(walk, operand) * entries
+    return found
+
+
+def evicting(walk: Walk, operand: TileOperand, cache: Cache) -> int:
+    """How many rows a cache holds of those whose pieces a register block reads; 0: all of them."""
+    sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
+    if operand.is_accumulator or operand.dense_axis in sums or operand.dense_axis not in walk.running:
+        return 0
+    tiles = {axis.name: 1 if axis.is_reduction else axis.tile for axis in walk.option.axes}
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    rows = 1
+    for name in operand.axes:
+        if name != operand.dense_axis:
+            one = walk.held[name] if name in walk.running else extents[name]
+            rows *= ceil(one / tiles[name]) * tiles[name] if name in walk.running else one
+    held = rows_held(walk, operand, cache)
+    return held if cache.line_bytes and not operand.packed and rows > held else 0
+
+
 def _is_read(walk: Walk, operand: TileOperand) -> bool:
     """Whether pieces of rows of an input are read in place, near enough to wait for."""
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts

@@ -16,9 +16,11 @@ from properties.tree_caches import (
     bandwidth_behind,
     crowded_ns,
     direct_bytes,
+    evicting,
     holds_all,
     missed_ns,
     rows_of,
+    same_sets_ns,
     shown_ns,
     touched_bytes,
 )
@@ -77,6 +79,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
                 _one_after_another(walk, problem),
                 *engines,
                 rows,
+                same_sets_ns(walk, problem),
             ]
         )
         + LEAK * (loads + sum(engines))
@@ -113,18 +116,30 @@ def _beside_rows(walk: Walk, problem: Problem) -> float:
 
 
 def _of_pieces(walk: Walk, problem: Problem, across: list[TileOperand], levels: list[int]) -> float:
-    found = before = 0.0
+    found = 0.0
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])][-1]
-    for level in levels:
-        share = max(0.0, 1 - bandwidth_behind(problem, level) / before) if before else 1.0
-        before = bandwidth_behind(problem, level)
-        for operand in across:
-            staged = operand.name in walk.stages
-            if not staged:
-                found += share * missed_ns(walk, operand, problem, level)
-            if level == far or not staged:
+    behind = [*(cache.rows for cache in problem.caches), problem.memory_rows][1:]
+    for operand in across:
+        shown = lost = shown_before = lost_before = 0.0
+        for level in levels:
+            factor, bandwidth = behind[level].traffic_factor, bandwidth_behind(problem, level)
+            ns = missed_ns(walk, operand, problem, level)
+            shown += max(0.0, factor - shown_before * bandwidth) * ns
+            lost += max(0.0, 1 - lost_before * bandwidth) * ns
+            shown_before, lost_before = factor / bandwidth, 1 / bandwidth
+            if level == far or operand.name not in walk.stages:
                 found += starts(walk, operand, problem, level)
+        if operand.name not in walk.stages:
+            is_lost = evicting(walk, operand, problem.caches[0]) and _is_short(walk, operand, problem)
+            found += max(shown, lost) if is_lost else shown
     return found
+
+
+def _is_short(walk: Walk, operand: TileOperand, problem: Problem) -> bool:
+    """Whether a row is read in more pieces than it has lines."""
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    row_bytes = extents[operand.dense_axis] * operand.tensor_bytes
+    return walk.entries(operand.dense_axis) > ceil(row_bytes / problem.caches[0].line_bytes)
 
 
 def _one_after_another(walk: Walk, problem: Problem) -> float:

@@ -78,6 +78,11 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
         IN_PLACE,
         lambda p: cache_rows(p, 2, start_ns=2.0, computing_factor=2.0),
     ),
+    "traffic beside computing": (
+        cache_rows(MIDDLE, 2, computing_factor=2.0, traffic_factor=0.5),
+        IN_PLACE,
+        lambda p: cache_rows(p, 2, traffic_factor=1.0),
+    ),
     "short row": (FAR, IN_PLACE | {"unroll_n": 1}, lambda p: memory_rows(p, short_start_ns=40.0)),
     "longer short rows": (FAR, IN_PLACE | {"unroll_n": 3}, lambda p: memory_rows(p, short_bytes=256)),
     "fewer rows followed": (FAR, IN_PLACE, lambda p: memory_rows(p, followed_count=3)),

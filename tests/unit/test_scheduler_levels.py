@@ -10,7 +10,7 @@ from plan_problems import MEMORY_ROWS, gemm
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.levels import Misses, copying_afar, one_after_another
+from isamap.scheduler.levels import Misses, added_in_pieces, copying_afar, one_after_another
 from isamap.scheduler.residence import starts
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, tile
@@ -27,7 +27,7 @@ def together_ns(
         begun = begun_ns if len(found) + 1 == len(moved_bytes) else 0.0
         lines = size / bandwidth
         found.append(
-            Misses(source, bandwidth, 0.0, (Const(lines),), (Const(begun),), (Const(lines + begun),))
+            Misses(source, bandwidth, 0.0, 1.0, (Const(lines),), (Const(begun),), (Const(lines + begun),))
         )
     return float(evaluate(one_after_another(found), {}))
 
@@ -55,6 +55,26 @@ def test_a_level_that_is_faster_than_the_one_before_adds_nothing() -> None:
 
 def test_no_level_is_taken_for_faster_than_it_is_by_itself() -> None:
     assert together_ns(100, 9000) == pytest.approx(9000 / 100)
+
+
+def in_pieces_ns(size_bytes: float, *factors: float) -> float:
+    """What shows of lines that pass every level, of which each has so much of them show."""
+    missed = [
+        Misses(source, bandwidth, 1.0, factor, (Const(size_bytes / bandwidth),), (), ())
+        for (source, bandwidth), factor in zip(SPEEDS, factors, strict=False)
+    ]
+    shown = ((share, level.lines[0]) for level, share in added_in_pieces(missed))
+    return sum(share * float(evaluate(lines, {})) for share, lines in shown)
+
+
+def test_of_lines_in_pieces_as_much_shows_as_where_they_come_from() -> None:
+    assert in_pieces_ns(8000, 1, 1, 1) == pytest.approx(8000 / 40)
+    assert in_pieces_ns(8000, 0.5, 0.25, 0.5) == pytest.approx(0.5 * 8000 / 40)
+    assert in_pieces_ns(8000, 0.5) == pytest.approx(0.5 * 8000 / 200)
+
+
+def test_lines_from_farther_on_show_no_less_than_those_that_are_near() -> None:
+    assert in_pieces_ns(8000, 1, 0.1) == pytest.approx(8000 / 200)
 
 
 def reading(problem: Problem, **changes: object) -> float:

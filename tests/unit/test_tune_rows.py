@@ -19,11 +19,11 @@ from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
-from isamap.tune.rows import DEEP, LEAST_ROWS, MOST_ROWS, SWEPT, UNIT, row_figures, shape
+from isamap.tune.rows import DEEP, LEAST_ROWS, MOST_ROWS, SWEPT, UNIT, crowded_piece_ns, row_figures, shape
 
 MACHINE = load_machine("x86-avx512")
 N, K = 400, 2048
-FIGURE = RowFigure("l3", 320, 40.0, None, 64, 0.75, (RowReading(16, 0, False, 70.0),))
+FIGURE = RowFigure("l3", 320, 40.0, None, 64, 0.75, (RowReading(16, 0, False, 70.0),), traffic_factor=0.25)
 
 
 def profile(*rows: RowFigure) -> Profile:
@@ -61,7 +61,8 @@ def took(near: Near | None = None, /, **pieces_ns: float) -> RowFigure:
     less = {few: Took(named.get("few", 14.0), 4.0, 320)}
     if "hinted" in named:
         less[hinted] = Took(named["hinted"], 4.0, 320)
-    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less, near)
+    ns_per_byte = named.get("lines", 0.0) / 320
+    return row_figure("l3", found, Product(MANY, N, K, SWEPT[0]), less, ns_per_byte, near)
 
 
 def near(piece_ns: float = 12.0, far_lines_ns: float = 4.0, piece_bytes: int = 320) -> Near:
@@ -84,6 +85,13 @@ def test_what_more_computing_adds_is_what_shows_of_it() -> None:
     assert took().computing_factor == pytest.approx(0.5)  # 6 ns of 12
     assert took(few=20.0).computing_factor == 0.0
     assert took(few=1.0).computing_factor == 1.0  # what is computed takes no longer than by itself
+
+
+def test_what_few_rows_take_beside_what_they_compute_is_what_shows_of_traffic() -> None:
+    assert took(few=14.0, lines=24.0).traffic_factor == pytest.approx(0.5)  # 14 ns less half of 4
+    assert took(few=14.0, lines=10.0).traffic_factor == 1.0  # what is beyond it is late
+    assert took(few=14.0).traffic_factor == 1.0  # nobody knows what lines take
+    assert took(few=1.0, lines=10.0).traffic_factor == 0.0
 
 
 def test_hints_take_no_longer_than_beginning_without_them() -> None:
@@ -239,7 +247,7 @@ def test_what_is_not_measured_is_kept_and_shown(
     assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("mem ")]
-    assert row.split() == ["mem", *["–"] * 10, "stopped", "after", "60", "s"]
+    assert row.split() == ["mem", *["–"] * 12, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
@@ -247,6 +255,7 @@ def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> No
     assert again.rows == (FIGURE,)
     rows = link("l3", *again.rows).rows
     assert (rows.start_ns, rows.start_bytes, rows.computing_factor) == (40.0, 320, 0.75)
+    assert rows.traffic_factor == FIGURE.traffic_factor == 0.25
     assert rows.again_ns == link("l3").rows.again_ns > 0
     assert link("l2", FIGURE) == link("l2")
 
@@ -289,3 +298,16 @@ def test_a_profile_without_rows_is_read_and_changes_none() -> None:
     assert '"rows"' not in text
     assert parse_profile(Source("p", text)).rows == ()
     assert link("l3") == next(x for x in MACHINE.links if x.source_memory == "l3")
+
+
+def test_pieces_of_one_set_take_at_least_what_each_register_block_takes_for_one() -> None:
+    crowded, free = Took(8.0, 2.0, 64), Took(3.2, 2.0, 64)
+    assert crowded_piece_ns(crowded, free) == pytest.approx(8.0 * FEW / MANY)
+    assert crowded_piece_ns(Took(3.3, 2.0, 64), free) == 0.0, "they are as good as anywhere"
+    assert crowded_piece_ns(crowded, Took(3.2, 2.0, 32)) is None
+
+
+def test_what_pieces_of_one_set_take_is_kept_and_laid_over_the_link() -> None:
+    (again,) = parse_profile(Source("p", print_profile(profile(replace(FIGURE, crowded_piece_ns=2.0))))).rows
+    assert again.crowded_piece_ns == link("l3", again).rows.crowded_piece_ns == 2.0
+    assert link("l3", FIGURE).rows.crowded_piece_ns == link("l3").rows.crowded_piece_ns

@@ -1,0 +1,54 @@
+"""What comes of inputs in pieces of rows, and what of computing on it shows beside.
+
+    for n by 48 { hold; for k by 1 { … } }     a piece of each of 64 rows of B[k, n]
+
+    shown part of their lines' time + shown part of computing
+
+Both parts are those of the memory that the pieces come out of (`traffic_factor`, `computing_factor` of its
+link's `rows`). A piece that is used again out of a nearer memory is one of a row there as well. Rows along a
+sum are read on while their register block computes, and so are rows that loads follow: all of that hides.
+Judged in docs/decisions/0029-pieces-used-again.md and 0037-traffic-beside-computing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isamap.plan.cost import Const, Cost, largest, times, total
+from isamap.plan.problem import Problem
+from isamap.scheduler.fetching import in_rows
+from isamap.scheduler.following import if_followed
+from isamap.scheduler.levels import Misses, added, added_in_pieces
+from isamap.scheduler.same_sets import if_kept
+from isamap.scheduler.tiling import Tiling, by_stage
+
+
+def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
+    """The time of pieces with what of computing shows beside. Units: nanoseconds."""
+    return largest(
+        total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
+        for level in missed
+        if level.computing_factor and (lines := _in_pieces(tiling, missed, level, problem))
+    )
+
+
+def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: Problem) -> list[Cost]:
+    """The time of pieces out of one level and of those behind which computing hides no better.
+
+    Of copies only the rows that they begin count: what they read is on top already (`copying_afar`).
+    """
+    option = tiling.space.option
+    hiding = [level for level in missed if level.computing_factor >= one.computing_factor]
+    is_last = hiding[-1] is missed[-1]
+    found: list[Cost] = []
+    for position, operand in enumerate(option.operands):
+        if operand.is_accumulator or in_rows(option, operand):
+            continue
+        shown, lost = (
+            total(times(share, level.lines[position]) for level, share in shares)
+            for shares in (added_in_pieces(hiding), added(hiding))
+        )
+        begun = [level.begun[position] for level in hiding]
+        direct = total([if_kept(tiling, operand, problem, shown, lost), *begun])
+        found.append(by_stage(tiling.space, operand, direct, begun[-1] if is_last else Const(0)))
+    return found

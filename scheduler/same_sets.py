@@ -1,0 +1,82 @@
+"""Pieces of rows that evict each other from the nearest cache, and come out of the next one each time.
+
+    for n by 32 {             64 bytes of each row of B[k, n], whose rows lie 4 KB apart: all in one set
+      for m by 11 {
+        hold;
+        for k by 2 { … }        64 rows, where a set holds 12: none is there when the next block begins
+
+Lines that enter one set come one after the other. Measured on a Zen 5 guest out of l2 and l3: 1.9 to 2.4 ns
+for each piece of a register block, of one line to four, and half of that where rows begin in two sets in
+turn; 0.8 where they begin everywhere. Beside what takes longer to compute it does not show. The link into the
+nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
+(docs/decisions/0037-traffic-beside-computing.md).
+
+Of pieces shorter than a line the rest of the line is lost as well before the next piece comes: all of what
+their lines take shows beside computing, as they come several times.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.fetching import in_rows
+from isamap.scheduler.tiling import Tiling, by_stage, extent_of, rows_held
+
+
+def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
+    """What pieces of inputs take at least that evict each other. Units: nanoseconds."""
+    if not problem.caches or not problem.rows_behind[0].crowded_piece_ns:
+        return Const(0)
+    return total(_of_input(tiling, operand, problem) for operand in tiling.space.option.operands)
+
+
+def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    cache, piece_ns = problem.caches[0], problem.rows_behind[0].crowded_piece_ns
+    held = _held(tiling, operand, problem)
+    if not held or 0 not in tiling.space.stage_values(operand):
+        return Const(0)
+    rows = (axis.extent for axis in tiling.space.option.axes if axis.name in _rows(operand))
+    blocks = [
+        tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]
+        for axis in tiling.space.axes
+        if axis.name not in _rows(operand)
+    ]
+    every = times(piece_ns * cache.ways / held, *rows, *blocks)
+    lost = Threshold(_together(tiling, operand), held, Const(0), every)
+    return by_stage(tiling.space, operand, lost, Const(0))
+
+
+def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
+    """One of two costs, after whether the rest of a line is still near when the next piece of a row begins.
+
+    Costs only grow with what they depend on: `kept` is taken to be no more than `lost`.
+    """
+    held = _held(tiling, operand, problem)
+    if not held:
+        return kept
+    extent = next(a.extent for a in tiling.space.option.axes if a.name == operand.dense_axis)
+    lines = ceil(extent * operand.tensor_bytes / problem.caches[0].line_bytes)
+    short = Threshold(tiling.steps[operand.dense_axis], lines, kept, largest([kept, lost]))
+    return Threshold(_together(tiling, operand), held, kept, short)
+
+
+def _held(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
+    """How many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
+    if operand.is_accumulator or operand.packed or operand.dense_axis not in tiling.step:
+        return 0
+    if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:
+        return 0
+    return rows_held(operand, problem.caches[0])
+
+
+def _rows(operand: TileOperand) -> list[str]:
+    return [name for name in operand.axes if name != operand.dense_axis]
+
+
+def _together(tiling: Tiling, operand: TileOperand) -> Cost:
+    """Of how many rows a register block reads pieces."""
+    space = tiling.space
+    within = {a.name: tiling.block[a.name] if a.is_reduction else tiling.step[a.name] for a in space.axes}
+    return times(*(extent_of(space, name, within) for name in _rows(operand)))
