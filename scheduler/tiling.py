@@ -202,8 +202,12 @@ def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
 
 
 def usable_bytes(cache: Cache) -> int:
-    """What working sets may take of a cache. Units: bytes."""
-    return int(cache.capacity_bytes * USABLE)
+    """What working sets may take of a cache. Units: bytes.
+
+    Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
+    little lose next to nothing where nothing does (docs/decisions/0028-shared-caches.md).
+    """
+    return int(cache.capacity_bytes * (USABLE / 2 if cache.cores > 1 else USABLE))
 
 
 def kept_points(space: Space, cache: Cache) -> int:

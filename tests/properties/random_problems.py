@@ -23,6 +23,7 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
     )
     sizes = small_caches(random.choice([64, 256, 4096]))
     caches = tuple(replace(cache, kept_ns=random.choice([0, 0, 4, 40])) for cache in sizes)
+    caches = (caches[0], replace(caches[1], cores=random.choice([1, 2])))
     registers = (("reg", random.choice([3, 4, 6, 16])), ("wide", random.choice([2, 4])))
     made = Problem("kernel", "machine", (), nests, registers, caches, 1.0)
     if random.random() < 0.2:

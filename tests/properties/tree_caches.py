@@ -15,6 +15,11 @@ from isamap.plan.problem import Cache, Problem, TileOperand
 USABLE = 0.75
 
 
+def room(cache: Cache) -> int:
+    """What loops may come back to; other cores take half of what they share."""
+    return int(cache.capacity_bytes * USABLE / (2 if cache.cores > 1 else 1))
+
+
 def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
     if operand.name in walk.stages:
         return operand.staged_bytes * prod(covered[name] for name in operand.axes)
@@ -119,8 +124,8 @@ def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> i
         late = not _kept(walk, cache, covered)
         # The farthest of those before that keep longer may still have it.
         longer = [c for c in nearer if _keeps(walk, c) > _keeps(walk, cache)][-1:]
-        near = [c for c in longer if body <= int(c.capacity_bytes * USABLE) and _kept(walk, c, covered)]
-        if body > int(cache.capacity_bytes * USABLE) or (late and not near) or (held and rows > held):
+        near = [c for c in longer if body <= room(c) and _kept(walk, c, covered)]
+        if body > room(cache) or (late and not near) or (held and rows > held):
             times *= turn.trips
     return times
 

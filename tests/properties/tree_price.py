@@ -12,13 +12,13 @@ from math import ceil, prod
 
 from properties.exhaustive_ways import dealing_ns, seen_by_a_part, sized_as_a_part
 from properties.tree_caches import (
-    USABLE,
     bandwidth_behind,
     crowded_ns,
     direct_bytes,
     evicting,
     holds_all,
     missed_ns,
+    room,
     rows_of,
     same_sets_ns,
     shown_ns,
@@ -217,7 +217,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     once += afar
     if walk.stages[operand.name] == 2:
         size = elements * operand.staged_bytes
-        near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= int(c.capacity_bytes * USABLE)]
+        near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= room(c)]
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
@@ -277,7 +277,7 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         if depth == len(walk.turns) or any(a.is_reduction and a.name in dealt for a in walk.option.axes):
             return 0.0
         size = touched_bytes(walk, inside)
-    rooms = [size <= int(c.capacity_bytes * USABLE) for c in problem.caches]
+    rooms = [size <= room(c) for c in problem.caches]
     if any(rooms[:2]):
         return 0.0
     speeds = [c.bandwidth_bytes_per_ns for c, fits in zip(problem.caches, rooms, strict=True) if fits]

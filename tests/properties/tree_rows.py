@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import ceil, gcd, prod
 
 from properties.tree_caches import (
-    USABLE,
     holds_all,
+    room,
     rows_of,
     tensor_rows_held,
     times_loaded,
@@ -157,7 +157,7 @@ def _is_near(walk: Walk, operand: TileOperand, problem: Problem, turn: Turn) -> 
     cache = problem.caches[-2:][0]
     held = tensor_rows_held(walk, operand, cache)
     rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)
-    has_room = touched_bytes(walk, turn.inside) <= int(cache.capacity_bytes * USABLE)
+    has_room = touched_bytes(walk, turn.inside) <= room(cache)
     return has_room and not (held and rows > held)
 
 
