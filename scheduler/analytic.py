@@ -14,9 +14,10 @@ For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cac
     + accumulators in and out + packing and what it reads + pages + loop overhead
     + rows begun again (`revisits`), of results too (`results`) + a tenth of what should hide, of inputs 6 %
 
-Where it errs: halos of convolutions are read once (too cheap); caches hold three quarters of their size, shared
-ones half of that, and only rows read in place fall into too few sets; moves of different units do not overlap
-(too dear); columns read out of memory are up to ten times too cheap where the processor does not recognise them (docs/decisions/0010-order-of-schedules.md).
+Where it errs: halos of convolutions are read once (too cheap); caches hold three quarters of their size,
+shared ones half of that, and only rows read in place fall into too few sets; moves of different units do not
+overlap (too dear); columns read out of memory are up to ten times too cheap where the processor does not
+recognise them (docs/decisions/0010-order-of-schedules.md).
 """
 
 from __future__ import annotations
