@@ -82,9 +82,11 @@ def row_figures(
             found = _measured(memory, size_bytes, ns_per_byte[memory], near, machine, rng)
             if memory == others[0]:
                 second = found
-                crowded_piece_ns = _crowded_piece_ns(size_bytes, machine, rng)
-                found = replace(found, crowded_ns=_crowded_ns(size_bytes, machine, rng))
-                found = replace(found, crowded_piece_ns=crowded_piece_ns)
+                found = replace(
+                    found,
+                    crowded_ns=_crowded_ns(size_bytes, machine, rng),
+                    crowded_piece_ns=_crowded_piece_ns(size_bytes, machine, rng),
+                )
         except CANNOT as problem:
             found = Unmeasured(memory, problem.diagnostics[0].message)
             watch(f"rows out of {memory} are not measured: {found.said}")
