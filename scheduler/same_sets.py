@@ -13,6 +13,8 @@ nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures
 
 Of pieces shorter than a line the rest of the line is lost as well before the next piece comes: all of what
 their lines take shows beside computing, as they come several times.
+
+Where it errs: results that evict each other are not looked at.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
     """What beginning rows of each memory takes."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
-        "traffic",        "crowded ns", "a piece", "late ns", "hinted", "of rows", "",
+        "traffic", "crowded ns", "a piece", "late ns", "hinted", "of rows", "",
     )  # fmt: skip
     lines = [
         (

@@ -30,13 +30,14 @@ from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instructions import numbers
-from isamap.tune.row_times import FEW, LOST, MANY, WIDEST, Near, Product, Took, row_figure
+from isamap.tune.row_times import FEW, MANY, WIDEST, Near, Product, Took, row_figure
 
 # Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages. A
 # row of B is cut into pieces of 2, 3 or 5 issues, whatever memory it is in.
 UNIT, DEEP = 240, 16
 LEAST_ROWS, MOST_ROWS = 17 * DEEP, 127 * DEEP  # of B: columns of more would be about pages alone
 SWEPT = (8, 16, 32, 64, 128, 256)
+HARDLY = 1.35  # times as long as elsewhere: up to that, one set is as good as many
 LOST_WAYS = 4  # times as many rows as a set has ways: all of them are lost
 APART_LINES = 4  # by which rows are longer that do not begin in one set: pieces stay as wide
 MOST_BYTES = 96 << 20
@@ -184,7 +185,7 @@ def crowded_piece_ns(crowded: Took, apart: Took) -> float | None:
     """
     if crowded.piece_bytes != apart.piece_bytes:
         return None
-    is_longer = crowded.per_piece_ns > (1 + LOST) * apart.per_piece_ns
+    is_longer = crowded.per_piece_ns > HARDLY * apart.per_piece_ns
     return crowded.per_piece_ns * FEW / MANY if is_longer else 0.0
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
-from random import Random
 from typing import Any
 
 import pytest
 from plan_problems import gemm
-from properties.exhaustive import every_decision
-from properties.tree_price import tree_ns
+from properties.sampled_prices import of_blocks, sampled_prices
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.crowding import crowded
-from isamap.scheduler.nest import build_nest
 from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
 
 IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 
@@ -38,13 +33,8 @@ def crowding(n: int = 1024, **figures: Any) -> Problem:
 
 def waits_ns(problem: Problem, **decided: int) -> float:
     """Of register blocks of 4 x 64 whose rows change first, but for what is decided."""
-    (option,) = problem.nests[0].options
-    space = Space(0, option, dict(problem.registers), {})
-    names = {"nest0.unroll.n": 4, "nest0.unroll.m": 4}
-    names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
-    names |= {name: 0 for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
-    names |= {f"nest0.{name.replace('_', '.')}": value for name, value in (IN_PLACE | decided).items()}
-    return float(evaluate(crowded(tile(space), problem), names))
+    tiling, names = of_blocks(problem, **decided)
+    return float(evaluate(crowded(tiling, problem), names))
 
 
 def test_each_register_block_waits_whose_rows_change_first() -> None:
@@ -69,15 +59,7 @@ def test_rows_that_begin_in_sets_of_their_own_and_copies_wait_for_nothing() -> N
 
 
 def test_what_is_read_off_the_loops_costs_no_more() -> None:
-    problem = crowding(computing_factor=1.0)
-    nest = problem.nests[0]
-    (option,) = nest.options
-    cost = AnalyticModel().expression(problem, nest, option)
-    space = Space(0, option, dict(problem.registers), {})
-    some = Random(1).sample(list(islice(every_decision(0, option, problem), 4000)), 100)
-    priced = [
-        (tree_ns(problem, option, build_nest(space, made)), float(evaluate(cost, made))) for made in some
-    ]
+    priced = sampled_prices(crowding(computing_factor=1.0))
     assert all(tree <= price * (1 + 1e-9) for tree, price in priced)
     assert any(tree == pytest.approx(price) for tree, price in priced)
 

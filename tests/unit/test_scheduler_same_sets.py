@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
-from random import Random
 
 import pytest
 from plan_problems import gemm_option, problem
-from properties.exhaustive import every_decision
-from properties.tree_price import tree_ns
+from properties.sampled_prices import of_blocks, sampled_prices
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler import AnalyticModel
-from isamap.scheduler.nest import build_nest
 from isamap.scheduler.same_sets import if_kept, pieces_at_least
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import Tiling, tile
 
 K, M = 64, 64
-IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 
 
 def gemm(n: int = 1024, vector: int = 16, ways: int = 8, **figures: float) -> Problem:
@@ -32,24 +24,13 @@ def gemm(n: int = 1024, vector: int = 16, ways: int = 8, **figures: float) -> Pr
     return replace(made, caches=(replace(near, capacity_bytes=32 << 10, ways=ways), second, *others))
 
 
-def decided(made: Problem, **changes: int) -> tuple[Tiling, dict[str, int]]:
-    """Register blocks of 4 x 64, all 64 rows of B in each, but for what is decided."""
-    (option,) = made.nests[0].options
-    space = Space(0, option, dict(made.registers), {})
-    names = {"nest0.unroll.n": 4, "nest0.unroll.m": 4}
-    names |= {f"nest0.block.{axis.name}": axis.extent for axis in option.axes}
-    names |= {name: 0 for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())}
-    names |= {f"nest0.{name.replace('_', '.')}": value for name, value in (IN_PLACE | changes).items()}
-    return tile(space), names
-
-
 def least_ns(made: Problem, **changes: int) -> float:
-    tiling, names = decided(made, **changes)
+    tiling, names = of_blocks(made, **changes)
     return float(evaluate(pieces_at_least(tiling, made), names))
 
 
 def shown(made: Problem, **changes: int) -> float:
-    tiling, names = decided(made, **changes)
+    tiling, names = of_blocks(made, **changes)
     b = next(operand for operand in tiling.space.option.operands if operand.name == "b")
     return float(evaluate(if_kept(tiling, b, made, Const(1.0), Const(5.0)), names))
 
@@ -88,10 +69,6 @@ def test_the_rest_of_a_line_is_lost_where_so_many_rows_evict_each_other() -> Non
 @pytest.mark.parametrize("vector", [4, 16])
 def test_the_price_is_what_the_loops_say(vector: int) -> None:
     made = gemm(vector=vector, computing_factor=1.0, traffic_factor=0.25)
-    (option,) = made.nests[0].options
-    cost = AnalyticModel().expression(made, made.nests[0], option)
-    space = Space(0, option, dict(made.registers), {})
-    some = Random(1).sample(list(islice(every_decision(0, option, made), 4000)), 100)
-    priced = [(tree_ns(made, option, build_nest(space, one)), float(evaluate(cost, one))) for one in some]
+    priced = sampled_prices(made)
     assert all(tree <= price * (1 + 1e-9) for tree, price in priced)
     assert any(tree == pytest.approx(price) for tree, price in priced)
