@@ -71,4 +71,5 @@ def test_the_price_is_what_the_loops_say(vector: int) -> None:
     made = gemm(vector=vector, computing_factor=1.0, traffic_factor=0.25)
     priced = sampled_prices(made)
     assert all(tree <= price * (1 + 1e-9) for tree, price in priced)
-    assert any(tree == pytest.approx(price) for tree, price in priced)
+    # Where the model rounds, it does upwards, which is rare.
+    assert sum(tree == pytest.approx(price) for tree, price in priced) >= 99
