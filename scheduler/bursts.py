@@ -34,11 +34,12 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, largest, times, total
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
-from isamap.scheduler.fetching import in_rows
+from isamap.scheduler.fetching import asked, in_rows
+from isamap.scheduler.in_time import if_in_time
 from isamap.scheduler.levels import Misses
 from isamap.scheduler.residence import holds_all
 from isamap.scheduler.space import MAX_UNROLLED, Space, issues_along
-from isamap.scheduler.tiling import Tiling
+from isamap.scheduler.tiling import Tiling, by_stage
 
 # Of how many axes that an input does not follow all combinations are listed.
 MOST_AXES = 2
@@ -47,7 +48,7 @@ MOST_AXES = 2
 def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
     """The time that issues do not hide of the input of which most shows. Units: nanoseconds."""
     return largest(
-        total(_of_input(tiling, problem, operand, position, missed))
+        _of_input(tiling, problem, operand, position, missed)
         for position, operand in enumerate(tiling.space.option.operands)
         if not (operand.is_accumulator or operand.streams or operand.subscripts)
     )
@@ -55,8 +56,28 @@ def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
 
 def _of_input(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
-) -> Iterator[Cost]:
-    """What shows of an input out of each level: of one that streams, `streams` says it."""
+) -> Cost:
+    """What shows of an input; of one that streams, `streams` says it.
+
+    What hints have brought near comes from there.
+    """
+    shows = list(_of_levels(tiling, problem, operand, position, missed))
+    late = total(cost for _, cost in shows)
+    into = asked(tiling.space.option, operand)
+    if not operand.late or not into:
+        return late
+    cache, _ = operand.hints[into - 1]
+    near = {c.name for c in problem.caches[: 1 + [c.name for c in problem.caches].index(cache)]}
+    early = total(cost for level, cost in shows if level.source in near)
+    return by_stage(
+        tiling.space, operand, if_in_time(tiling, operand, missed[-1].bandwidth, late, early), late
+    )
+
+
+def _of_levels(
+    tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
+) -> Iterator[tuple[Misses, Cost]]:
+    """What shows of an input out of each level."""
     space = tiling.space
     element_bytes = max(operand.staged_bytes, operand.tensor_bytes)
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
@@ -71,7 +92,7 @@ def _of_input(
         hides = _hides(space.option, operand, problem, is_far and level is missed[-1])
         if byte_ns > before_ns and hides * byte_ns > issue_ns:
             left = _left(space, axes, _Byte(byte_ns, before_ns, hides), issue_ns)
-            yield times(level.lines[position], left)
+            yield level, times(level.lines[position], left)
             before_ns = byte_ns
 
 

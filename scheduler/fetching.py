@@ -72,9 +72,14 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
     """How many turns of a loop ahead its next pieces are asked for: of few bytes more than one.
 
     Half as many bytes are under way as where memory alone is waited for: whoever fetches ahead brings some.
+    Where several register blocks share the hints of a turn, the last ones would ask for what the next turn
+    begins with: there at least two.
     """
+    if not operand.late:
+        return 1
+    shared = any(inside.kind == "for" for inside in nest.loops[loop + 1 : nest.hold])
     turn_bytes = _turn_bytes(option, nest, operand, loop)
-    return max(1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes)))) if operand.late else 1
+    return max(2 if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes))))
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:

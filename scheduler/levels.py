@@ -30,14 +30,16 @@ class Misses:
     """What one cache misses: where that lies, and per operand the time for its lines, to begin its rows, and
     for both.
 
-    Of rows in pieces, `computing_factor` is what of computing on them counts beside, and `traffic_factor`
-    what of their lines. Units: bytes per nanosecond, and nanoseconds.
+    Of rows in pieces, `computing_factor` is what of computing on them counts beside, `traffic_factor` what of
+    their lines, and `hinted_traffic_factor` what of those of hinted pieces. Units: bytes per nanosecond, and
+    nanoseconds.
     """
 
     source: str
     bandwidth: float
     computing_factor: float
     traffic_factor: float
+    hinted_traffic_factor: float
     lines: tuple[Cost, ...]
     begun: tuple[Cost, ...]
     costs: tuple[Cost, ...]
@@ -59,7 +61,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
         begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
         stated = problem.rows_behind[level]
-        factors = stated.computing_factor, stated.traffic_factor
+        factors = stated.computing_factor, stated.traffic_factor, stated.hinted_or_other_traffic_factor
         found.append(Misses(source, bandwidth, *factors, tuple(lines), begun, costs))
     return tuple(found)
 
@@ -83,9 +85,9 @@ def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
     return _added((level, 1.0) for level in missed)
 
 
-def added_in_pieces(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
+def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
     """The same of the part of that time which counts beside computing on pieces of rows."""
-    return _added((level, level.traffic_factor) for level in missed)
+    return _added((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
 def _added(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses, float]]:

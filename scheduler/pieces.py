@@ -4,10 +4,12 @@
 
     shown part of their lines' time + shown part of computing
 
-Both parts are those of the memory that the pieces come out of (`traffic_factor`, `computing_factor` of its
-link's `rows`). A piece that is used again out of a nearer memory is one of a row there as well. Rows along a
-sum are read on while their register block computes, and so are rows that loads follow: all of that hides.
-Judged in docs/decisions/0029-pieces-used-again.md and 0037-traffic-beside-computing.md.
+Both parts are those of the memory that the pieces come out of (`traffic_factor`, of hinted pieces
+`hinted_traffic_factor`, and `computing_factor` of its link's `rows`). A piece that is used again out of a
+nearer memory is one of a row there as well. Rows along a sum are read on while their register block computes,
+and so are rows that loads follow: all of that hides.
+Judged in docs/decisions/0029-pieces-used-again.md, 0037-traffic-beside-computing.md and
+0038-hints-one-by-one.md.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Problem
 from isamap.scheduler.fetching import in_rows
 from isamap.scheduler.following import if_followed
+from isamap.scheduler.in_time import if_in_time
 from isamap.scheduler.levels import Misses, added, added_in_pieces
 from isamap.scheduler.same_sets import if_kept
 from isamap.scheduler.tiling import Tiling, by_stage
@@ -44,10 +47,12 @@ def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: P
     for position, operand in enumerate(option.operands):
         if operand.is_accumulator or in_rows(option, operand):
             continue
-        shown, lost = (
+        shown, early, lost = (
             total(times(share, level.lines[position]) for level, share in shares)
-            for shares in (added_in_pieces(hiding), added(hiding))
+            for shares in (added_in_pieces(hiding), added_in_pieces(hiding, hinted=True), added(hiding))
         )
+        if operand.late:
+            shown = if_in_time(tiling, operand, one.bandwidth, shown, early)
         begun = [level.begun[position] for level in hiding]
         direct = total([if_kept(tiling, operand, problem, shown, lost), *begun])
         found.append(by_stage(tiling.space, operand, direct, begun[-1] if is_last else Const(0)))

@@ -168,7 +168,7 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
 def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
     """How many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
-    where register blocks of other axes go through all pieces.
+    where blocks of other axes, or their register blocks, go through all pieces.
     """
     space, along = tiling.space, operand.dense_axis
     if along not in tiling.steps:
@@ -176,7 +176,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
     extents = {axis.name: axis.extent for axis in space.option.axes}
     rows = prod(extents[name] for name in operand.axes if name != along)
     lines = times(rows * problem.caches[-1].line_bytes, tiling.steps[along])
-    again: list[Cost] = []
+    again = [tiling.blocks[axis.name] for axis in space.register_axes if axis.name not in operand.axes]
     for name, first, second in space.sweep_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):
             if inner.name == along and outer.name not in operand.axes:

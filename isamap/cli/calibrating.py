@@ -154,7 +154,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
     """What beginning rows of each memory takes."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
-        "traffic", "crowded ns", "a piece", "late ns", "hinted", "of rows", "",
+        "traffic", "crowded ns", "a piece", "late ns", "hinted", "traffic", "of rows", "",
     )  # fmt: skip
     lines = [
         (
@@ -170,12 +170,13 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
             _number(r.crowded_piece_ns),
             _number(r.swept_ns),
             _number(r.hinted_swept_ns if r.hinted_swept_count else None),
+            "–" if r.hinted_traffic_factor is None else f"{r.hinted_traffic_factor:.0%}",
             str(r.hinted_swept_count or "–"),
             "",
         )
         for r in profile.rows
     ]
-    return [head, *lines, *((r.memory, *["–"] * 12, r.said) for r in profile.unmeasured_rows)]
+    return [head, *lines, *((r.memory, *["–"] * 13, r.said) for r in profile.unmeasured_rows)]
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:

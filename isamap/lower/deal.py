@@ -31,11 +31,13 @@ class Dealt:
     """Work for the trips of some loops, each directly inside the one before.
 
     `hosts` are the loops (by number) with how often each runs; `make` gives the work's nodes, anew each time.
+    With `by_rows`, each trip of the last host has a row's pieces, and the trips around it share them out.
     """
 
     note: str
     hosts: tuple[tuple[int, Index], ...]
     make: Callable[[], tuple[Node, ...]]
+    by_rows: bool = False
 
     @property
     def innermost(self) -> int:
@@ -50,8 +52,52 @@ def is_even(dealt: Dealt) -> bool:
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
 
+def has_rows(dealt: Dealt) -> bool:
+    """Whether pieces stand in rows, of which each trip of the last host has as many."""
+    return _rows_of(dealt) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Pieces in rows: one loop over them, of which each trip has `each`, and one around it over their lines.
+
+    `conditions` are those around all of it. Without a loop over lines, there is one.
+    """
+
+    conditions: tuple[Condition, ...]
+    line: str
+    lines: int
+    row: str
+    each: int
+    body: tuple[Node, ...]
+
+
+def _rows_of(dealt: Dealt) -> _Rows | None:
+    """The rows of some work; None where it is none, or how many there are is not known before the run."""
+    conditions, nodes = _guarded(dealt.make())
+    around: list[For] = []
+    while len(nodes) == 1 and isinstance(nodes[0], For):
+        around.append(nodes[0])
+        nodes = nodes[0].body
+    if not 1 <= len(around) <= 2:
+        return None
+    *lines, rows = around
+    trips = dealt.hosts[-1][1]
+    each = 1
+    if rows.trips != trips:
+        if not rows.trips.value or not trips.value or rows.trips.constant % trips.constant:
+            return None
+        each = rows.trips.constant // trips.constant
+    if not lines:
+        return _Rows(conditions, "", 1, rows.variable, each, nodes)
+    count = lines[0].trips.value
+    return _Rows(conditions, lines[0].variable, count, rows.variable, each, nodes) if count else None
+
+
 def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     """What the trip at `place` performs."""
+    if dealt.by_rows:
+        return _share_of_rows(dealt, place, names)
     made = dealt.make()
     trips = product(count for _, count in dealt.hosts)
     if not made or trips.value == 1:
@@ -69,6 +115,35 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     bindings = _positions(counters, piece)
     share: Node = For(variable, count, substituted(body, bindings))
     return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
+
+
+def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
+    """What the trip at `place` performs of its rows: lines go round the trips of the loops around.
+
+    So a turn of a sum has next to nothing to count, and all of its turns have as many hints.
+    """
+    rows = _rows_of(dealt)
+    assert rows is not None, "only what stands in rows is dealt by them"
+    number, _ = dealt.hosts[-1]
+    around, now = product(count for _, count in dealt.hosts[:-1]).constant, ZERO
+    for host, count in dealt.hosts[:-1]:
+        now = now * count + place.trips[host]
+    first = place.trips[number] * rows.each
+    here = substituted(rows.body, {rows.row: first})
+    if rows.each > 1:
+        nth = names.fresh("row")
+        here = (For(nth, Index.of(rows.each), substituted(rows.body, {rows.row: first + Index.of(nth)})),)
+    turns, left = divmod(rows.lines, around)
+    found: tuple[Node, ...] = ()
+    if turns == 1:
+        found = substituted(here, {rows.line: now})
+    elif turns:
+        nth = names.fresh("share")
+        found = (For(nth, Index.of(turns), substituted(here, {rows.line: now + Index.of(nth) * around})),)
+    if left:
+        last = substituted(here, {rows.line: now + turns * around})
+        found = (*found, If(((now, "<", Index.of(left)),), last))
+    return (Block(dealt.note, (If(rows.conditions, found),) if rows.conditions else found),)
 
 
 def _share(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:

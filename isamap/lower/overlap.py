@@ -11,17 +11,17 @@ buffer, and the last one is written behind the loop. A buffer has one copy more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
-from isamap.lower.deal import Dealt, is_even, share_of
+from isamap.lower.deal import Dealt, has_rows, is_even, share_of
 from isamap.lower.finish import Finish, copied_back
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides, left_inside
-from isamap.lower.prefetch import buffer_lines, tensor_lines
+from isamap.lower.prefetch import buffer_lines, goes_across, goes_along, tensor_lines
 from isamap.lower.program import Block, Condition, If, Node
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import line_hints
@@ -125,30 +125,56 @@ class Overlap:
         """Deals the prefetches that stand at a depth to the first loop inside that runs more than once; gives
         those performed at once.
 
-        Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once.
+        Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once. Of
+        pieces of rows each turn of the sum has those of its own rows: all the hints of a register block at
+        once have more lines under way than a cache can wait for, and what it computes waits with them.
         """
         mine = [prefetch for prefetch in self.schedule.prefetches if prefetch.depth == depth]
         inside = loops_inside(self.schedule, depth)
         trips = [(number, place.left[loop.axis].ceildiv(loop.step)) for number, loop in inside]
         single = next((n for n, (_, count) in enumerate(trips) if count.value != 1), 0)
         hosts = tuple(trips[: single + 1])
-        # Rows along a sum are asked for one after the other: line by line they come a fifth slower.
         is_around = bool(hosts) and hosts[-1][0] < self.schedule.hold
-        along = self.schedule.loops[hosts[-1][0]].axis if is_around else None
-        works = [
-            Dealt(f"prefetch {p.operand} into {p.cache}", hosts, self._prefetch(p, place, along))
-            for p in mine
-        ]
-        new = [work for work in works if is_around or (hosts and is_even(work))]
+        works = [self._by_rows(p, place, trips) or self._at_first(p, place, hosts) for p in mine]
+        new = [work for work in works if work.by_rows or is_around or (hosts and is_even(work))]
         self.dealt += new
         yield tuple(node for work in works if work not in new for node in _labelled(work.note, work.make()))
         self.dealt = [work for work in self.dealt if work not in new]
 
-    def _prefetch(self, prefetch: Prefetch, place: Place, along: str | None) -> Make:
-        """Hints about what a later turn reads, if there is such a turn, dealt to a loop along an axis."""
+    def _at_first(self, prefetch: Prefetch, place: Place, hosts: tuple[tuple[int, Index], ...]) -> Dealt:
+        """A prefetch dealt to the first loops inside: line by line of all rows where they go along them. Rows
+        along a sum are asked for one after the other: line by line they come a fifth slower.
+        """
+        axis = self.schedule.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < self.schedule.hold else ""
+        by_lines = goes_along(self._operand(prefetch.operand), axis)
+        return Dealt(_note(prefetch), hosts, self._prefetch(prefetch, place, by_lines))
+
+    def _by_rows(self, prefetch: Prefetch, place: Place, trips: Sequence[tuple[int, Index]]) -> Dealt | None:
+        """A prefetch of pieces of rows dealt to the one loop inside `hold`, which goes from row to row; None
+        where there is no such loop.
+        """
+        hold = self.schedule.hold
+        counting = [(number, count) for number, count in trips if number >= hold and count.value != 1]
+        if prefetch.depth > hold or prefetch.operand in self.staged_now or len(counting) != 1:
+            return None
+        hosts = (*(host for host in trips if host[0] < hold), *counting)
+        if any(count.value is None for _, count in hosts[:-1]):
+            return None
+        if not goes_across(self._operand(prefetch.operand), self.schedule.loops[counting[0][0]].axis):
+            return None
+        work = Dealt(
+            _note(prefetch), hosts, self._prefetch(prefetch, place, by_lines=True, by_rows=True), by_rows=True
+        )
+        return work if has_rows(work) else None
+
+    def _prefetch(self, prefetch: Prefetch, place: Place, by_lines: bool, by_rows: bool = False) -> Make:
+        """Hints about what a later turn reads, if there is such a turn; with `by_rows` about as many lines of
+        each row as a whole turn reads.
+        """
         number = prefetch.depth - 1
         loop, turn = self.schedule.loops[number], place.trips[number] + prefetch.ahead
         here, left = self._turn(number, turn), self.around[number].left[loop.axis]
+        whole = here.enter(number, loop.axis, here.position[loop.axis], Index.of(loop.step), turn)
         hint = line_hints(self.suppliers.machine)[prefetch.cache]
         staged = self.staged_now.get(prefetch.operand)
 
@@ -157,7 +183,8 @@ class Overlap:
                 found = buffer_lines(staged, number, here, hint, self.names)
             else:
                 operand = self._operand(prefetch.operand)
-                found = tensor_lines(operand, here, hint, self.suppliers, self.names, along)
+                known = self.suppliers, self.names, by_lines
+                found = tensor_lines(operand, here, hint, *known, whole if by_rows else None)
             return _when(turn * loop.step, left, found)
 
         return make
@@ -218,6 +245,10 @@ class Overlap:
         held = self.tile.held or self.tile.accumulator or self.tile.result
         candidates = (*self.tile.inputs, *((held,) if held is not None else ()))
         return next(operand for operand in candidates if operand.name == name)
+
+
+def _note(prefetch: Prefetch) -> str:
+    return f"prefetch {prefetch.operand} into {prefetch.cache}"
 
 
 def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:

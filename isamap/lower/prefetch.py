@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isamap.ir import Expr, Index, Read
+from isamap.ir import Expr, Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.names import Names
 from isamap.lower.place import Place
@@ -25,17 +25,24 @@ def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, name
     trips = {n: place.trips.get(n, ZERO) if n <= number else ZERO for n, _ in staged.loops}
     elements = dict(staged.loops)[number]
     size_bytes = staged.operand.dtype.size_bytes
-    here, lines = _lines(staged.buffer, staged.offset(trips), elements, size_bytes, hint, names)
+    here, lines = _lines(staged.buffer, staged.offset(trips), elements, elements, size_bytes, hint, names)
     return _nested(lines, here)
 
 
 def tensor_lines(
-    operand: OperandTile, place: Place, hint: LineHint, suppliers: Suppliers, names: Names, along: str | None
+    operand: OperandTile,
+    place: Place,
+    hint: LineHint,
+    suppliers: Suppliers,
+    names: Names,
+    by_lines: bool,
+    whole: Place | None = None,
 ) -> tuple[Node, ...]:
-    """Hints about the elements of a tensor that are read at a place, row by row.
+    """Hints about the elements of a tensor that are read at a place, row by row; or line by line of all rows,
+    where their length is known.
 
-    `along` is the axis of the loop around register blocks that they are dealt to, if any. Where it goes along
-    rows of a known length, they are asked for line by line of all rows instead, as its turns will read them.
+    With `whole`, a place of a turn that nothing cuts short, there are as many lines as it has: one that a
+    shorter turn lacks is named by its first element.
 
     Raises: UsageProblem where they are no box.
     """
@@ -58,26 +65,52 @@ def tensor_lines(
             start = start + Index.of(variable) * stride
             loops.append((variable, count))
     low, count = box[-1]
-    here, lines = _lines(read.buffer, start + low * strides[-1], count, read.dtype.size_bytes, hint, names)
+    longest = _box(read, whole) if whole is not None else None
+    most = longest[-1][1] if longest is not None else count
+    here, lines = _lines(
+        read.buffer, start + low * strides[-1], count, most, read.dtype.size_bytes, hint, names
+    )
     counted = all(count.value is not None for _, count in lines)
-    across = along is not None and counted and bool(read.index[-1].coefficient(f"@{along}"))
-    return _nested((*lines, *loops) if across else (*loops, *lines), here)
+    return _nested((*lines, *loops) if by_lines and counted else (*loops, *lines), here)
+
+
+def goes_along(operand: OperandTile, axis: str) -> bool:
+    """Whether a loop over an axis goes along the rows of what an operand reads."""
+    read = _read_of(operand.subject)
+    return read is not None and _moves(read.index[-1], axis)
+
+
+def goes_across(operand: OperandTile, axis: str) -> bool:
+    """Whether a loop over an axis goes from row to row of what an operand reads."""
+    read = _read_of(operand.subject)
+    if read is None or _moves(read.index[-1], axis):
+        return False
+    return any(_moves(subscript, axis) for subscript in read.index[:-1])
+
+
+def _moves(subscript: Index, axis: str) -> bool:
+    """Whether a subscript moves with an axis."""
+    factor = subscript.coefficient(f"@{axis}")
+    return factor is None or factor.value != 0
 
 
 def _lines(
-    buffer: str, start: Index, elements: Index, size_bytes: int, hint: LineHint, names: Names
+    buffer: str, start: Index, elements: Index, most: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """A hint about a line of a run of elements, at an element of it, and the loop over the run's lines.
+    """A hint about a line of a run of elements, at an element of it, and the loop over the lines of a run of
+    as many elements as there may be.
 
     Elements are counted back from the last one: the line that the first one lies in has mostly come with what
     lies before it, that of the last one has not.
     """
     each = max(1, hint.line_bytes // size_bytes)
-    count = elements.ceildiv(each)
+    count = most.ceildiv(each)
     variable = names.fresh("line")
     counter = ZERO if count.value == 1 else Index.of(variable)
-    first = start + (elements - 1) - (count - 1) * each
-    here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, first + counter * each, (ONE,)))
+    back = (count - 1 - counter) * each
+    if elements != most:
+        back = index_min(elements - 1, back)
+    here = Hint(hint.item.name, hint.operand, MemoryRef(buffer, start + (elements - 1) - back, (ONE,)))
     return here, () if count.value == 1 else ((variable, count),)
 
 

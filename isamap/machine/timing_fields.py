@@ -37,6 +37,8 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
         _check_needed(found, "`rows`", "traffic_factor", "computing_factor", findings)
         _check_needed(found, "`rows`", "hinted_swept_count", "swept_ns", findings)
         _check_needed(found, "`rows`", "hinted_swept_ns", "hinted_swept_count", findings)
+        _check_needed(found, "`rows`", "hinted_traffic_factor", "hinted_swept_count", findings)
+        _check_needed(found, "`rows`", "hinted_traffic_factor", "computing_factor", findings)
         if {"hinted_swept_ns", "swept_ns"} <= found.spans.keys():
             _check_order(found, "hinted_swept_ns", "swept_ns", findings)
         if "short_start_ns" in found.spans:

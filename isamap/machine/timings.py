@@ -28,7 +28,8 @@ class RowTimes:
     (0: every piece is begun), and take `swept_ns` each. Of at most `hinted_swept_count` rows, pieces that
     are hinted go on and take `hinted_swept_ns` instead (0 rows: hints save nothing). `computing_factor` is
     how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them),
-    and `traffic_factor` how much of that traffic does.
+    `traffic_factor` how much of that traffic does, and `hinted_traffic_factor` how much of it where pieces
+    are hinted (None: as much).
     """
 
     start_ns: float = 0.0
@@ -46,7 +47,14 @@ class RowTimes:
     swept_ns: float = 0.0
     hinted_swept_count: int = 0
     hinted_swept_ns: float = 0.0
+    hinted_traffic_factor: float | None = None
     source: str = ""
+
+    @property
+    def hinted_or_other_traffic_factor(self) -> float:
+        """How much of traffic counts where pieces are hinted, stated of them or of all."""
+        stated = self.hinted_traffic_factor
+        return self.traffic_factor if stated is None else min(stated, self.traffic_factor)
 
 
 @dataclass(frozen=True, slots=True)

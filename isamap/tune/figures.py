@@ -97,7 +97,8 @@ class RowFigure:
     memory is not the one behind the nearest cache, or products do not say. `swept_count` is as measured: half
     of the pages that are translated at once is the most of it that is laid over a machine. A piece of rows
     that are followed takes `swept_ns` longer than one of a near memory; of `hinted_swept_count` rows, one
-    that is asked for early `hinted_swept_ns` (0 rows: as long).
+    that is asked for early `hinted_swept_ns` (0 rows: as long), and `hinted_traffic_factor` of what its lines
+    take counts beside computing (None: as much as of others).
     """
 
     memory: str
@@ -113,6 +114,7 @@ class RowFigure:
     hinted_swept_ns: float = 0.0
     traffic_factor: float = 1.0
     crowded_piece_ns: float | None = None
+    hinted_traffic_factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
-    # Each row lies on pages of its own, and so do those of the other operands.
+    # Each row lies on pages of its own, and so do those of the other operands. Hints translate theirs before.
     pages = machine.tlb.count // 2
     rows = replace(
         link.rows,
@@ -115,8 +115,9 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
         short_bytes=0,
         swept_count=min(found.swept_count, pages or found.swept_count),
         swept_ns=found.swept_ns,
-        hinted_swept_count=min(found.hinted_swept_count, pages or found.hinted_swept_count),
+        hinted_swept_count=found.hinted_swept_count,
         hinted_swept_ns=found.hinted_swept_ns,
+        hinted_traffic_factor=found.hinted_traffic_factor,
         computing_factor=found.computing_factor,
         traffic_factor=found.traffic_factor,
         crowded_ns=link.rows.crowded_ns if found.crowded_ns is None else found.crowded_ns,

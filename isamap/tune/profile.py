@@ -229,6 +229,8 @@ def _late_json(row: RowFigure) -> dict[str, object]:
             "hinted_swept_count": row.hinted_swept_count,
             "hinted_swept_ns": _short(row.hinted_swept_ns),
         }
+    if row.hinted_traffic_factor is not None:
+        found["hinted_traffic_factor"] = _short(row.hinted_traffic_factor)
     return found
 
 
@@ -290,7 +292,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         for r in stored["readings"]
     )
     hinted_ns, crowded_ns = stored["hinted_start_ns"], stored.get("crowded_ns")
-    piece_ns = stored.get("crowded_piece_ns")
+    piece_ns, shown = stored.get("crowded_piece_ns"), stored.get("hinted_traffic_factor")
     return RowFigure(
         str(stored["memory"]),
         int(stored["piece_bytes"]),
@@ -305,6 +307,7 @@ def _row(stored: dict[str, Any]) -> RowFigure:
         float(stored.get("hinted_swept_ns", 0.0)),
         float(stored.get("traffic_factor", 1.0)),
         None if piece_ns is None else float(piece_ns),
+        None if shown is None else float(shown),
     )
 
 

@@ -4,11 +4,12 @@ pieces of a column - pieces that follow others                    to begin a pie
 pieces of 16 rows of A - of 4, over what these compute more       how much of computing shows
 pieces of 4 rows of A - what shows of their computing             how much of their traffic shows
 pieces that follow others - the same out of a near memory         how late they come, hinted or not
+hinted pieces - what shows of computing on near ones              how much of their traffic shows
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
@@ -68,8 +69,12 @@ class Near:
 
     def in_time_ns(self, together: int, computing_factor: float) -> float:
         """What a piece takes from farther on whose lines come in time, with what of computing shows."""
-        near_ns = self.piece_ns[together]
-        return max(near_ns, computing_factor * (near_ns - self.lines_ns) + self.far_lines_ns)
+        computing_ns = self.computing_ns(together, computing_factor)
+        return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
+
+    def computing_ns(self, together: int, computing_factor: float) -> float:
+        """What shows of computing on a piece, beside its lines."""
+        return computing_factor * (self.piece_ns[together] - self.lines_ns)
 
 
 def row_figure(
@@ -99,13 +104,17 @@ def row_figure(
     )
     followed = _nearly_as_fast(found, swept.per_piece_ns, start_ns, hinted=False)
     shown = min(1.0, max(0.0, (swept.per_piece_ns - few.per_piece_ns) / added_ns))
+    if near is not None and near.piece_bytes != swept.piece_bytes:
+        near = None
     in_time_ns = dict.fromkeys(followed, swept.per_piece_ns)
-    if near is not None and near.piece_bytes == swept.piece_bytes:
+    if near is not None:
         in_time_ns = {count: near.in_time_ns(count, shown) for count in followed}
     late_ns, hinted_late_ns = _late(found, in_time_ns)
     pays = hinted_late_ns < late_ns
     early_ns = min((t.per_piece_ns for one, t in found.items() if one.hinted), default=inf)
+    in_time = _nearly_as_fast(found, early_ns, late_ns - hinted_late_ns + start_ns, hinted=True)
     hinted = [max(0.0, t.per_piece_ns - few.per_piece_ns) for one, t in less.items() if one.hinted]
+    traffic = _traffic_shown(few, shown, few.piece_bytes * ns_per_byte)
     return RowFigure(
         memory,
         swept.piece_bytes,
@@ -118,13 +127,12 @@ def row_figure(
             for one, t in (*found.items(), *less.items())
         ),
         swept_ns=late_ns,
-        hinted_swept_count=max(
-            _nearly_as_fast(found, early_ns, late_ns - hinted_late_ns + start_ns, hinted=True)
-            if pays
-            else (0,)
-        ),
+        hinted_swept_count=max(in_time) if pays else 0,
         hinted_swept_ns=hinted_late_ns if pays else 0.0,
-        traffic_factor=_traffic_shown(few, shown, few.piece_bytes * ns_per_byte),
+        traffic_factor=traffic,
+        hinted_traffic_factor=(
+            min(traffic, _hinted_traffic_shown(found, in_time, near, shown)) if pays and near else None
+        ),
     )
 
 
@@ -135,6 +143,17 @@ def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float
     """
     left_ns = few.per_piece_ns - computing_factor * few.issues_ns
     return min(1.0, max(0.0, left_ns / lines_ns)) if lines_ns else 1.0
+
+
+def _hinted_traffic_shown(
+    found: Mapping[Product, Took], counts: Sequence[int], near: Near, computing_factor: float
+) -> float:
+    """The same of hinted pieces, so many rows of them together: the middle of all counts."""
+    return median(
+        max(0.0, took.per_piece_ns - near.computing_ns(one.together, computing_factor)) / near.far_lines_ns
+        for one, took in found.items()
+        if one.hinted and one.together in counts
+    )
 
 
 def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:

@@ -41,6 +41,7 @@ HARDLY = 1.35  # times as long as elsewhere: up to that, one set is as good as m
 LOST_WAYS = 4  # times as many rows as a set has ways: all of them are lost
 APART_LINES = 4  # by which rows are longer that do not begin in one set: pieces stay as wide
 MOST_BYTES = 96 << 20
+NEAR = 1.05  # times the least that all issues take: which of them is fastest is by chance
 LEAST_S, TURNS = 0.02, 4  # of calls in a turn
 LIMIT_S = 60  # of a turn
 _TEXT = """
@@ -252,6 +253,9 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     Raises: Infeasible where no such block finds room in the registers.
     """
     number, option = _plain(one, problem)
+    if one.hinted:
+        problem = _asked_for(problem, number)
+        option = problem.nests[0].options[number]
     tiles = _tiles(option)
     blocks = {"m": one.m, "n": one.n, "k": one.together}
     fixed = {
@@ -278,7 +282,8 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
 
 
 def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
-    """The mapping of least issues, with its number, of those whose issues have few rows of A and B as it is.
+    """The mapping whose issues take least, of nearly equal ones that of the fewest, with its number: of those
+    whose issues have few rows of A and B as it is.
 
     Raises: Infeasible where there is none.
     """
@@ -294,7 +299,22 @@ def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
     if not narrow:
         least = min(_tiles(option)["m"] for _, option in plain)
         raise Infeasible(Diagnostic("rows-by-tiles", f"no issue multiplies {FEW} rows: one takes {least}"))
-    return min(narrow, key=lambda o: o[1].interval_ns * _issues(o[1], one.m, one.n))
+    took = {number: option.interval_ns * _issues(option, one.m, one.n) for number, option in narrow}
+    near = [(number, option) for number, option in narrow if took[number] <= NEAR * min(took.values())]
+    return min(near, key=lambda o: _issues(o[1], one.m, one.n))
+
+
+def _asked_for(problem: Problem, number: int) -> Problem:
+    """The problem whose mapping of this number has hints about B as far ahead as where they save time."""
+    option = problem.nests[0].options[number]
+    ahead_bytes = problem.memory_streams.ahead_bytes if problem.memory_streams is not None else 0
+    operands = tuple(
+        replace(o, late=True, ahead_bytes=ahead_bytes) if o.tensor == "B" and not o.streams else o
+        for o in option.operands
+    )
+    options = list(problem.nests[0].options)
+    options[number] = replace(option, operands=operands)
+    return replace(problem, nests=(replace(problem.nests[0], options=tuple(options)), *problem.nests[1:]))
 
 
 def _tiles(option: NestOption) -> dict[str, int]:

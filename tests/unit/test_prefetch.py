@@ -80,6 +80,21 @@ SHORT = """  for k by 2 {
   }
 }
 """
+SHARED = """  for k by 8 {
+    for n by 48 {
+      prefetch b ahead 2 into l2;
+      for m by 1 {
+        hold;
+        for k by 1 {
+          unroll n by 8 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+"""
 ALONG = """  for m by 1 {
     for n by 4 {
       prefetch b ahead 1 into l1;
@@ -167,6 +182,34 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
         assert sorted(found) == sorted(("B", 96 * row + 16 * line + 15) for row, line in places)
     else:
         assert found == [("B", 96 * row + 16 * line + 15) for row, line in places]
+
+
+def test_pieces_that_register_blocks_share_are_asked_for_row_by_row_in_their_turns() -> None:
+    """Three lines of each of eight rows, two turns later: a line for each of the first register blocks, of
+    which each turn asks for its own row's.
+    """
+    made = compiled({"M": 4, "N": 240, "K": 32}, SHARED)
+    assert made.program
+    env = {"A.s0": 32, "B.s0": 240, "C.s0": 240}
+    named = [element for name, element in hints(made.program.body, env) if name == "B"]
+    assert named[:24] == [240 * row + 96 + 16 * line + 15 for line in range(3) for row in range(8)]
+    ends = [240 * row + 16 * line + 15 for row in range(32) for line in range(6, 15)]
+    assert sorted(named) == ends, "each line once"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 6])
+def test_each_line_is_asked_for_however_many_register_blocks_share_them(rows: int) -> None:
+    """The last turn has ten columns, and the last block of the sum three rows: lines that a short turn lacks
+    are named by its first column.
+    """
+    made = compiled({"M": rows, "N": 202, "K": 11}, SHARED)
+    assert made.program
+    env = {"A.s0": 11, "B.s0": 202, "C.s0": 202}
+    named = [element for name, element in hints(made.program.body, env) if name == "B"]
+    whole = [202 * row + 16 * line + 15 for row in range(11) for line in range(6, 12)]
+    cut = [202 * row + column for row in range(11) for column in (192, 201)]
+    assert {*named} == {*whole, *cut}
+    assert len(named) == 11 * (6 + 3)
 
 
 def test_of_a_piece_shorter_than_a_line_the_line_is_named_that_it_ends_in() -> None:

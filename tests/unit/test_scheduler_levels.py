@@ -27,7 +27,9 @@ def together_ns(
         begun = begun_ns if len(found) + 1 == len(moved_bytes) else 0.0
         lines = size / bandwidth
         found.append(
-            Misses(source, bandwidth, 0.0, 1.0, (Const(lines),), (Const(begun),), (Const(lines + begun),))
+            Misses(
+                source, bandwidth, 0.0, 1.0, 1.0, (Const(lines),), (Const(begun),), (Const(lines + begun),)
+            )
         )
     return float(evaluate(one_after_another(found), {}))
 
@@ -57,13 +59,13 @@ def test_no_level_is_taken_for_faster_than_it_is_by_itself() -> None:
     assert together_ns(100, 9000) == pytest.approx(9000 / 100)
 
 
-def in_pieces_ns(size_bytes: float, *factors: float) -> float:
+def in_pieces_ns(size_bytes: float, *factors: float, hinted: bool = False) -> float:
     """What shows of lines that pass every level, of which each has so much of them show."""
     missed = [
-        Misses(source, bandwidth, 1.0, factor, (Const(size_bytes / bandwidth),), (), ())
+        Misses(source, bandwidth, 1.0, factor, factor / 2, (Const(size_bytes / bandwidth),), (), ())
         for (source, bandwidth), factor in zip(SPEEDS, factors, strict=False)
     ]
-    shown = ((share, level.lines[0]) for level, share in added_in_pieces(missed))
+    shown = ((share, level.lines[0]) for level, share in added_in_pieces(missed, hinted=hinted))
     return sum(share * float(evaluate(lines, {})) for share, lines in shown)
 
 
@@ -71,6 +73,12 @@ def test_of_lines_in_pieces_as_much_shows_as_where_they_come_from() -> None:
     assert in_pieces_ns(8000, 1, 1, 1) == pytest.approx(8000 / 40)
     assert in_pieces_ns(8000, 0.5, 0.25, 0.5) == pytest.approx(0.5 * 8000 / 40)
     assert in_pieces_ns(8000, 0.5) == pytest.approx(0.5 * 8000 / 200)
+
+
+def test_of_hinted_lines_as_much_shows_as_is_stated_of_them() -> None:
+    assert in_pieces_ns(8000, 0.5, 0.5, 1.0, hinted=True) == pytest.approx(
+        in_pieces_ns(8000, 0.25, 0.25, 0.5)
+    )
 
 
 def test_lines_from_farther_on_show_no_less_than_those_that_are_near() -> None:

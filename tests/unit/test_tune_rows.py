@@ -122,6 +122,19 @@ def test_what_hints_save_of_late_pieces_is_measured() -> None:
     assert took(near(), **{f"ahead{n}": 4.0 for n in SWEPT}).hinted_swept_ns == 0.0, "earlier than in time"
 
 
+def test_what_hinted_pieces_take_beside_computing_is_what_shows_of_their_traffic() -> None:
+    ahead = {f"ahead{n}": 7.5 for n in SWEPT}
+    assert took(near(), **ahead).hinted_traffic_factor == pytest.approx(0.5)  # 7.5 ns less half of 11, of 4
+    uneven = ahead | {"ahead8": 40.0, "ahead16": 6.5, "ahead32": 8.5}
+    assert took(near(), **uneven).hinted_traffic_factor == pytest.approx(0.5), "the middle of those in time"
+    assert took(near(), lines=48.0, **ahead).hinted_traffic_factor == pytest.approx(0.25), (
+        "no more than of pieces that nobody hints"
+    )
+    assert took(near(), **{f"ahead{n}": 5.0 for n in SWEPT}).hinted_traffic_factor == 0.0
+    for unknown in (took(**ahead), took(near()), took(near(piece_bytes=64), **ahead)):
+        assert unknown.hinted_traffic_factor is None
+
+
 def test_hints_that_save_next_to_nothing_save_nothing() -> None:
     for found in (took(near()), took(near(), ahead16=19.5), took(near(), ahead16=30.0)):
         assert (found.swept_ns, found.hinted_swept_count) == (pytest.approx(8.0), 0)
@@ -247,7 +260,7 @@ def test_what_is_not_measured_is_kept_and_shown(
     assert main(["hw", "calibrate", MACHINE.name, "-o", str(tmp_path / "p.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     (row,) = [line for line in lines if line.startswith("mem ")]
-    assert row.split() == ["mem", *["–"] * 12, "stopped", "after", "60", "s"]
+    assert row.split() == ["mem", *["–"] * 13, "stopped", "after", "60", "s"]
 
 
 def test_a_profile_keeps_rows_and_lays_them_over_the_link_into_the_cache() -> None:
@@ -265,16 +278,18 @@ def test_no_more_rows_are_followed_than_half_of_the_pages_that_are_translated_at
     assert link("l3", replace(FIGURE, swept_count=16)).rows.swept_count == 16
 
 
-def test_a_profile_keeps_what_late_pieces_take_and_no_more_rows_have_hints_than_pages_allow() -> None:
+def test_a_profile_keeps_what_late_pieces_take() -> None:
     figure = replace(FIGURE, swept_ns=7.5, hinted_swept_count=256, hinted_swept_ns=2.5)
+    figure = replace(figure, hinted_traffic_factor=0.125)
     (again,) = parse_profile(Source("p", print_profile(profile(figure)))).rows
     assert again == figure
     rows = link("l3", again).rows
-    assert (rows.swept_ns, rows.hinted_swept_count) == (7.5, MACHINE.tlb.count // 2)
-    assert rows.hinted_swept_ns == 2.5
+    assert (rows.swept_ns, rows.hinted_swept_count, rows.hinted_swept_ns) == (7.5, 256, 2.5)
+    assert rows.hinted_traffic_factor == 0.125
     unhinted = replace(FIGURE, swept_ns=7.5)
     assert parse_profile(Source("p", print_profile(profile(unhinted)))).rows == (unhinted,)
     assert "hinted_swept" not in print_profile(profile(unhinted))
+    assert "hinted_traffic" not in print_profile(profile(unhinted))
     assert "swept_ns" not in print_profile(profile(FIGURE))
     assert link("l3", FIGURE).rows.hinted_swept_count == 0
 

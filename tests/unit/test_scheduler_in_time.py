@@ -1,0 +1,78 @@
+"""Whether hinted pieces have come when they are used, and what of their traffic shows then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_problems import MEMORY_ROWS, gemm
+from properties.sampled_prices import of_blocks
+
+from isamap.plan.cost import Const, evaluate
+from isamap.plan.problem import Problem
+from isamap.scheduler.bursts import shown
+from isamap.scheduler.in_time import if_in_time
+from isamap.scheduler.levels import misses
+from isamap.scheduler.pieces import beside_rows
+
+SIZE = 4096
+# A vector of B takes 64 bytes / 25.6 = 2.5 ns to come, and an issue 0.14 ns: 18 rows of A on it hide it.
+BANDWIDTH, NEEDED = 25.6, 18
+
+
+def late(rows: int = SIZE, hinted_traffic_factor: float | None = None) -> Problem:
+    """A product out of memory, whose pieces of B may be hinted into the second cache."""
+    made = gemm(rows, SIZE, SIZE)
+    (option,) = made.nests[0].options
+    hinted = (("l1", 0.002), ("l2", 0.002))
+    operands = tuple(replace(o, late=True, hints=hinted) if o.name == "b" else o for o in option.operands)
+    nest = replace(made.nests[0], options=(replace(option, operands=operands),))
+    stated = replace(MEMORY_ROWS, computing_factor=1.0, swept_ns=8.0, hinted_swept_count=64)
+    stated = replace(stated, hinted_traffic_factor=hinted_traffic_factor)
+    return replace(made, nests=(nest,), memory_rows=stated, memory_bandwidth_bytes_per_ns=BANDWIDTH)
+
+
+def is_in_time(problem: Problem, **decided: int) -> bool:
+    tiling, names = of_blocks(problem, **{"prefetch_b": 2, "sweep_m_n": 0, **decided})
+    b = next(operand for operand in tiling.space.option.operands if operand.name == "b")
+    found = evaluate(if_in_time(tiling, b, BANDWIDTH, Const(5.0), Const(1.0)), names)
+    assert found in (1.0, 5.0)
+    return found == 1.0
+
+
+def test_hinted_pieces_are_in_time_where_a_turn_computes_for_as_long_as_they_take_to_come() -> None:
+    assert is_in_time(late())
+    assert not is_in_time(late(), prefetch_b=0)
+    assert is_in_time(late(NEEDED))
+    assert not is_in_time(late(NEEDED - 1)), "all rows there are take less"
+
+
+def test_what_other_turns_compute_on_a_piece_does_not_count() -> None:
+    assert not is_in_time(late(), sweep_m_n=1), "all pieces are read by the first rows, and then again"
+    assert is_in_time(late(), sweep_m_n=1, block_m=4096, unroll_m=4096), "there are no other register blocks"
+    assert is_in_time(late(), block_m=32)
+    assert not is_in_time(late(), block_m=16), "another block of rows comes much later"
+
+
+def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
+    def ns(hinted_traffic_factor: float | None, **decided: int) -> float:
+        problem = late(hinted_traffic_factor=hinted_traffic_factor)
+        tiling, names = of_blocks(problem, block_k=32, **{"sweep_m_n": 0, **decided})
+        pieces = beside_rows(tiling, misses(tiling, problem), Const(0.0), problem)
+        return float(evaluate(pieces, names))
+
+    lines = SIZE * SIZE * 4 / BANDWIDTH
+    assert ns(0.25, prefetch_b=0) == ns(None, prefetch_b=0)
+    assert ns(None, prefetch_b=2) - ns(0.25, prefetch_b=2) == pytest.approx(0.75 * lines)
+    assert ns(1.5, prefetch_b=2) == ns(None, prefetch_b=2), "no more than of others"
+    assert ns(0.25, prefetch_b=2, sweep_m_n=1) == ns(None, prefetch_b=2, sweep_m_n=1), "they are not in time"
+
+
+def test_what_hints_have_brought_near_is_used_no_faster_than_it_comes_from_there() -> None:
+    problem = late()
+    tiling, names = of_blocks(problem, block_m=64, block_n=64, block_k=4096)
+    found = {
+        value: evaluate(shown(tiling, problem, misses(tiling, problem)), {**names, "nest0.prefetch.b": value})
+        for value in (0, 2)
+    }
+    assert found[0] > found[2]
