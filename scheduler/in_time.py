@@ -10,42 +10,42 @@ narrow, each turn computes little, and memory is behind as if nobody had asked.
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import inf, prod
 
 from isamap.plan.cost import Cases, Cost, Threshold, largest
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import NestOption, TileOperand
 from isamap.scheduler.prefetching import by_asking
-from isamap.scheduler.space import MAX_UNROLLED, Space
 from isamap.scheduler.tiling import Tiling
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
     """One of two costs of an input's pieces, after whether hints bring them in time.
 
-    Units: `bandwidth` of where they lie, in bytes per nanosecond.
+    Costs only grow with what they depend on: `early` is taken to be no more than `late`. Units: `bandwidth`
+    of where they lie, in bytes per nanosecond.
     """
-    space = tiling.space
-    others = [axis for axis in space.register_axes if axis.name not in operand.axes]
-    for name, first, second in space.sweep_pairs():
+    others = [axis for axis in tiling.space.register_axes if axis.name not in operand.axes]
+    never = by_asking(tiling, operand, late, largest([early, late]))
+    longest = max(others, key=lambda axis: axis.extent, default=None)
+    if longest is None:
+        return never
+    needed = _issues_for_lines(tiling.space.option, operand, bandwidth)
+    blocks = longest.extent / longest.tile / needed
+    if blocks < 1:
+        return never
+    in_time = early
+    for name, first, second in tiling.space.sweep_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):
             if inner.name == operand.dense_axis and outer in others:
-                apart = Threshold(tiling.turns[outer.name], 1, early, largest([early, late]))
-                early = Cases(name, tuple(sorted(((value, apart), (1 - value, early)), key=_value)))
-    issues = max(others, key=lambda axis: axis.extent, default=None)
-    needed = _issues_for_lines(space, operand, bandwidth)
-    if issues is None or needed > -(-issues.extent // issues.tile):
-        return by_asking(tiling, operand, late, largest([early, late]))
-    enough = issues.extent // (needed * issues.tile)
-    early = Threshold(tiling.blocks[issues.name], max(1, enough), early, largest([early, late]))
-    return by_asking(tiling, operand, late, early)
+                # Register blocks of one axis go through all pieces before those of the next begin.
+                apart = Threshold(tiling.turns[outer.name], 1, in_time, largest([in_time, late]))
+                branches = ((value, apart), (1 - value, in_time))
+                in_time = Cases(name, tuple(sorted(branches, key=lambda branch: branch[0])))
+    in_time = Threshold(tiling.blocks[longest.name], int(blocks), in_time, largest([in_time, late]))
+    return by_asking(tiling, operand, late, in_time)
 
 
-def _issues_for_lines(space: Space, operand: TileOperand, bandwidth: float) -> int:
+def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:
     """How many issues on each tile of an operand take as long as its lines."""
-    tile = prod(axis.tile for axis in space.option.axes if axis.name in operand.axes)
-    line_ns = tile * operand.tensor_bytes / bandwidth
-    return ceil(line_ns / space.option.interval_ns) if space.option.interval_ns else MAX_UNROLLED
-
-
-def _value(branch: tuple[int, Cost]) -> int:
-    return branch[0]
+    tile = prod(axis.tile for axis in option.axes if axis.name in operand.axes)
+    return tile * operand.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf

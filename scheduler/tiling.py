@@ -19,9 +19,6 @@ from isamap.scheduler.space import Space, issues_along
 PIECE_LINES = 4
 # How much of a cache a working set may take before it evicts itself.
 USABLE = 0.75
-# Of the time after which a cache has lost half of what nobody touches: until then a loop may come back. Lines
-# go one by one, and what misses some of them waits for each.
-KEPT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +212,11 @@ def usable_bytes(cache: Cache) -> int:
 
 def kept_points(space: Space, cache: Cache) -> int:
     """Of how many points issues take no longer than a cache keeps what nobody touches; 0 for all of them."""
-    kept_ns = KEPT * cache.kept_ns
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
-    if not kept_ns or issues * option.interval_ns <= kept_ns:
+    if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:
         return 0
-    return max(1, int(kept_ns / option.interval_ns)) * prod(axis.tile for axis in space.axes)
+    return max(1, int(cache.kept_ns / option.interval_ns)) * prod(axis.tile for axis in space.axes)
 
 
 def rows_held(operand: TileOperand, cache: Cache) -> int:

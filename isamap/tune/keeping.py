@@ -69,11 +69,12 @@ def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
 def kept_ns(
     stream: Stream, results: Sequence[Spread | str], machine: Machine, bandwidths: Sequence[BandwidthFigure]
 ) -> int | None:
-    """The longest time for which a cache keeps a buffer; None where it outlasts all waits, where nothing was
+    """For how long a cache keeps nearly all of a buffer; None where it outlasts all waits, where nothing was
     measured, or where the next memory is hardly slower, so that nothing tells them apart.
 
     `results` are those of `kept_calls` for the stream. A buffer is lost that takes more than the geometric
     mean of what it takes at once and what the next memory takes; one lost at once is kept while it is read.
+    Lines go one by one: for half of the longest time after which it is not lost, hardly any has gone.
     """
     behind = _behind(stream.memory, machine, bandwidths)
     took = [r for r in results if isinstance(r, Spread)]
@@ -87,7 +88,7 @@ def kept_ns(
     first = next((n for n, pair in enumerate(zip(lost, [*lost[1:], True], strict=True)) if all(pair)), None)
     if first is None:
         return None
-    kept = WAITS_NS[first - 1] if first else 0
+    kept = WAITS_NS[first - 1] // 2 if first else 0
     return kept + int(near_ns * stream.size_bytes)  # nobody touches a byte while the others are read
 
 

@@ -186,9 +186,9 @@ def _is_read(walk: Walk, operand: TileOperand) -> bool:
 def _keeps(walk: Walk, cache: Cache) -> float:
     """For how many issues a cache keeps what nobody touches; infinite for all of them."""
     every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
-    if not cache.kept_ns or every <= cache.kept_ns / 2:
+    if not cache.kept_ns or every <= cache.kept_ns:
         return float("inf")
-    return max(1, int(cache.kept_ns / 2 / walk.option.interval_ns))
+    return max(1, int(cache.kept_ns / walk.option.interval_ns))
 
 
 def bandwidth_behind(problem: Problem, level: int) -> float:
