@@ -69,12 +69,12 @@ def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
 def kept_ns(
     stream: Stream, results: Sequence[Spread | str], machine: Machine, bandwidths: Sequence[BandwidthFigure]
 ) -> int | None:
-    """For how long a cache keeps nearly all of a buffer; None where it outlasts all waits, where nothing was
+    """For how long a cache keeps most of a buffer; None where it outlasts all waits, where nothing was
     measured, or where the next memory is hardly slower, so that nothing tells them apart.
 
     `results` are those of `kept_calls` for the stream. A buffer is lost that takes more than the geometric
     mean of what it takes at once and what the next memory takes; one lost at once is kept while it is read.
-    Lines go one by one: for half of the longest time after which it is not lost, hardly any has gone.
+    Lines go one by one, and by that time half of them may be gone: half of the longest wait counts.
     """
     behind = _behind(stream.memory, machine, bandwidths)
     took = [r for r in results if isinstance(r, Spread)]

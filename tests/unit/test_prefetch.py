@@ -212,6 +212,19 @@ def test_each_line_is_asked_for_however_many_register_blocks_share_them(rows: in
     assert len(named) == 11 * (6 + 3)
 
 
+@pytest.mark.parametrize("known", ["", "M", "MN", "MNK"])
+def test_each_line_is_asked_for_whichever_lengths_the_run_says(known: str) -> None:
+    actual = {"M": 3, "N": 202, "K": 11}
+    sizes: dict[str, Size] = {axis: n if axis in known else "1..256@100" for axis, n in actual.items()}
+    made = compiled(sizes, SHARED)
+    assert made.program
+    env = {**actual, "A.s0": 11, "B.s0": 202, "C.s0": 202}
+    named = {element for name, element in hints(made.program.body, env) if name == "B"}
+    whole = {202 * row + 16 * line + 15 for row in range(11) for line in range(6, 12)}
+    assert whole < named < set(range(96, 11 * 202))
+    assert {202 * row + 201 for row in range(11)} < named, "the last turn is cut short"
+
+
 def test_of_a_piece_shorter_than_a_line_the_line_is_named_that_it_ends_in() -> None:
     """Pieces of eight columns of rows of 20: one ends in a line that the one before has not touched."""
     made = compiled({"M": 1, "N": 20, "K": 2}, SHORT)
