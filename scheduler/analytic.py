@@ -37,7 +37,7 @@ from isamap.scheduler.levels import Misses, copying_afar, copying_shared, misses
 from isamap.scheduler.outgoing import out_and_back
 from isamap.scheduler.overlapping import beside, copied, entries, movers
 from isamap.scheduler.pieces import beside_rows
-from isamap.scheduler.prefetching import hinting
+from isamap.scheduler.prefetching import by_asking, hinting
 from isamap.scheduler.register_blocks import block_sums, loops_ns
 from isamap.scheduler.results import results_begun
 from isamap.scheduler.revisits import revisits
@@ -315,4 +315,4 @@ def _pages(tiling: Tiling, operand: TileOperand, tlb: Tlb) -> Cost:
     ]
     visits = times(tlb.miss_ns * all_rows / rows_per_page, *around)
     paid = Threshold(together, tlb.count * rows_per_page, Const(0), visits)
-    return by_stage(space, operand, paid, Const(0))
+    return by_stage(space, operand, by_asking(tiling, operand, paid, times(LEAK, paid)), Const(0))

@@ -5,17 +5,24 @@
       for m by 8 { hold; … }          and what a turn computes on 48 columns: so long may their lines take
 
 Where the register blocks of other axes stand outside that loop instead, or a block of such an axis is
-narrow, each turn computes little, and memory is behind as if nobody had asked.
+narrow, each turn computes little, and memory is behind as if nobody had asked. Nobody has where that loop has
+few turns: the first ones come after no turn that could ask for them.
 """
 
 from __future__ import annotations
 
-from math import inf, prod
+from math import ceil, inf, prod
 
-from isamap.plan.cost import Cases, Cost, Threshold, largest
+from isamap.plan.cost import Cases, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.scheduler.prefetching import by_asking
+from isamap.scheduler.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.tiling import Tiling
+
+# How many turns later what is hinted is used, as a rule; blocks of fewer turns than these are priced as if
+# nobody had asked for their pieces.
+AHEAD = 2
+ENOUGH_TURNS = 16
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
@@ -42,7 +49,22 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
                 branches = ((value, apart), (1 - value, in_time))
                 in_time = Cases(name, tuple(sorted(branches, key=lambda branch: branch[0])))
     in_time = Threshold(tiling.blocks[longest.name], int(blocks), in_time, largest([in_time, late]))
-    return by_asking(tiling, operand, late, in_time)
+    return by_asking(tiling, operand, late, _if_many_turns(tiling, operand, in_time, late))
+
+
+def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
+    """`many`, with what the first turns of each block of the axis of an input's rows show of `few`."""
+    axis = next(axis for axis in tiling.space.axes if axis.name == operand.dense_axis)
+    some = total([many, times(AHEAD / ENOUGH_TURNS, few)])
+    worse = largest([some, few])
+
+    def of_issues(together: int) -> Cost:
+        turns = ceil(issues_along(axis) / together)
+        cut = Threshold(tiling.blocks[axis.name], turns // ENOUGH_TURNS, some, worse)
+        return Threshold(tiling.blocks[axis.name], 1, many, cut) if turns >= 2 * AHEAD else worse
+
+    together = range(1, min(issues_along(axis), MAX_UNROLLED) + 1)
+    return Cases(tiling.space.unroll(axis), tuple((n, of_issues(n)) for n in together))
 
 
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:

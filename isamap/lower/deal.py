@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isamap.ir import Index, product
+from isamap.ir import Index, index_min, product
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.names import Names
 from isamap.lower.place import Place
@@ -31,13 +31,14 @@ class Dealt:
     """Work for the trips of some loops, each directly inside the one before.
 
     `hosts` are the loops (by number) with how often each runs; `make` gives the work's nodes, anew each time.
-    With `by_rows`, each trip of the last host has a row's pieces, and the trips around it share them out.
+    With `by_rows`, each trip of the last host has the pieces of as many rows, of the last ones perhaps fewer,
+    and the trips around it share them out.
     """
 
     note: str
     hosts: tuple[tuple[int, Index], ...]
     make: Callable[[], tuple[Node, ...]]
-    by_rows: bool = False
+    by_rows: int = 0
 
     @property
     def innermost(self) -> int:
@@ -61,7 +62,8 @@ def has_rows(dealt: Dealt) -> bool:
 class _Rows:
     """Pieces in rows: one loop over them, of which each trip has `each`, and one around it over their lines.
 
-    `conditions` are those around all of it. Without a loop over lines, there is one.
+    `conditions` are those around all of it. Without a loop over lines, there is one. `last` is the last row
+    where the last trip may have fewer.
     """
 
     conditions: tuple[Condition, ...]
@@ -69,6 +71,7 @@ class _Rows:
     lines: int
     row: str
     each: int
+    last: Index | None
     body: tuple[Node, ...]
 
 
@@ -82,16 +85,16 @@ def _rows_of(dealt: Dealt) -> _Rows | None:
     if not 1 <= len(around) <= 2:
         return None
     *lines, rows = around
-    trips = dealt.hosts[-1][1]
-    each = 1
-    if rows.trips != trips:
-        if not rows.trips.value or not trips.value or rows.trips.constant % trips.constant:
+    trips, each = dealt.hosts[-1][1], dealt.by_rows
+    last: Index | None = None
+    if rows.trips != trips * each:
+        if rows.trips.ceildiv(each) != trips:
             return None
-        each = rows.trips.constant // trips.constant
+        last = rows.trips - 1
     if not lines:
-        return _Rows(conditions, "", 1, rows.variable, each, nodes)
+        return _Rows(conditions, "", 1, rows.variable, each, last, nodes)
     count = lines[0].trips.value
-    return _Rows(conditions, lines[0].variable, count, rows.variable, each, nodes) if count else None
+    return _Rows(conditions, lines[0].variable, count, rows.variable, each, last, nodes) if count else None
 
 
 def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
@@ -120,7 +123,9 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
 def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     """What the trip at `place` performs of its rows: lines go round the trips of the loops around.
 
-    So a turn of a sum has next to nothing to count, and all of its turns have as many hints.
+    So a turn of a sum has next to nothing to count, and all of its turns have as many hints. Of lines that
+    are fewer than those trips, each has a part of the rows: all of them in the first trips would be more than
+    a memory sends meanwhile.
     """
     rows = _rows_of(dealt)
     assert rows is not None, "only what stands in rows is dealt by them"
@@ -128,11 +133,14 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
     around, now = product(count for _, count in dealt.hosts[:-1]).constant, ZERO
     for host, count in dealt.hosts[:-1]:
         now = now * count + place.trips[host]
-    first = place.trips[number] * rows.each
-    here = substituted(rows.body, {rows.row: first})
-    if rows.each > 1:
-        nth = names.fresh("row")
-        here = (For(nth, Index.of(rows.each), substituted(rows.body, {rows.row: first + Index.of(nth)})),)
+    row = place.trips[number] * rows.each
+    nth = names.fresh("row") if rows.each > 1 else ""
+    if nth:
+        row = row + Index.of(nth)
+        row = row if rows.last is None else index_min(row, rows.last)
+    here = substituted(rows.body, {rows.row: row})
+    if nth:
+        here = (For(nth, Index.of(rows.each), here),)
     turns, left = divmod(rows.lines, around)
     found: tuple[Node, ...] = ()
     if turns == 1:
@@ -141,8 +149,12 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
         nth = names.fresh("share")
         found = (For(nth, Index.of(turns), substituted(here, {rows.line: now + Index.of(nth) * around})),)
     if left:
-        last = substituted(here, {rows.line: now + turns * around})
-        found = (*found, If(((now, "<", Index.of(left)),), last))
+        parts = around // left
+        last = substituted(here, {rows.line: now.mod(left) + turns * around})
+        mine: tuple[Condition, ...] = ((now, "<", Index.of(left * parts)),)
+        if parts > 1:
+            mine = (*mine, (place.trips[number].mod(parts), "==", now.floordiv(left)))
+        found = (*found, If(mine, last))
     return (Block(dealt.note, (If(rows.conditions, found),) if rows.conditions else found),)
 
 

@@ -160,11 +160,11 @@ class Overlap:
         hosts = (*(host for host in trips if host[0] < hold), *counting)
         if any(count.value is None for _, count in hosts[:-1]):
             return None
-        if not goes_across(self._operand(prefetch.operand), self.schedule.loops[counting[0][0]].axis):
+        loop = self.schedule.loops[counting[0][0]]
+        if not goes_across(self._operand(prefetch.operand), loop.axis):
             return None
-        work = Dealt(
-            _note(prefetch), hosts, self._prefetch(prefetch, place, by_lines=True, by_rows=True), by_rows=True
-        )
+        make = self._prefetch(prefetch, place, by_lines=True, by_rows=True)
+        work = Dealt(_note(prefetch), hosts, make, by_rows=loop.step)
         return work if has_rows(work) else None
 
     def _prefetch(self, prefetch: Prefetch, place: Place, by_lines: bool, by_rows: bool = False) -> Make:

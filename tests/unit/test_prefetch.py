@@ -108,16 +108,34 @@ ALONG = """  for m by 1 {
   }
 }
 """
+PAIRED = """  stage c;
+  for k by 6 {
+    for n by 32 {
+      prefetch b ahead 1 into l2;
+      for m by 1 {
+        hold;
+        for k by 2 {
+          unroll n by 16 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+"""
+# What is not the product of f32 with AVX2: by what its loops need.
+OTHERS = {
+    ALONG: ("gemm_nt_f32", "x86-avx512", "fma_zmm_f32 { i: k } (a = A[m, k], b = B[n, k])"),
+    PAIRED: ("gemm_bf16", "x86-avx512-bf16", "dpbf16_zmm { i: n, p: k } (a = A[m, k], b = B[k, n])"),
+}
 Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
 def compiled(sizes: dict[str, Size], loops: str = COPIED, model: bool = False) -> Compilation:
-    """A product with these loops; where they go along its sum, by an instruction that does."""
-    kernel, machine = ("gemm_nt_f32", "x86-avx512") if loops is ALONG else ("gemm_f32", "x86-avx2")
-    mapping = {
-        "gemm_f32": "fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n])",
-        "gemm_nt_f32": "fma_zmm_f32 { i: k } (a = A[m, k], b = B[n, k])",
-    }[kernel]
+    """A product with these loops, by an instruction that has them."""
+    product = "gemm_f32", "x86-avx2", "fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n])"
+    kernel, machine, mapping = OTHERS.get(loops, product)
     source = Source(f"{kernel}.ir", kernel_path(kernel).read_text())
     text = HEAD.format(kernel=kernel, machine=machine, mapping=mapping, **sizes) + loops
     request = Request(source, machine, sizes, schedule=Source("s.schedule", text), model=model)
@@ -223,6 +241,27 @@ def test_each_line_is_asked_for_whichever_lengths_the_run_says(known: str) -> No
     whole = {202 * row + 16 * line + 15 for row in range(11) for line in range(6, 12)}
     assert whole < named < set(range(96, 11 * 202))
     assert {202 * row + 201 for row in range(11)} < named, "the last turn is cut short"
+
+
+def test_register_blocks_that_outnumber_the_lines_of_a_row_share_its_rows() -> None:
+    """Six blocks have three lines of each of eight rows: each has one line of every other row."""
+    made = compiled({"M": 6, "N": 240, "K": 32}, SHARED)
+    assert made.program
+    found = list(hints(made.program.body, {"A.s0": 32, "B.s0": 240, "C.s0": 240}))
+    named = [element for name, element in found if name == "B"]
+    shares = [(row, m % 3) for m in range(6) for row in range(m // 3, 8, 2)]
+    assert named[:24] == [240 * row + 96 + 16 * line + 15 for row, line in shares]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_turns_of_several_rows_ask_for_those_that_there_are(rows: int) -> None:
+    """Two rows a turn, six a block, and nine in all: the last turn has one, and names its line twice."""
+    made = compiled({"M": rows, "N": 96, "K": 9}, PAIRED)
+    assert made.program
+    env = {"A.s0": 9, "B.s0": 96, "C.s0": 96}
+    named = sorted(element for name, element in hints(made.program.body, env) if name == "B")
+    ends = [96 * row + 32 * turn + 31 for row in range(9) for turn in (1, 2)]
+    assert named == sorted([*ends, *ends[-2:]])
 
 
 def test_of_a_piece_shorter_than_a_line_the_line_is_named_that_it_ends_in() -> None:

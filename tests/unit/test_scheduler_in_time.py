@@ -20,9 +20,9 @@ SIZE = 4096
 BANDWIDTH, NEEDED = 25.6, 18
 
 
-def late(rows: int = SIZE, hinted_traffic_factor: float | None = None) -> Problem:
+def late(rows: int = SIZE, hinted_traffic_factor: float | None = None, columns: int = SIZE) -> Problem:
     """A product out of memory, whose pieces of B may be hinted into the second cache."""
-    made = gemm(rows, SIZE, SIZE)
+    made = gemm(rows, columns, SIZE)
     (option,) = made.nests[0].options
     hinted = (("l1", 0.002), ("l2", 0.002))
     operands = tuple(replace(o, late=True, hints=hinted) if o.name == "b" else o for o in option.operands)
@@ -32,10 +32,15 @@ def late(rows: int = SIZE, hinted_traffic_factor: float | None = None) -> Proble
     return replace(made, nests=(nest,), memory_rows=stated, memory_bandwidth_bytes_per_ns=BANDWIDTH)
 
 
-def is_in_time(problem: Problem, **decided: int) -> bool:
+def cost(problem: Problem, **decided: int) -> float:
+    """Of pieces that cost 5 where nobody asks for them, and 1 where hints bring all of them in time."""
     tiling, names = of_blocks(problem, **{"prefetch_b": 2, "sweep_m_n": 0, **decided})
     b = next(operand for operand in tiling.space.option.operands if operand.name == "b")
-    found = evaluate(if_in_time(tiling, b, BANDWIDTH, Const(5.0), Const(1.0)), names)
+    return float(evaluate(if_in_time(tiling, b, BANDWIDTH, Const(5.0), Const(1.0)), names))
+
+
+def is_in_time(problem: Problem, **decided: int) -> bool:
+    found = cost(problem, **decided)
     assert found in (1.0, 5.0)
     return found == 1.0
 
@@ -54,6 +59,15 @@ def test_what_other_turns_compute_on_a_piece_does_not_count() -> None:
     assert not is_in_time(late(), block_m=16), "another block of rows comes much later"
 
 
+def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
+    """Two turns ahead: the first two of a block's turns come after none that could have asked for theirs."""
+    assert cost(late(), block_n=16 * 64) == 1.0 + 5.0 * 2 / 16
+    assert cost(late(), block_n=15 * 64) == 5.0, "priced as if nobody had asked"
+    assert cost(late(), block_n=16 * 64, unroll_n=8) == 5.0, "eight turns"
+    assert cost(late(), unroll_n=64) == 1.0
+    assert cost(late(columns=2048), unroll_n=64) == 5.0, "two turns in all"
+
+
 def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
     def ns(hinted_traffic_factor: float | None, **decided: int) -> float:
         problem = late(hinted_traffic_factor=hinted_traffic_factor)
@@ -70,7 +84,7 @@ def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
 
 def test_what_hints_have_brought_near_is_used_no_faster_than_it_comes_from_there() -> None:
     problem = late()
-    tiling, names = of_blocks(problem, block_m=64, block_n=64, block_k=4096)
+    tiling, names = of_blocks(problem, block_m=64, block_k=4096)
     found = {
         value: evaluate(shown(tiling, problem, misses(tiling, problem)), {**names, "nest0.prefetch.b": value})
         for value in (0, 2)
