@@ -11,18 +11,17 @@ few turns: the first ones come after no turn that could ask for them.
 
 from __future__ import annotations
 
-from math import ceil, inf, prod
+from math import inf, prod
 
 from isamap.plan.cost import Cases, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.scheduler.prefetching import by_asking
-from isamap.scheduler.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.tiling import Tiling
 
-# How many turns later what is hinted is used, as a rule; blocks of fewer turns than these are priced as if
-# nobody had asked for their pieces.
+# How many turns later what is hinted is used, as a rule. Blocks of fewer turns than the first of these are
+# priced as if nobody had asked for their pieces, others as if they had no more turns than one of these.
 AHEAD = 2
-ENOUGH_TURNS = 16
+ENOUGH_TURNS = (4, 8, 16, 32)
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
@@ -54,17 +53,17 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
     """`many`, with what the first turns of each block of the axis of an input's rows show of `few`."""
-    axis = next(axis for axis in tiling.space.axes if axis.name == operand.dense_axis)
-    some = total([many, times(AHEAD / ENOUGH_TURNS, few)])
-    worse = largest([some, few])
-
-    def of_issues(together: int) -> Cost:
-        turns = ceil(issues_along(axis) / together)
-        cut = Threshold(tiling.blocks[axis.name], turns // ENOUGH_TURNS, some, worse)
-        return Threshold(tiling.blocks[axis.name], 1, many, cut) if turns >= 2 * AHEAD else worse
-
-    together = range(1, min(issues_along(axis), MAX_UNROLLED) + 1)
-    return Cases(tiling.space.unroll(axis), tuple((n, of_issues(n)) for n in together))
+    axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
+    if axis is None:
+        return many  # rows of one register block: hints are about later rows
+    step, blocks = tiling.step[axis.name], tiling.blocks[axis.name]
+    worse = largest([total([many, times(AHEAD / ENOUGH_TURNS[0], few)]), few])
+    found: Cost = worse
+    for turns in ENOUGH_TURNS:
+        shown = total([many, times(AHEAD / turns, few)])
+        found = Threshold(times(turns, step, blocks), axis.extent, shown, found)
+    only = Threshold(times(ENOUGH_TURNS[0], step), axis.extent, many, worse)
+    return Threshold(blocks, 1, only, found)
 
 
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:

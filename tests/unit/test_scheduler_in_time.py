@@ -62,10 +62,12 @@ def test_what_other_turns_compute_on_a_piece_does_not_count() -> None:
 def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
     """Two turns ahead: the first two of a block's turns come after none that could have asked for theirs."""
     assert cost(late(), block_n=16 * 64) == 1.0 + 5.0 * 2 / 16
-    assert cost(late(), block_n=15 * 64) == 5.0, "priced as if nobody had asked"
-    assert cost(late(), block_n=16 * 64, unroll_n=8) == 5.0, "eight turns"
+    assert cost(late(), block_n=16 * 64, unroll_n=8) == 1.0 + 5.0 * 2 / 8
+    assert cost(late(), block_n=16 * 32) == 1.0 + 5.0 * 2 / 8
+    assert cost(late(), block_n=16 * 64, unroll_n=32) == 5.0, "two turns: priced as if nobody had asked"
     assert cost(late(), unroll_n=64) == 1.0
     assert cost(late(columns=2048), unroll_n=64) == 5.0, "two turns in all"
+    assert cost(late(columns=16)) == 1.0, "one register block: what is hinted is later rows"
 
 
 def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
