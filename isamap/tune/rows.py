@@ -140,21 +140,32 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """What a piece of one issue takes of more rows of B than one set of the nearest cache holds.
+    """What each further piece of a line takes of more rows of B than one set of the nearest cache holds.
 
-    None where nobody knows its sets, or pieces are not of one size.
+    None where nobody knows its sets, there is room for no more rows, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
     cache = _nearest(machine)
-    together = next((count for count in SWEPT if count >= LOST_WAYS * cache.ways), 0)
-    if not cache.ways or not together:
+    room = size_bytes * cache.ways // max(1, cache.capacity_bytes)
+    counts = [count for count in SWEPT if LOST_WAYS * cache.ways <= count <= room]
+    if not cache.ways or len(counts) < 2:
         return None
-    return crowded_piece_ns(*_in_one_set(cache, size_bytes, together, 1, machine, rng))
+    few, many = counts[0], counts[-1]
+    line = _issues_of_a_line(cache, machine)
+    taken = {count: _in_one_set(cache, size_bytes, count, line, machine, rng) for count in (few, many)}
+    return crowded_piece_ns(taken, few, many)
 
 
 def _nearest(machine: Machine) -> Cache:
     return Clocked.of("rows", _TEXT.format(m=MANY, n=UNIT, k=1), machine).problem.caches[0]
+
+
+def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
+    """How many issues on a row of B read a line of it, or one that reads more."""
+    one = Product(MANY, UNIT, 1, 1)
+    _, option = _plain(one, Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem)
+    return max(1, cache.line_bytes // (_tiles(option)["n"] * F32.size_bytes))
 
 
 def _in_one_set(
@@ -179,15 +190,20 @@ def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
-def crowded_piece_ns(crowded: Took, apart: Took) -> float | None:
-    """What each register block takes for a piece, of which there are several for each piece of B; 0 where it
-    takes hardly longer than a piece of rows that begin in sets of their own, None where both are not read in
-    pieces of one size.
+def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int) -> float | None:
+    """What each register block takes for a further piece, of products whose rows begin in one set and of
+    others, by how many rows are read together.
+
+    What beginning with a block's rows takes is in all of them. 0 where pieces take hardly longer than those
+    of rows that begin in sets of their own, None where they are not of one size.
     """
-    if crowded.piece_bytes != apart.piece_bytes:
+    crowded, apart = taken[many]
+    if len({took.piece_bytes for pair in taken.values() for took in pair}) > 1:
         return None
-    is_longer = crowded.per_piece_ns > HARDLY * apart.per_piece_ns
-    return crowded.per_piece_ns * FEW / MANY if is_longer else 0.0
+    if crowded.per_piece_ns <= HARDLY * apart.per_piece_ns:
+        return 0.0
+    further_ns = many * crowded.per_piece_ns - few * taken[few][0].per_piece_ns
+    return max(0.0, further_ns / (many - few)) * FEW / MANY
 
 
 def shape(size_bytes: int) -> tuple[int, int]:

@@ -315,11 +315,18 @@ def test_a_profile_without_rows_is_read_and_changes_none() -> None:
     assert link("l3") == next(x for x in MACHINE.links if x.source_memory == "l3")
 
 
-def test_pieces_of_one_set_take_at_least_what_each_register_block_takes_for_one() -> None:
-    crowded, free = Took(8.0, 2.0, 64), Took(3.2, 2.0, 64)
-    assert crowded_piece_ns(crowded, free) == pytest.approx(8.0 * FEW / MANY)
-    assert crowded_piece_ns(Took(3.3, 2.0, 64), free) == 0.0, "they are as good as anywhere"
-    assert crowded_piece_ns(crowded, Took(3.2, 2.0, 32)) is None
+def test_pieces_of_one_set_take_at_least_what_each_register_block_takes_for_a_further_one() -> None:
+    """Ten a piece of 32 rows and eight of 128: blocks begin with 85 ns, and 7.33 come with each row."""
+    few, many, free = Took(10.0, 2.0, 64), Took(8.0, 2.0, 64), Took(3.2, 2.0, 64)
+    further_ns = (128 * 8.0 - 32 * 10.0) / 96
+    taken = {32: (few, free), 128: (many, free)}
+    assert crowded_piece_ns(taken, 32, 128) == pytest.approx(further_ns * FEW / MANY)
+    near = {**taken, 128: (Took(3.3, 2.0, 64), free)}
+    assert crowded_piece_ns(near, 32, 128) == 0.0, "they are as good as anywhere"
+    assert crowded_piece_ns({**taken, 128: (many, Took(3.2, 2.0, 32))}, 32, 128) is None
+    assert crowded_piece_ns({**taken, 32: (Took(10.0, 2.0, 32), free)}, 32, 128) is None
+    noisy = {**taken, 32: (Took(40.0, 2.0, 64), free)}
+    assert crowded_piece_ns(noisy, 32, 128) == 0.0, "never below nothing"
 
 
 def test_what_pieces_of_one_set_take_is_kept_and_laid_over_the_link() -> None:
