@@ -297,7 +297,8 @@ def _pages(tiling: Tiling, operand: TileOperand, tlb: Tlb) -> Cost:
     """Visits to pages that the TLB has lost, by an operand whose rows are read in place.
 
     A register block visits each row of its part once; when those rows lie on more pages than the TLB holds,
-    each visit pays. Of what streams, that is among what was measured of its rows.
+    each visit pays. Of what streams, that is among what was measured of its rows; where hints have visited
+    the pages before, it hides as other work does.
     """
     space = tiling.space
     rows = [axis for axis in operand.axes if axis != operand.dense_axis]
