@@ -64,7 +64,7 @@ def _of_input(
     shows = list(_of_levels(tiling, problem, operand, position, missed))
     late = total(cost for _, cost in shows)
     into = asked(tiling.space.option, operand)
-    if not operand.late or not into:
+    if not operand.late or not into or not missed:  # parts for threads may fit where the whole does not
         return late
     cache, _ = operand.hints[into - 1]
     near = {c.name for c in problem.caches[: 1 + [c.name for c in problem.caches].index(cache)]}

@@ -10,6 +10,7 @@ from properties.sampled_prices import of_blocks
 
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
+from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.in_time import if_in_time
 from isamap.scheduler.levels import misses
@@ -92,3 +93,17 @@ def test_what_hints_have_brought_near_is_used_no_faster_than_it_comes_from_there
         for value in (0, 2)
     }
     assert found[0] > found[2]
+
+
+def test_a_part_that_the_nearest_cache_holds_shows_nothing_of_what_the_whole_would() -> None:
+    """Inputs of a whole product come late; a thread's part of it may fit into caches."""
+    problem = late()
+    room = tuple(replace(cache, capacity_bytes=1 << 40, kept_ns=0) for cache in problem.caches)
+    problem = replace(problem, caches=room)
+    tiling, names = of_blocks(problem)
+    assert misses(tiling, problem) == ()
+    decided = {**names, "nest0.prefetch.b": 2, "nest0.unroll.k": 1}
+    assert evaluate(shown(tiling, problem, ()), decided) == 0.0
+    (option,) = problem.nests[0].options
+    cost = AnalyticModel().expression(problem, problem.nests[0], option)
+    assert evaluate(cost, decided) > 0.0
