@@ -36,6 +36,7 @@ from isamap.plan.problem import NestOption, TileOperand
 if TYPE_CHECKING:
     from isamap.plan.schedule import NestSchedule
 
+SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
 MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes a turn reads
 
 
@@ -79,7 +80,7 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
         return 1
     shared = any(inside.kind == "for" for inside in nest.loops[loop + 1 : nest.hold])
     turn_bytes = _turn_bytes(option, nest, operand, loop)
-    return max(2 if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes))))
+    return max(SHARED_AHEAD if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes))))
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:

@@ -16,12 +16,12 @@ from math import inf, prod
 
 from isamap.plan.cost import Cases, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
+from isamap.scheduler.fetching import SHARED_AHEAD
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.tiling import Tiling
 
-# How many turns later what is hinted is used, as a rule. Blocks of fewer turns than the first of these are
-# priced as if nobody had asked for their pieces, others as if they had no more turns than one of these.
-AHEAD = 2
+# The model's: blocks of fewer turns than the first of these are priced as if nobody had asked for their
+# pieces, others as if they had no more turns than one of these.
 ENOUGH_TURNS = (4, 8, 16, 32)
 
 
@@ -58,10 +58,10 @@ def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) 
     if axis is None:
         return many  # rows of one register block: hints are about later rows
     step, blocks = tiling.step[axis.name], tiling.blocks[axis.name]
-    worse = largest([total([many, times(AHEAD / ENOUGH_TURNS[0], few)]), few])
+    worse = largest([total([many, times(SHARED_AHEAD / ENOUGH_TURNS[0], few)]), few])
     found: Cost = worse
     for turns in ENOUGH_TURNS:
-        shown = total([many, times(AHEAD / turns, few)])
+        shown = total([many, times(SHARED_AHEAD / turns, few)])
         found = Threshold(times(turns, step, blocks), axis.extent, shown, found)
     only = Threshold(times(ENOUGH_TURNS[0], step), axis.extent, many, worse)
     return Threshold(blocks, 1, only, found)

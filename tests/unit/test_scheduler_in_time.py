@@ -8,9 +8,10 @@ import pytest
 from plan_problems import MEMORY_ROWS, gemm
 from properties.sampled_prices import of_blocks
 
+from isamap.machine.timings import Tlb
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.analytic import AnalyticModel
+from isamap.scheduler.analytic import LEAK, AnalyticModel
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.in_time import if_in_time
 from isamap.scheduler.levels import misses
@@ -105,5 +106,16 @@ def test_a_part_that_the_nearest_cache_holds_shows_nothing_of_what_the_whole_wou
     decided = {**names, "nest0.prefetch.b": 2, "nest0.unroll.k": 1}
     assert evaluate(shown(tiling, problem, ()), decided) == 0.0
     (option,) = problem.nests[0].options
-    cost = AnalyticModel().expression(problem, problem.nests[0], option)
-    assert evaluate(cost, decided) > 0.0
+    price = AnalyticModel().expression(problem, problem.nests[0], option)
+    assert evaluate(price, decided) > 0.0
+
+
+def test_pages_that_hints_have_visited_hide_as_other_work_does() -> None:
+    problem = replace(late(), tlb=Tlb(64, 4096, 0.5))
+    (option,) = problem.nests[0].options
+    shares = AnalyticModel().shares(problem, problem.nests[0], option)
+    (pages,) = [share.cost for share in shares if (share.name, share.operand) == ("pages", "b")]
+    _, names = of_blocks(problem)
+    unasked, asked = (float(evaluate(pages, {**names, "nest0.prefetch.b": value})) for value in (0, 2))
+    assert unasked == pytest.approx(0.5 * SIZE * (SIZE / 4) * (SIZE / 64)), "each row, each register block"
+    assert asked == pytest.approx(LEAK * unasked)
