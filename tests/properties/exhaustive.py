@@ -41,7 +41,11 @@ def every_decision(statement: int, option: NestOption, problem: Problem) -> Iter
             for (around, order), crossed in product(orders, _crossings(option, made, nest)):
                 twice = {name.rpartition(".")[2] for name, value in crossed.items() if value}
                 if not pads or fits(option, unrolled, (around, blocks), stages, pads, twice):
-                    yield from ({**made, **order, **sweep, **crossed} for sweep in sweeps)
+                    yield from (
+                        {**made, **order, **sweep, **crossed, **hinted}
+                        for sweep in sweeps
+                        for hinted in _hinted(option, made, nest)
+                    )
 
 
 def _unrolled(option: NestOption, running: list[TileAxis], files: dict[str, int]) -> Iterator[dict[str, int]]:
@@ -97,6 +101,28 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
         able = operand.mover and turns and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
         name = f"{nest}.{'spread' if operand.is_accumulator else 'ahead'}.{operand.name}"
         choices.append([(name, value) for value in ((0, 1) if able else (0,))])
+    return [dict(chosen) for chosen in product(*choices)]
+
+
+def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
+    """Which inputs are asked for early: those that stream or are late, where some loop goes on to others.
+
+    Rows along a sum are brought to the nearest cache, pieces of rows to the farthest that can be hinted.
+    """
+    choices: list[list[tuple[str, int]]] = []
+    for operand in option.operands:
+        if not operand.hints:
+            continue
+        own = [axis for axis in option.axes if axis.name in operand.axes]
+        along = any(axis.is_reduction and axis.name == operand.dense_axis for axis in own)
+        moves = any(not axis.is_reduction for axis in own) or any(
+            made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own
+        )
+        able = (operand.streams or operand.late) and moves
+        into = 1 if along else len(operand.hints)
+        choices.append(
+            [(f"{nest}.prefetch.{operand.name}", value) for value in ((0, into) if able else (0,))]
+        )
     return [dict(chosen) for chosen in product(*choices)]
 
 

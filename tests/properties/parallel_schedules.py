@@ -34,7 +34,8 @@ def _dealt(nest: NestSchedule, question: NestProblem, random: Random) -> NestSch
         around.append(LoopStep(axis.name, step, "parallel"))
     stages = _stages(nest, option, {axis.name for axis in axes if axis.is_reduction}, len(around), random)
     loops = (*around, *nest.loops)
-    return replace(nest, loops=loops, stages=stages, hold=nest.hold + len(around), prefetches=())
+    hints = tuple(replace(hint, depth=hint.depth + len(around)) for hint in nest.prefetches)
+    return replace(nest, loops=loops, stages=stages, hold=nest.hold + len(around), prefetches=hints)
 
 
 def _stages(

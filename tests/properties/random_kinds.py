@@ -8,6 +8,7 @@ from random import Random
 
 from properties.random_problems import random_option, random_problem
 
+from isamap.machine.timings import StreamTimes
 from isamap.plan.problem import Fusion, NestOption, NestProblem, Problem, TileOperand
 
 PARTNERS = (0, 2, 3)
@@ -56,6 +57,41 @@ def scratch_problem(random: Random) -> Problem:
     return with_companions(random, asked) if random.random() < 0.2 else asked
 
 
+def hinted_problem(random: Random) -> Problem:
+    """For one to four threads, with inputs that may be asked for early: late ones and streaming ones."""
+    asked = threaded_problem(random)
+    streams = StreamTimes(
+        traffic_factor=random.choice([0.6, 1.0]),
+        computing_factor=random.choice([0.5, 1.8]),
+        hinted_computing_factor=random.choice([0.0, 0.5]),
+        row_start_ns=random.choice([1.0, 20.0]),
+        hinted_start_ns=random.choice([0.0, 1.0]),
+        long_bytes=random.choice([16, 64]),
+        ahead_bytes=0,
+        long_start_ns=random.choice([None, 0.0, 30.0]),
+    )
+    swept_ns = asked.memory_rows.swept_ns
+    hinted = {
+        "hinted_swept_count": random.choice([0, 2, 8, 64]),
+        "hinted_swept_ns": random.choice([0.0, swept_ns / 2]),
+        "hinted_traffic_factor": random.choice([None, 0.0, 0.3]),
+    }
+    nests = tuple(
+        replace(nest, options=tuple(_with_hints(random, option) for option in nest.options))
+        for nest in asked.nests
+    )
+    caches = tuple(replace(cache, rows=replace(cache.rows, **hinted)) for cache in asked.caches)
+    rows = replace(asked.memory_rows, **hinted)
+    return replace(
+        asked,
+        nests=nests,
+        caches=caches,
+        memory_rows=rows,
+        memory_streams=streams,
+        hinted=("l1", "l2"),
+    )
+
+
 KINDS: dict[str, Callable[[Random], Problem]] = {
     "companions": fused_problem,
     "threads": threaded_problem,
@@ -97,6 +133,22 @@ def _elementwise(random: Random) -> NestOption:
         if o.name != "b"
     )
     return replace(option, axes=axes, operands=operands)
+
+
+def _with_hints(random: Random, option: NestOption) -> NestOption:
+    """The option with hints for inputs; what streams is not late, and has rows."""
+    found: list[TileOperand] = []
+    for operand in option.operands:
+        if operand.is_accumulator or not operand.axes:
+            found.append(operand)
+            continue
+        ns = random.choice([0.0, 0.01, 0.2])
+        streams = bool(operand.pitch_bytes) and random.random() < 0.3
+        late = operand.late and not streams
+        ahead = random.choice([0, 64, 4096])
+        hints = (("l1", ns), ("l2", ns)) if random.random() < 0.8 else ()
+        found.append(replace(operand, hints=hints, streams=streams, late=late, ahead_bytes=ahead))
+    return replace(option, operands=tuple(found))
 
 
 def _in_scratchpads(random: Random, option: NestOption) -> NestOption:
