@@ -12,13 +12,11 @@ from functools import lru_cache
 from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
-from isamap.plan.problem import Cache, TileAxis, TileOperand
+from isamap.plan.problem import USABLE, Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space, issues_along
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4
-# How much of a cache a working set may take before it evicts itself.
-USABLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from isamap.lower.registers import assign_registers
 from isamap.lower.steady import main_loop, steady_of
 from isamap.machine import Machine
 from isamap.match import Suppliers, layouts, statement_text
-from isamap.plan.build import chosen_tile, find_tiles
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
+from isamap.plan.tiles import chosen_tile, find_tiles
 from isamap.transform import Statement, in_ordered_loops, statements
 
 

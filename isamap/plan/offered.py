@@ -22,9 +22,10 @@ from isamap.match import (
     read_twice,
     statement_mappings,
 )
-from isamap.plan.build import option_of, reorders, sums_can_be_padded
 from isamap.plan.frame import profile_of
+from isamap.plan.option import option_of, reorders
 from isamap.plan.supplying import input_of
+from isamap.plan.tiles import sums_can_be_padded
 from isamap.transform import Statement, statements
 
 

@@ -28,10 +28,11 @@ from isamap.match import (
     walk_of,
 )
 from isamap.match import Mapping as Mapped
-from isamap.plan.build import bare_option, option_of, reorders, sums_can_be_padded, whole_option
 from isamap.plan.frame import Frame
+from isamap.plan.option import bare_option, option_of, reorders, whole_option
 from isamap.plan.problem import NestOption
 from isamap.plan.supplying import input_of
+from isamap.plan.tiles import sums_can_be_padded
 from isamap.transform import Statement
 
 

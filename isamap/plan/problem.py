@@ -160,6 +160,10 @@ class NestProblem:
     starts: tuple[Start, ...] = ()
 
 
+# How much of a cache a working set may take before it evicts itself: the models', not a machine's.
+USABLE = 0.75
+
+
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have

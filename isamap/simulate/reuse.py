@@ -17,11 +17,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from isamap.ir import Index
-from isamap.plan.problem import Cache
+from isamap.plan.problem import USABLE, Cache
 
 LINE_BYTES = 64
-# How much of a cache a working set may take before it evicts itself.
-USABLE = 0.75
 
 
 @dataclass(frozen=True, eq=False)

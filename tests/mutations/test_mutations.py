@@ -215,7 +215,7 @@ LOWERING = (
     ),
     Mutation(
         "forget the identity of padded lanes under max",
-        "isamap.plan.build:_fills_lanes",
+        "isamap.plan.tiles:_fills_lanes",
         always(True),
         programs_compute_what_the_kernel_does,
     ),

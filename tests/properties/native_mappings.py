@@ -24,12 +24,13 @@ from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
 from isamap.kernels import list_kernels
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.match import Mapping, Suppliers, apply_mapping, layouts, pattern_of
+from isamap.match import Mapping, Suppliers, apply_mapping, layouts, pattern_of, profile_sizes
 from isamap.match.find import statement_mappings
-from isamap.plan.build import build_problem, find_tiles, profile_sizes
+from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
+from isamap.plan.tiles import find_tiles
 from isamap.source import IsamapError, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

@@ -5,8 +5,9 @@ from __future__ import annotations
 from isamap.ir import print_expr
 from isamap.machine import load_machine
 from isamap.match import Suppliers, Tile, layouts, sum_of_lanes
-from isamap.plan.build import build_problem, find_tiles
-from isamap.plan.build import reorders as reorders_sums
+from isamap.plan.build import build_problem
+from isamap.plan.option import reorders as reorders_sums
+from isamap.plan.tiles import find_tiles
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

@@ -1,0 +1,142 @@
+"""What a mapping costs: its instruction, what its operands cost to supply, what it may take along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from isamap.ir import Expr, Index, Kernel
+from isamap.ir.index import ZERO
+from isamap.machine import Machine, cost_params, cost_value, held_between
+from isamap.match import (
+    LoopAxis,
+    Suppliers,
+    Tile,
+    in_tiles,
+)
+from isamap.match import Mapping as Mapped
+from isamap.match.reducing import BLOCK, JOINABLE, find_joining
+from isamap.plan.access import lay_out
+from isamap.plan.ends import with_ends
+from isamap.plan.frame import Frame
+from isamap.plan.fusing import fusions
+from isamap.plan.hinting import with_hints, with_late
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.plan.streaming import with_streams
+from isamap.plan.supplying import held_of, input_of, read_beside, with_reads
+from isamap.transform import reads
+
+
+def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
+    """The option of a tile of statement `number`, with what it can take along; None where there is none."""
+    option = option_of(tile, frame.suppliers, frame.kernel, frame.profile)
+    if option is None or (frame.kernel.strict and reorders(tile)):
+        return None
+    taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
+    turns = frame.turns[number]
+    taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
+    cold = tuple(replace(o, cold=frame.is_cold(number, o.tensor)) for o in option.operands)
+    known = with_streams(replace(option, operands=cold), frame.memories)
+    return replace(with_late(known, frame.memories), fusions=taken)
+
+
+def option_of(
+    tile: Tile,
+    suppliers: Suppliers,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    *,
+    prices_copies: bool = True,
+) -> NestOption | None:
+    """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer.
+
+    Without `prices_copies`, copying into buffers costs no more than it does: to find what moves most at once
+    takes most of the time.
+    """
+    operands: list[TileOperand] = []
+    for operand in tile.inputs:
+        described = input_of(operand, tile, suppliers, kernel, prices_copies=prices_copies)
+        if described is None:
+            return None
+        if prices_copies:
+            described = with_ends(described, operand, tile, suppliers, profile)
+        operands += with_reads(described, operand, tile, kernel)
+    held = held_of(tile, suppliers, kernel, prices_copies=prices_copies)
+    if held is None:
+        return None
+    if prices_copies and tile.accumulator is not None and tile.held is None:
+        held = with_ends(held, tile.accumulator, tile, suppliers, profile)
+    operands.append(held)
+    subjects = {o.name: o.subject for o in tile.inputs}
+    held_tile = tile.held or tile.accumulator
+    if held_tile is not None:
+        subjects[held_tile.name] = held_tile.subject
+    elif tile.result is not None and tile.target_positions is not None:
+        subjects[tile.result.name] = tile.target_positions
+        read = [r for r in reads(tile.result.subject) if r != tile.target_positions]
+        operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
+        subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
+    subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(reads(o.subject))}
+    bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
+    return replace(
+        bare,
+        operands=tuple(
+            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
+            for o in operands
+        ),
+        interval_ns=bare.interval_ns if tile.accumulator else 0.0,
+        latency_ns=bare.latency_ns if tile.accumulator else 0.0,
+        can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
+    )
+
+
+def _laid_out(
+    operand: TileOperand, subject: Expr | None, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
+) -> TileOperand:
+    """As `lay_out`; what is written is no box that is read, and nothing of it is prefetched."""
+    found = lay_out(operand, subject, kernel, profile)
+    return replace(found, in_rows=False) if tile.result is not None else found
+
+
+def bare_option(
+    mapping: Mapped,
+    params: Iterable[tuple[str, int]],
+    loops: Iterable[LoopAxis],
+    machine: Machine,
+    profile: Mapping[str, int],
+) -> NestOption:
+    """A mapping with its loops and what its instruction takes, nothing about operands."""
+    item, known = machine.instructions[mapping.instruction], dict(params)
+    numbers = cost_params(item, machine, known)
+    count = max(1, machine.units[item.cost.unit].count)
+    axes = tuple(
+        TileAxis(
+            a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction, a.extent.value is None
+        )
+        for a in loops
+    )
+    interval_ns = cost_value(item.cost.interval_ns, numbers) / count
+    latency_ns = cost_value(item.cost.latency_ns, numbers)
+    between = held_between(item, machine)
+    return NestOption(mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between)
+
+
+def reorders(tile: Tile) -> bool:
+    """Whether a floating-point sum would not run term by term in the order of the text, each term rounded.
+
+    One summing axis outside the instruction keeps its order however it is blocked; several do not.
+    """
+    if tile.accumulator is None or not tile.accumulator.dtype.is_float:
+        return False
+    summing = [a for a in tile.axes if a.is_reduction]
+    inexact = {"reordered", "unrounded", "truncated", "round_to_odd"} & set(tile.pattern.instruction.numerics)
+    return bool(inexact) or len(summing) > 1 or any(a.tile > 1 for a in summing)
+
+
+def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:
+    """Whether parts of a sum may be taken apart from each other, and the machine can join them."""
+    acc, op = tile.accumulator, tile.statement.assign.op
+    if acc is None or op not in JOINABLE or (is_strict and acc.dtype.is_float):
+        return False
+    buffer = in_tiles(acc, suppliers).buffer
+    return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
