@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
@@ -29,6 +30,8 @@ from isamap.match import OperandTile, Suppliers, Tile
 from isamap.plan.schedule import NestSchedule, Prefetch, Stage, hosts_of, loops_inside, slots_of, spread_of
 
 Make = Callable[[], tuple[Node, ...]]
+Lines = Literal["row by row", "side by side", "of whole turns"]
+"""In which order hints name the lines of several rows; of whole turns, side by side as well."""
 
 
 @dataclass
@@ -146,8 +149,8 @@ class Overlap:
         along a sum are asked for one after the other: line by line they come a fifth slower.
         """
         axis = self.schedule.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < self.schedule.hold else ""
-        by_lines = goes_along(self._operand(prefetch.operand), axis)
-        return Dealt(_note(prefetch), hosts, self._prefetch(prefetch, place, by_lines))
+        lines = "side by side" if goes_along(self._operand(prefetch.operand), axis) else "row by row"
+        return Dealt(_note(prefetch), hosts, self._prefetch(prefetch, place, lines))
 
     def _by_rows(self, prefetch: Prefetch, place: Place, trips: Sequence[tuple[int, Index]]) -> Dealt | None:
         """A prefetch of pieces of rows dealt to the one loop inside `hold`, which goes from row to row; None
@@ -163,13 +166,13 @@ class Overlap:
         loop = self.schedule.loops[counting[0][0]]
         if not goes_across(self._operand(prefetch.operand), loop.axis):
             return None
-        make = self._prefetch(prefetch, place, by_lines=True, by_rows=True)
+        make = self._prefetch(prefetch, place, "of whole turns")
         work = Dealt(_note(prefetch), hosts, make, by_rows=loop.step)
         return work if has_rows(work) else None
 
-    def _prefetch(self, prefetch: Prefetch, place: Place, by_lines: bool, by_rows: bool = False) -> Make:
-        """Hints about what a later turn reads, if there is such a turn; with `by_rows` about as many lines of
-        each row as a whole turn reads.
+    def _prefetch(self, prefetch: Prefetch, place: Place, lines: Lines) -> Make:
+        """Hints about what a later turn reads, if there is such a turn: row by row, line by line of all rows,
+        or so about as many lines of each row as a whole turn reads.
         """
         number = prefetch.depth - 1
         loop, turn = self.schedule.loops[number], place.trips[number] + prefetch.ahead
@@ -183,8 +186,10 @@ class Overlap:
                 found = buffer_lines(staged, number, here, hint, self.names)
             else:
                 operand = self._operand(prefetch.operand)
-                known = self.suppliers, self.names, by_lines
-                found = tensor_lines(operand, here, hint, *known, whole if by_rows else None)
+                known = self.suppliers, self.names, lines != "row by row"
+                found = tensor_lines(
+                    operand, here, hint, *known, whole if lines == "of whole turns" else None
+                )
             return _when(turn * loop.step, left, found)
 
         return make
