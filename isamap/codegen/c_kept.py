@@ -11,6 +11,10 @@ are few: three rows by nine vectors of sums then take 30 loads a turn, not twelv
 in memory as it is used alone: a number that is broadcast needs no keeping, and is copied from register to
 register where it is kept all the same.
 
+Where sums go in and out in the same straight line, as where a few rows out of memory are followed to their
+ends, two or three instructions may each read: what waits for memory then takes no register, and more of it is
+under way (docs/decisions/0040-read-by-each.md).
+
 An instruction that adds to a register may as well end in that of an operand which nobody uses again. Gcc lets
 sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
 cannot be overwritten (docs/decisions/0027-read-once.md).
@@ -25,20 +29,36 @@ in the other, and either is used behind the loop. Both are live then, and half o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from isamap.ir import Operand
-from isamap.lower.program import Issue, MemoryRef, Node, RegisterRef
+from isamap.lower.program import Declare, Issue, MemoryRef, Node, RegisterRef
 from isamap.machine import Machine
+
+# Vectors that so many issues read may as well be read by each, where no loop over the sum is inside.
+READ_BY_EACH = 3
 
 
 def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
-    """The values that several issues of a body use."""
+    """The values that several issues of a body use; not those that may as well be read by each of them."""
     uses: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Issue):
             used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
             uses.update(value for value in used if value is not None)
-    return frozenset(value for value, count in uses.items() if count > 1)
+    again = _read_by_each(body, uses, machine)
+    return frozenset(value for value, count in uses.items() if count > 1 and value not in again)
+
+
+def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
+    """The vectors that two or three issues read whose sums all begin and end in the body."""
+    issues = [node for node in body if isinstance(node, Issue)]
+    own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
+    sums = [added_to(issue, machine) for issue in issues]
+    if any(value is not None and value not in own for value in sums) or not any(sums):
+        return frozenset()
+    read = (read_as_it_lies(issue, machine) for issue in issues)
+    return frozenset(value for value in read if value is not None and 1 < uses[value] <= READ_BY_EACH)
 
 
 def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:

@@ -12,14 +12,14 @@ import pytest
 from unit.rewriting import shipped
 
 from isamap.codegen.c import emit_c
-from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
+from isamap.codegen.c_kept import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.toolchain import build_flags
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
-from isamap.ir import Index, bind
+from isamap.ir import F32, Index, bind
 from isamap.kernels import kernel_path
 from isamap.lower.lower import lower
-from isamap.lower.program import Issue, MemoryRef, RegisterRef
+from isamap.lower.program import Declare, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import load_machine
 from isamap.plan.build import build_problem
 from isamap.scheduler import schedule
@@ -27,6 +27,23 @@ from isamap.source import Source
 from isamap.transform import make_guards_explicit
 
 MACHINE = load_machine("x86-avx2")
+SWEPT = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes {sizes}
+
+nest 0 {{
+  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
+  for k by 8 {{
+    for n by 16 {{
+      for m by {rows} {{
+        hold;
+        unroll k by 1 {{ unroll m by 1 {{ unroll n by 8 {{ issue; }} }} }}
+      }}
+    }}
+  }}
+}}
+"""
 
 
 def load(value: str) -> Issue:
@@ -42,6 +59,19 @@ def fma(a: str, b: str, c: str) -> Issue:
 def test_what_two_instructions_use_is_shared_and_what_one_uses_is_not() -> None:
     body = (load("v0"), load("v1"), load("v2"), fma("v0", "v1", "s0"), fma("v0", "v2", "s1"))
     assert shared(body, MACHINE) == {"v0"}
+
+
+@pytest.mark.parametrize("uses", [2, 3, 4])
+def test_what_two_or_three_read_whose_sums_begin_there_is_read_by_each(uses: int) -> None:
+    sums = [f"s{number}" for number in range(uses)]
+    here = Declare(tuple(Value(name, "ymm", F32, (8,)) for name in ("v0", "v1", *sums)))
+    work = (load("v0"), *(fma("a", "v0", name) for name in sums))
+    begun = tuple(load(name) for name in sums)
+    assert ("v0" in shared((here, *begun, *work), MACHINE)) == (uses > READ_BY_EACH)
+    elsewhere = Declare(here.values[:2])
+    assert "v0" in shared((elsewhere, *work), MACHINE), "a loop inside goes on with sums from outside"
+    assert last_uses((elsewhere, *work), MACHINE).get("v0") == 1 + uses
+    assert ("v0" in last_uses((here, *begun, *work), MACHINE)) == (uses > READ_BY_EACH)
 
 
 def test_a_load_says_which_value_it_reads_wherever_its_uses_stand() -> None:
@@ -90,6 +120,21 @@ def test_each_vector_of_a_block_of_few_rows_is_kept_where_it_is_read(rows: int) 
     loaded = re.findall(r"(v\d+) = _mm256_loadu_ps\([^;]*\);\n +READ_ONCE\(\1\);", body)
     assert len(loaded) == 4
     assert len(re.findall(r"_mm256_loadu_ps", body)) == 4
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(2, False), (3, False), (4, True)])
+def test_rows_that_are_followed_are_read_where_they_are_multiplied(rows: int, kept: bool) -> None:
+    path, sizes = kernel_path("gemm_f32"), {"M": rows, "N": 256, "K": 64}
+    head = ", ".join(f"{name} = {sizes[name]}" for name in sorted(sizes))
+    text = SWEPT.format(sizes=head, rows=rows)
+    request = Request(Source(path.name, path.read_text()), "x86-avx2", sizes, schedule=Source("s", text))
+    compilation = compile_program(request).compilation
+    assert compilation.emitted is not None
+    body = innermost(compilation.emitted.source)
+    loaded = re.findall(r"(v\d+) = _mm256_loadu_ps\(B[^;]*\);\n", body)
+    assert len(loaded) == 2 * 8
+    told = re.findall(r"READ_ONCE\((v\d+)\);", body)
+    assert [value in told for value in loaded] == [kept] * len(loaded)
 
 
 def test_operands_are_used_to_the_end_so_that_sums_stay() -> None:
