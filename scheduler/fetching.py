@@ -93,11 +93,12 @@ def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, lo
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
     """At which depth the next few rows are asked for that loads follow to their ends, and how many turns
-    ahead; None where a register block has a loop over rows, or takes all of them.
+    ahead, of short rows more than one; None where a register block has a loop over rows, or takes all.
     """
     sums = [axis.name for axis in option.axes if axis.is_reduction]
     rows = [axis for axis in operand.axes if axis in sums]
     loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.kind == "for"]
     if not operand.swept or not loops or loops[-1] >= nest.hold:
         return None
-    return loops[-1] + 1, 1
+    turn_bytes = _turn_bytes(option, nest, operand, loops[-1])
+    return loops[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))

@@ -197,6 +197,18 @@ def test_beginning_hinted_rows_takes_what_is_measured_of_it_and_what_pieces_take
     assert costs[2] - costs[0] == pytest.approx(2560 * 100.0, rel=0.1)
 
 
+@pytest.mark.parametrize(("columns", "turns"), [(7680, 1), (256, 1), (128, 2), (64, 4)])
+def test_the_next_rows_are_asked_for_as_far_ahead_as_memory_is(columns: int, turns: int) -> None:
+    problem, option = swept({"M": 1, "N": columns, "K": 2560})
+    sweep = {"mapping": problem.nests[0].options.index(option), "stage.b": 0}
+    sweep |= {"unroll.n": 1, "unroll.k": 8, "block.k": 8, "block.n": columns, "prefetch.b": 2}
+    fixed = {f"nest0.{name}": value for name, value in sweep.items()}
+    (nest,) = schedule(problem, heuristic="greedy", fixed=fixed).nests
+    (prefetch,) = nest.prefetches
+    assert (nest.loops[prefetch.depth - 1].axis, prefetch.ahead) == ("k", turns)
+    assert prefetch.ahead == -(-8192 // (8 * columns * 4)), "as the description says"
+
+
 def test_whole_rows_in_sequence_are_begun_once() -> None:
     """1 x 128 x 20000: a register block reads whole rows, which follow each other without a gap."""
     sizes = {"M": 1, "N": 128, "K": 20000}
