@@ -14,7 +14,8 @@
     for k by 8 {
       prefetch b ahead 1 into l2;         the next eight rows, dealt to the turns of the loop inside
       for n by 32 {                         a line or two of eight rows at a time, each to its end
-        hold;
+        prefetch b ahead 2 into l1;           those of the next turns once more, where several rows of a
+        hold;                                 are computed on: so far ahead the processor does not look
         unroll k by 1 { … }
 
     for k by 28 {                         B[k, n], of whose rows several pieces are computed on: `late`
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from isamap.plan.schedule import NestSchedule
 
 SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
+NEAR_AHEAD = 2  # turns later what is hinted into the nearest cache is used
+NEAR_SHARE = 2  # issues of a register block that share a vector, from which on that pays
 MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes a turn reads
 
 
@@ -102,3 +105,37 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
         return None
     turn_bytes = _turn_bytes(option, nest, operand, loops[-1])
     return loops[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))
+
+
+def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
+    """At which depth rows that loads follow are asked for once more, into the nearest cache, and how many
+    turns ahead.
+
+    None where a turn of the loop along them is no single register block, where that reads less than a line of
+    each, and where its issues share no vector: loads run far enough ahead by themselves then.
+    """
+    followed = rows_ahead(option, nest, operand)
+    if followed is None or any(stage.operand == operand.name for stage in nest.stages):
+        return None
+    turns, spans = _turns(option, nest)
+    along = [n for n in range(followed[0], nest.hold) if turns[n] > 1]
+    if len(along) != 1 or nest.loops[along[0]].axis != operand.dense_axis:
+        return None
+    shared = prod(
+        -(-spans[axis.name] // axis.tile)
+        for axis in option.axes
+        if axis.name not in operand.axes and not axis.is_reduction
+    )
+    if shared < NEAR_SHARE or spans[operand.dense_axis] * operand.tensor_bytes < operand.line_bytes:
+        return None
+    return along[0] + 1, NEAR_AHEAD
+
+
+def _turns(option: NestOption, nest: NestSchedule) -> tuple[list[int], dict[str, int]]:
+    """How often each loop outside `hold` runs, and how far a register block goes along each axis."""
+    spans = {axis.name: axis.extent for axis in option.axes}
+    turns: list[int] = []
+    for loop in nest.loops[: nest.hold]:
+        turns.append(-(-spans[loop.axis] // loop.step))
+        spans[loop.axis] = min(spans[loop.axis], loop.step)
+    return turns, spans

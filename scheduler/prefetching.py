@@ -18,7 +18,7 @@ from isamap.plan.cost import Cases, Const, Cost, largest, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.fetching import asked, late_ahead, pieces_ahead, rows_ahead
+from isamap.scheduler.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
 from isamap.scheduler.sums import sweeping_axis
 
 if TYPE_CHECKING:
@@ -134,6 +134,9 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
             ]
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))
+                near = near_ahead(space.option, nest, operand) if made[name] > 1 else None
+                if near is not None:
+                    found.append(Prefetch(operand.name, *near, operand.hints[0][0]))
             elif around:
                 ahead = late_ahead(space.option, nest, operand, around[-1])
                 found.append(Prefetch(operand.name, around[-1] + 1, ahead, cache))
@@ -141,8 +144,8 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest's prefetches stand for."""
-    into = {prefetch.operand: prefetch.cache for prefetch in nest.prefetches}
+    """The decisions that a nest's prefetches stand for, of each operand the outermost."""
+    into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _named(space).items():
         caches = [cache for cache, _ in operand.hints]

@@ -15,7 +15,9 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
     if operand.is_accumulator or operand.registers == 0 or not operand.in_rows or operand.packed:
         return operand
     found: list[tuple[str, float]] = []
+    line_bytes = 0
     for cache, hint in sorted(line_hints(machine).items()):
+        line_bytes = max(line_bytes, hint.line_bytes)
         count = max(1, machine.units[hint.item.cost.unit].count)
         found.append(
             (
@@ -25,7 +27,7 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
                 / hint.line_bytes,
             )
         )
-    return replace(operand, hints=tuple(found))
+    return replace(operand, hints=tuple(found), line_bytes=line_bytes)
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:

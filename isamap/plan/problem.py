@@ -53,11 +53,11 @@ class TileOperand:
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
-    ahead, with nanoseconds per byte. `streams` says that it comes from beyond all caches, and takes longer
-    for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few
-    of its rows may be worth reading side by side to their ends, each by loads of its own. `late` says
-    that pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that
-    no cache has it when the kernel begins.
+    ahead, with nanoseconds per byte; one hint names `line_bytes`. `streams` says that it comes from beyond
+    all caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their
+    use. `swept` says that a few of its rows may be worth reading side by side to their ends, each by loads of
+    its own. `late` says that pieces of its rows may come sooner where they are hinted, though it does not
+    stream. `cold` says that no cache has it when the kernel begins.
     """
 
     name: str
@@ -82,6 +82,7 @@ class TileOperand:
     mover: str = ""
     moved_ns_per_element: float = 0.0
     hints: tuple[tuple[str, float], ...] = ()
+    line_bytes: int = 0
     streams: bool = False
     ahead_bytes: int = 0
     swept: bool = False

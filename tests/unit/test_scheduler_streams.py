@@ -19,6 +19,7 @@ from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_of
+from isamap.scheduler.prefetching import prefetches_of
 from isamap.scheduler.space import Space
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.sums import sweeping_axis
@@ -112,16 +113,18 @@ def test_rows_side_by_side_are_read_by_halves_of_registers_and_not_by_masks_of_w
 WIDE = {"M": 1, "N": 7680, "K": 2560}
 
 
-def swept(sizes: dict[str, int] = WIDE, **figures: float | None) -> tuple[Problem, NestOption]:
+def swept(
+    sizes: dict[str, int] = WIDE, name: str = "gemm_f32", **figures: float | None
+) -> tuple[Problem, NestOption]:
     """A product whose weights stream, on a machine where long pieces begin anew."""
     stated: dict[str, Any] = {"long_start_ns": 50.0, "swept_start_ns": 0.0, **figures}
     machine = load_machine("x86-avx512-bf16")
     links = tuple(
         replace(x, streams=replace(x.streams, **stated) if x.streams else None) for x in machine.links
     )
-    kernel = make_guards_explicit(bind(shipped("gemm_f32"), sizes))
+    kernel = make_guards_explicit(bind(shipped(name), sizes))
     problem = build_problem(kernel, replace(machine, links=links, starts_cold=True), sizes)
-    return problem, option_of(problem, "fma_zmm_f32 { i: n }")
+    return problem, option_of(problem, "fma_zmm_f32 { i: n }" if name == "gemm_f32" else "dpbf16_zmm { i: n,")
 
 
 SWEEP = {"unroll_m": 1, "unroll_n": 1, "unroll_k": 8, "block_k": 8, "order_n_k": 0, "prefetch_b": 0}
@@ -207,6 +210,34 @@ def test_the_next_rows_are_asked_for_as_far_ahead_as_memory_is(columns: int, tur
     (prefetch,) = nest.prefetches
     assert (nest.loops[prefetch.depth - 1].axis, prefetch.ahead) == ("k", turns)
     assert prefetch.ahead == -(-8192 // (8 * columns * 4)), "as the description says"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "unrolled", "near"),
+    [
+        ("gemm_f32", 1, (1, 2), False),  # no two issues share a vector of b: loads run far enough ahead
+        ("gemm_f32", 2, (2, 2), True),
+        ("gemm_f32", 4, (4, 1), True),
+        ("gemm_f32", 4, (2, 2), False),  # two register blocks a turn: each would wait for the other's hints
+        ("gemm_bf16", 4, (4, 2), True),
+        ("gemm_bf16", 4, (4, 1), False),  # half a line of each row
+    ],
+)
+def test_rows_that_several_issues_share_are_asked_for_once_more_into_the_nearest_cache(
+    kernel: str, rows: int, unrolled: tuple[int, int], near: bool
+) -> None:
+    problem, option = swept({"M": rows, "N": 7680, "K": 2560}, kernel)
+    m, n = unrolled
+    step = 8 * next(axis.tile for axis in option.axes if axis.name == "k")
+    sweep = {"mapping": problem.nests[0].options.index(option), "stage.b": 0, "prefetch.b": 2}
+    sweep |= {"unroll.n": n, "unroll.k": 8, "block.k": step}
+    sweep |= {"unroll.m": m, "block.m": rows} if rows > 1 else {}
+    fixed = {f"nest0.{name}": value for name, value in sweep.items()}
+    (nest,) = schedule(problem, heuristic="greedy", fixed=fixed).nests
+    found = [(nest.loops[p.depth - 1].axis, p.ahead, p.cache) for p in nest.prefetches]
+    assert found == [("k", 1, "l2"), *([("n", 2, "l1")] if near else [])]
+    space = Space(0, option, dict(problem.registers), {})
+    assert prefetches_of(space, nest)["nest0.prefetch.b"] == 2, "the decision is about the next rows"
 
 
 def test_whole_rows_in_sequence_are_begun_once() -> None:
