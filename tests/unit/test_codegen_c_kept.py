@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from unit.rewriting import shipped
 
-from isamap.codegen.c import emit_c
+from isamap.codegen.c import EmittedC, emit_c
 from isamap.codegen.c_kept import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.toolchain import build_flags
 from isamap.driver.compiling import compile_program
@@ -20,7 +20,7 @@ from isamap.ir import F32, Index, bind
 from isamap.kernels import kernel_path
 from isamap.lower.lower import lower
 from isamap.lower.program import Declare, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import load_machine
+from isamap.machine import Machine, load_machine
 from isamap.plan.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
@@ -157,6 +157,37 @@ def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
     assert "READ_ONCE" not in body
 
 
+def inner_loops(emitted: EmittedC, machine: Machine, folder: Path) -> list[str]:
+    """The loops without a loop inside that gcc makes of a program, in its assembly."""
+    for name, written in ((f"{emitted.name}.c", emitted.source), (f"{emitted.name}.h", emitted.header)):
+        (folder / name).write_text(written)
+    every, of_gcc = build_flags("gcc")
+    command = ["gcc", *machine.target.flags, *every, *of_gcc, "-S", "-o", "-", f"{emitted.name}.c"]
+    assembly = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    loops = re.findall(r"^(\.L\d+):\n((?:(?!\.L\d+:).*\n)*?\tj\w+\t\1\n)", assembly, re.MULTILINE)
+    return [body for _, body in loops]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc alone puts loads into another order")
+def test_rows_that_are_followed_are_read_line_by_line_and_row_by_row(tmp_path: Path) -> None:
+    path, sizes = kernel_path("gemm_f32"), {"M": 1, "N": 128, "K": 64}
+    head = ", ".join(f"{name} = {sizes[name]}" for name in sorted(sizes))
+    text = SWEPT.format(sizes=head, rows=1).replace(
+        "unroll m by 1 { unroll n by 8 { issue; } }", "unroll n by 8 { issue; }"
+    )
+    request = Request(Source(path.name, path.read_text()), "x86-avx2", sizes, schedule=Source("s", text))
+    emitted = compile_program(request).compilation.emitted
+    assert emitted is not None
+    found: list[list[int]] = []
+    for body in inner_loops(emitted, MACHINE, tmp_path):
+        reads = re.findall(r"\tv(?:movups|fmadd\w+)\t(\d*)\((%r\w+)\), .*%ymm", body)
+        rows = {
+            register for at, register in reads if int(at or 0) >= 512
+        }  # where the distance of rows is known
+        found += [[int(at or 0) for at, base in reads if base == register] for register in rows]
+    assert found == [[512 * row + 32 * vector for row in range(8) for vector in range(2)]]
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc alone has two types for a sum of integers")
 def test_sums_of_integers_along_lanes_stay_in_registers(tmp_path: Path) -> None:
     machine, sizes = load_machine("x86-avx512-vnni"), {"M": 32, "N": 96, "K": 2560}
@@ -167,13 +198,7 @@ def test_sums_of_integers_along_lanes_stay_in_registers(tmp_path: Path) -> None:
     fixed = {"nest0.mapping": number, "nest0.unroll.m": 8, "nest0.unroll.n": 3}
     made = schedule(problem, heuristic="greedy", fixed=fixed)
     emitted = emit_c(lower(kernel, machine, made, sizes), machine)
-    for name, written in ((f"{emitted.name}.c", emitted.source), (f"{emitted.name}.h", emitted.header)):
-        (tmp_path / name).write_text(written)
-    every, of_gcc = build_flags("gcc")
-    command = ["gcc", *machine.target.flags, *every, *of_gcc, "-S", "-o", "-", f"{emitted.name}.c"]
-    assembly = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    loops = re.findall(r"^(\.L\d+):\n((?:(?!\.L\d+:).*\n)*?\tj\w+\t\1\n)", assembly, re.MULTILINE)
-    sums = [body for _, body in loops if body.count("vpdpbusd") >= 24]
+    sums = [body for body in inner_loops(emitted, machine, tmp_path) if body.count("vpdpbusd") >= 24]
     assert sums
     assert not [body for body in sums if re.search(r"vmov\w+\t%[xyz]mm\d+, .*\(%r[sb]p\)", body)]
 
