@@ -181,9 +181,8 @@ def test_rows_that_are_followed_are_read_line_by_line_and_row_by_row(tmp_path: P
     found: list[list[int]] = []
     for body in inner_loops(emitted, MACHINE, tmp_path):
         reads = re.findall(r"\tv(?:movups|fmadd\w+)\t(\d*)\((%r\w+)\), .*%ymm", body)
-        rows = {
-            register for at, register in reads if int(at or 0) >= 512
-        }  # where the distance of rows is known
+        # One of the two versions knows how far apart rows lie: all are read from one register there.
+        rows = {register for at, register in reads if int(at or 0) >= 512}
         found += [[int(at or 0) for at, base in reads if base == register] for register in rows]
     assert found == [[512 * row + 32 * vector for row in range(8) for vector in range(2)]]
 
