@@ -7,7 +7,9 @@ part. So the last one counts as far as it can be read like a cache. Where 48 MiB
     2.5   3     4     6     9     12    18    24    MiB are read in sequence at
     32.5  31.9  31.7  31.3  24.0  14.1  11.4  11.5  bytes per ns,
 
-so 9 MiB are read like a cache: three quarters of 12 MiB, or of three ways, which are the figure.
+so 6 MiB are read like a cache: three quarters of 8 MiB, or of two ways, which are the figure. Of 9 MiB in
+sequence hardly more than a tenth is missed, as most is fetched ahead; in pieces of rows nothing is, and what
+is missed comes at the speed of memory (docs/decisions/0043-what-a-shared-cache-holds.md).
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from isamap.tune.figures import CacheFigure
 # How much of a cache is read in sequence without misses, though the system puts pages of 4 KiB anywhere: of a
 # full one, every other set has more lines than ways. Working sets may take as much of it in the cost model.
 FILLED = 0.75
-# What takes so much longer than just behind the cache before comes out of memory, for a good part. One core
-# reads memory at a half to a third of the speed of a last cache; where they are nearer, errors cost little.
-SLOWER = 1.5
+# What takes so much longer in sequence than just behind the cache before comes out of memory, for a part that
+# shows where nothing is fetched ahead.
+MISSED = 1.1
 PARTS = 16  # where the system does not say how many ways a cache has
 
 
@@ -85,7 +87,7 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
     near_ns, *larger = took_ns
     usable = _near_bytes(system)
     for size, took in zip(parts(system), larger, strict=True):
-        if took > SLOWER * near_ns:
+        if took > MISSED * near_ns:
             break
         usable = size
     return usable

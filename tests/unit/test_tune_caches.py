@@ -20,7 +20,7 @@ from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import MOST_BYTES, streams
 from isamap.tune.caches import (
     FILLED,
-    SLOWER,
+    MISSED,
     least_of,
     parts,
     probes,
@@ -86,7 +86,7 @@ def test_the_first_probe_lies_just_behind_the_cache_before() -> None:
     ("slow_from", "usable"), [(99, 48 * MIB), (6, 36 * MIB), (2, 8 * MIB), (1, 4 * MIB), (0, 5 * MIB // 2)]
 )
 def test_a_cache_is_usable_up_to_the_first_part_that_is_read_slowly(slow_from: int, usable: int) -> None:
-    took = [0.03 * (1.05 * SLOWER if n >= slow_from else 0.95 * SLOWER) for n in range(7)]
+    took = [0.03 * (1.05 * MISSED if n >= slow_from else 0.95 * MISSED) for n in range(7)]
     assert usable_bytes(SYSTEM, [0.03, *took]) == usable
 
 
