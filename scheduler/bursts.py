@@ -15,7 +15,7 @@ than all issues that a register block has for it, out of where it comes from:
 
 Rows along a sum are short, and no sooner fetched ahead than they are over. Out of memory computing hides them
 where it takes as much longer as a machine says of such rows that stream (`row_computing_factor`): twice as
-long, mostly.
+long, mostly. What was packed before has no rows, whichever way its tensor had them.
 
 An input that is used once takes all of its traffic, as it does where traffic bounds the whole. Of several
 inputs the one counts of which most shows: what hides one line cannot hide another as well, and how much of
@@ -99,7 +99,7 @@ def _of_levels(
 def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: bool) -> float:
     """Of how much longer computing has to be than traffic to hide all of it."""
     stated = problem.memory_streams
-    if not is_far or stated is None or not in_rows(option, operand):
+    if not is_far or stated is None or operand.packed or not in_rows(option, operand):
         return 1.0
     shown = stated.row_computing_factor
     return 1.0 + (stated.computing_factor if shown is None else shown)

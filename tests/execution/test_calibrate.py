@@ -24,7 +24,7 @@ from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine,
 from isamap.machine.system_caches import SystemCache, system_caches
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.tune.bandwidth import stream_source, streams
-from isamap.tune.caches import reported_caches
+from isamap.tune.caches import MISSED, reported_caches
 from isamap.tune.calibrate import caches_here, calibrate, packing_figures
 from isamap.tune.figures import PackingFigure, UnmeasuredPacking
 from isamap.tune.instructions import NO_CHAIN
@@ -226,7 +226,7 @@ def test_the_best_moment_of_the_last_cache_does_not_count(monkeypatch: pytest.Mo
     system = (SystemCache(32 << 10, 8, 64), SystemCache(1 << 20, 16, 64))
     compiler = find_compiler(machine.target.flags, machine.target.toolchains, None)
     monkeypatch.setattr("isamap.tune.calibrate.system_caches", lambda: system)
-    for low, usable in ((0.04, 1 << 20), (0.06, 3 << 18)):
+    for low, usable in ((0.97 * MISSED * 0.03, 1 << 20), (1.03 * MISSED * 0.03, 3 << 18)):
 
         def quick(plan: Plan, *_: object, low: float = low) -> list[Spread]:
             near = Spread(0.03, 0.03, 0.05, 0.09, 9)

@@ -77,7 +77,7 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
                 continue
             streams = problem.memory_streams if level == len(problem.caches) - 1 else None
             hides = 1.0
-            if streams is not None and operand.dense_axis in sums:
+            if streams is not None and operand.dense_axis in sums and not operand.packed:
                 rows = streams.row_computing_factor
                 hides += streams.computing_factor if rows is None else rows
             if byte_ns <= before or hides * byte_ns <= one:

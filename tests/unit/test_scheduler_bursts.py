@@ -81,6 +81,18 @@ def test_rows_along_the_sum_hide_where_computing_takes_as_much_longer_as_is_stat
         assert shown_ns(stated, "b", assignment) == pytest.approx(shown_ns(plain, "b", assignment))
 
 
+def test_what_was_packed_before_has_no_rows_along_the_sum() -> None:
+    plain = flat(20.0)
+    (nest,) = plain.nests
+    (option,) = nest.options
+    packed = tuple(replace(o, packed=o.name == "a") for o in option.operands)
+    nests = (replace(nest, options=(replace(option, operands=packed),)),)
+    stated = replace(plain, nests=nests, memory_streams=STREAMS)
+    for vectors in (1, 2):
+        assignment = decided(4, vectors, n=16 * vectors)
+        assert shown_ns(stated, "a", assignment) == shown_ns(plain, "a", assignment)
+
+
 def test_rows_along_the_sum_hide_out_of_caches_where_computing_takes_as_long() -> None:
     size = 1024  # 12 MB
     problem = gemm(size, size, size)
