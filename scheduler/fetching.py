@@ -35,7 +35,9 @@ from typing import TYPE_CHECKING
 from isamap.plan.problem import NestOption, TileOperand
 
 if TYPE_CHECKING:
-    from isamap.plan.schedule import NestSchedule
+    from collections.abc import Sequence
+
+    from isamap.plan.schedule import LoopStep, NestSchedule
 
 SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
 # The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0041).
@@ -89,9 +91,7 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
     """What a turn of a loop reads of an input."""
-    spans = {axis.name: axis.extent for axis in option.axes}
-    for around in nest.loops[: loop + 1]:
-        spans[around.axis] = around.step
+    _, spans = _turns(option, nest.loops[: loop + 1])
     return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 
 
@@ -118,7 +118,7 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     followed = rows_ahead(option, nest, operand)
     if followed is None or any(stage.operand == operand.name for stage in nest.stages):
         return None
-    turns, spans = _turns(option, nest)
+    turns, spans = _turns(option, nest.loops[: nest.hold])
     along = [n for n in range(followed[0], nest.hold) if turns[n] > 1]
     if len(along) != 1 or nest.loops[along[0]].axis != operand.dense_axis:
         return None
@@ -132,11 +132,11 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     return along[0] + 1, NEAR_AHEAD
 
 
-def _turns(option: NestOption, nest: NestSchedule) -> tuple[list[int], dict[str, int]]:
-    """How often each loop outside `hold` runs, and how far a register block goes along each axis."""
+def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
+    """How often each of some loops runs, the outermost first, and how far a turn of the last one goes."""
     spans = {axis.name: axis.extent for axis in option.axes}
     turns: list[int] = []
-    for loop in nest.loops[: nest.hold]:
+    for loop in loops:
         turns.append(-(-spans[loop.axis] // loop.step))
         spans[loop.axis] = min(spans[loop.axis], loop.step)
     return turns, spans

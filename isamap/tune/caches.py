@@ -7,9 +7,9 @@ part. So the last one counts as far as it can be read like a cache. Where 48 MiB
     2.5   3     4     6     9     12    18    24    MiB are read in sequence at
     32.5  31.9  31.7  31.3  24.0  14.1  11.4  11.5  bytes per ns,
 
-so 6 MiB are read like a cache: three quarters of 8 MiB, or of two ways, which are the figure. Of 9 MiB in
-sequence hardly more than a tenth is missed, as most is fetched ahead; in pieces of rows nothing is, and what
-is missed comes at the speed of memory (docs/decisions/0043-what-a-shared-cache-holds.md).
+so 6 MiB are read like a cache: three quarters of 8 MiB, or of two ways, which are the figure. In sequence
+most of what is missed is fetched ahead, so that a little longer may be much longer in pieces of rows
+(docs/decisions/0043-what-a-shared-cache-holds.md).
 """
 
 from __future__ import annotations
