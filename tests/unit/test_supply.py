@@ -65,7 +65,14 @@ def test_a_tile_is_loaded_at_the_rows_own_distance() -> None:
     assert chain(found) == ["tileload_bf16"]
     assert location(found) == Location("A", M * STRIDE + K, (STRIDE, ONE))
     assert isinstance(found, Supply)
-    assert dict(found.params) == {"R": Index.of(16), "N": Index.of(32)}
+    assert dict(found.params) == {"R": Index.of(16), "W": Index.of(16)}
+
+
+def test_a_tile_has_rows_of_whole_groups_of_four_bytes() -> None:
+    """Other widths raise #UD: docs/decisions/0044-emulators.md."""
+    tile = element(M + LANE, K + LANE_1, dtype=BF16)
+    assert isinstance(find_supply(suppliers(AMX), want(tile, "tmm", 16, 30)), Supply)
+    assert not isinstance(find_supply(suppliers(AMX), want(tile, "tmm", 16, 31)), Supply)
 
 
 def test_a_column_has_no_load() -> None:
