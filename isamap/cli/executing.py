@@ -13,6 +13,7 @@ from isamap.cli.options import (
     AsModel,
     BestCount,
     CostModelName,
+    EmulatorCommand,
     EvaluatorName,
     FixWords,
     FormNumber,
@@ -35,6 +36,7 @@ from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_size_sets, read_sizes, read_sizes_file
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table
+from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.driver.prepare import Prepared
@@ -116,12 +118,18 @@ def verify_command(
     model: AsModel = False,
     transform: FormNumber = None,
     profile: ProfileName = "default",
+    emulator: EmulatorCommand = None,
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
+    from isamap.codegen.emulator import Emulator
     from isamap.driver.prepare import prepare
     from isamap.driver.verify import all_cases
 
+    if emulator is not None and model:
+        said = "`--model` asks for plain C, which needs no emulator, and `--emulator` for the instructions"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+    under = Emulator.read(emulator) if emulator is not None else None
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads=threads, packed=packed
@@ -135,7 +143,7 @@ def verify_command(
     cut_short = False
     with Progress() as progress:
         for number, own in enumerate(sets, 1):
-            prepared = prepare(make_request(kernel, hw, own, choices), progress)
+            prepared = prepare(make_request(kernel, hw, own, choices), progress, under)
             warnings |= {w.text: Finding(w.json, w.text) for w in prepared.program.outcome.warnings}
             cut_short |= prepared.program.outcome.is_cut_short
             progress(f"verify {number} of {len(sets)}")

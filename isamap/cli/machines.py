@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answer import Answer, Finding
-from isamap.cli.options import AsJson, MachineArgument
+from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
 from isamap.cli.timings import timing_json, timing_rows
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
+from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
@@ -113,12 +114,18 @@ def check_command(
     run: Annotated[
         bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")
     ] = False,
+    emulator: EmulatorCommand = None,
     as_json: AsJson = False,
 ) -> Answer:
     """Check a machine's description."""
     from isamap.cli.stamps import stamps_folder
+    from isamap.codegen.emulator import Emulator
     from isamap.machine import check_machine
 
+    if emulator is not None and not run:
+        said, help_ = "`--emulator` runs instructions, and without `--run` none is", "add `--run`"
+        raise UsageProblem(Diagnostic("usage", said, help=help_))
+    under = Emulator.read(emulator) if emulator is not None else None
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
     findings = _far_from_measured(word, summary.digest)
@@ -137,7 +144,7 @@ def check_command(
         return Answer(payload, text, findings)
     from isamap.cli.silicon import check_silicon
 
-    answer = check_silicon(word, payload, text)
+    answer = check_silicon(word, payload, text, under)
     return replace(answer, findings=(*findings, *answer.findings))
 
 

@@ -154,6 +154,15 @@ ThreadCount = Annotated[
 AsModel = Annotated[
     bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
 ]
+EmulatorCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--emulator",
+        metavar="COMMAND",
+        help="Run it under an emulator: a command that runs the one behind it, as `qemu-x86_64 -cpu max`.",
+        show_default=False,
+    ),
+]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither recall earlier results nor keep new ones.")
 ]

@@ -1,4 +1,4 @@
-"""The part of `isamap hw check --run` that runs instructions: on this processor, or as plain-C models."""
+"""The part of `isamap hw check --run` that runs instructions: here, emulated, or as plain-C models."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Mapping
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.progress import Progress
+from isamap.codegen.emulator import Emulator
 
 
-def check_silicon(name: str, payload: Mapping[str, object], text: str) -> Answer:
+def check_silicon(
+    name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
+) -> Answer:
     """The answer of a check that tried every instruction."""
     from isamap.codegen.silicon import check_machine
+    from isamap.driver.prepare import is_model
     from isamap.machine import load_machine, missing_features
 
     machine = load_machine(name)
-    missing = missing_features(machine)
+    missing = missing_features(machine) if emulator is None else ()
+    model = is_model(machine, missing, emulator)
     with Progress() as progress:
         progress("trying instructions")
-        checks = check_machine(machine, model=bool(missing))
+        checks = check_machine(machine, model=model, emulator=emulator)
     bad = [check for check in checks if check.verdict in ("wrong", "crashed")]
     counts = Counter(check.verdict for check in checks)
-    ran_on = "model" if missing or machine.target.run == "model" else "native"
+    ran_on = "model" if model else "native" if emulator is None else "emulator"
     results = [
         {"instruction": c.instruction, "verdict": c.verdict, "message": c.message, "trials": c.trials}
         for c in checks

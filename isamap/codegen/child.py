@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isamap.codegen.emulator import SLOWER, Emulator, ended_by
 from isamap.codegen.toolchain import Compiled
 from isamap.source import Diagnostic, IsamapError, MissingTool
 
@@ -54,11 +55,18 @@ def shared_file() -> Any:
     return tempfile.TemporaryFile()
 
 
-def run_child(job: dict[str, Any], limits: Limits, subject: Subject) -> dict[str, Any]:
-    """The child's answer. Raises: RunProblem with what became of it."""
+def run_child(
+    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None = None
+) -> dict[str, Any]:
+    """The answer of the child, which an emulator may run. Raises: RunProblem with what became of it."""
     kept = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
+    seconds, words = limits.seconds, ()
+    if emulator is not None:
+        # It takes longer, and memory of its own that nobody knows.
+        seconds, words = SLOWER * limits.seconds, emulator.words
+        job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_WORKER)],
+        [*words, sys.executable, "-I", "-S", str(_WORKER)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -66,13 +74,14 @@ def run_child(job: dict[str, Any], limits: Limits, subject: Subject) -> dict[str
         env={name: os.environ[name] for name in kept if name in os.environ},
     ) as child:
         try:
-            output, errors = child.communicate(json.dumps(job).encode(), limits.seconds)
+            output, errors = child.communicate(json.dumps(job).encode(), seconds)
         except subprocess.TimeoutExpired:
-            raise _problem("program-timeout", f"was stopped after {limits.seconds:g} s", subject) from None
+            raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject) from None
         finally:
             child.kill()
-    if child.returncode != 0:
-        raise _ended(child.returncode, errors.decode(errors="replace"), job, subject)
+    code = child.returncode if emulator is None else ended_by(child.returncode)
+    if code != 0:
+        raise _ended(code, errors.decode(errors="replace"), job, subject, emulator)
     answer: dict[str, Any] = json.loads(output)
     match answer.get("error"):
         case None:
@@ -87,7 +96,9 @@ def run_child(job: dict[str, Any], limits: Limits, subject: Subject) -> dict[str
             raise _problem("program-failed", f"could not be run: {answer.get('message')}", subject)
 
 
-def _ended(code: int, errors: str, job: dict[str, Any], subject: Subject) -> RunProblem:
+def _ended(
+    code: int, errors: str, job: dict[str, Any], subject: Subject, emulator: Emulator | None
+) -> RunProblem:
     """What an abnormal end means."""
     if code > 0:
         last = errors.strip().splitlines()[-1:] or ["no message"]
@@ -95,7 +106,8 @@ def _ended(code: int, errors: str, job: dict[str, Any], subject: Subject) -> Run
     name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
     match name:
         case "SIGILL":
-            said = "has an instruction that this processor lacks (SIGILL)"
+            whose = "this" if emulator is None else "the emulated"
+            said = f"has an instruction that {whose} processor lacks (SIGILL)"
         case "SIGSEGV" | "SIGBUS":
             where = "right beside its tensors" if job.get("guard", True) else "that it was not given"
             said = f"touched memory {where} ({name})"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.child import Limits, RunProblem
+from isamap.codegen.emulator import Emulator
 from isamap.codegen.fills import zeros_at_line
 from isamap.codegen.runner import InProcess, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
@@ -56,6 +57,7 @@ def packed_arrays(
     guard: bool = False,
     threads: int = 1,
     limits: Limits | None = None,
+    emulator: Emulator | None = None,
 ) -> dict[str, Array]:
     """The arrays with inputs replaced by what packs them, which runs in a child.
 
@@ -65,7 +67,9 @@ def packed_arrays(
     for packer in packers:
         given = {packer.source: found.pop(packer.source)}
         symbols = packer.symbols(sizes)
-        done = run_program(packer.compiled, given, symbols, guard=guard, threads=threads, limits=limits)
+        done = run_program(
+            packer.compiled, given, symbols, guard=guard, threads=threads, limits=limits, emulator=emulator
+        )
         refuse_status(packer.compiled.interface.name, done.status)
         if done.written_between:
             said = f"`{packer.compiled.interface.name}` writes between the rows of `{packer.source}`"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from isamap.codegen.arguments import POISON, Call, Passed, make_call
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.child import Limits, RunProblem, Subject, permission_refused, run_child, shared_file
+from isamap.codegen.emulator import Emulator
 from isamap.codegen.toolchain import Compiled
 
 __all__ = ["InProcess", "Limits", "RunProblem", "RunResult", "run_program"]
@@ -56,10 +57,11 @@ def run_program(
     repeat: int = 0,
     limits: Limits | None = None,
     threads: int = 1,
+    emulator: Emulator | None = None,
 ) -> RunResult:
     """What the program does with arrays, which stay as they are; `repeat` more calls are timed.
 
-    `threads` perform the parts of a program that has some.
+    `threads` perform the parts of a program that has some. An `emulator` runs it in place of this processor.
 
     Raises: RunProblem when it crashes or exceeds a limit; UsageProblem when arrays do not fit.
     """
@@ -74,7 +76,7 @@ def run_program(
                 tensor.view(shared, offset)[...] = tensor.array
             job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
             job |= _on_threads(compiled, threads, job)
-            answer = run_child(job, limits or Limits(), Subject.of(compiled))
+            answer = run_child(job, limits or Limits(), Subject.of(compiled), emulator)
             results = {
                 t.name: t.view(shared, offset).copy()
                 for t, offset in zip(call.tensors, offsets, strict=True)

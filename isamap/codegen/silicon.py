@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from isamap.codegen.blame import Emissions
 from isamap.codegen.c_types import compute_type
 from isamap.codegen.child import Limits, RunProblem, Subject, run_child, shared_file
+from isamap.codegen.emulator import Emulator
 from isamap.codegen.silicon_cases import Case, encodings, make_cases
 from isamap.codegen.silicon_compare import difference, is_tame
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
@@ -73,8 +74,11 @@ def check_machine(
     model: bool = False,
     compiler: str | None = None,
     seed: int = 1,
+    emulator: Emulator | None = None,
 ) -> tuple[Check, ...]:
     """A check of every instruction, or of those named; `model` tries the plain-C models instead.
+
+    An `emulator` tries them in place of this processor.
 
     Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
     """
@@ -90,7 +94,7 @@ def check_machine(
                 forms.append(Form(len(forms), entry, tuple(encoded.items())))
     library, subject = _compile(machine, tuple(forms), model, compiler)
     found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
-    for check in _try_all(machine, tuple(forms), library, subject, model, seed):
+    for check in _try_all(machine, tuple(forms), library, subject, model, seed, emulator):
         known = found.get(check.instruction)
         if known is None or known.verdict == "ok":
             trials = check.trials + (known.trials if known else 0)
@@ -128,7 +132,13 @@ def _compile(
 
 
 def _try_all(
-    machine: Machine, forms: tuple[Form, ...], library: Path, subject: Subject, model: bool, seed: int
+    machine: Machine,
+    forms: tuple[Form, ...],
+    library: Path,
+    subject: Subject,
+    model: bool,
+    seed: int,
+    emulator: Emulator | None,
 ) -> list[Check]:
     trials, images = _prepare(machine, forms, seed)
     checks: list[Check] = []
@@ -139,7 +149,7 @@ def _try_all(
             for trial, image in zip(trials, images, strict=True):
                 for (offset, size, _), data in zip(trial.places, image, strict=True):
                     shared[offset : offset + size] = data
-            crashed = _run(machine, trials, library, subject, model, shared, file.fileno(), total)
+            crashed = _run(machine, trials, library, subject, model, shared, file.fileno(), total, emulator)
             for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
                 name = trial.form.entry.name
                 if number in crashed:
@@ -185,6 +195,7 @@ def _run(
     shared: mmap.mmap,
     file: int,
     total: int,
+    emulator: Emulator | None,
 ) -> dict[int, str]:
     """Runs all trials; those that ended their process, with how. The others of such a form are left out."""
     crashed: dict[int, str] = {}
@@ -201,7 +212,7 @@ def _run(
             "memory_bytes": 2 << 30,
         }
         try:
-            run_child(job, Limits(), subject)
+            run_child(job, Limits(), subject, emulator)
             return crashed
         except RunProblem as problem:
             done = int.from_bytes(shared[0:_COUNT_BYTES], "little")

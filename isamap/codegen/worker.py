@@ -113,7 +113,8 @@ def _limit(job: dict[str, Any]) -> None:
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (job["cpu_seconds"], job["cpu_seconds"] + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
+    if job["memory_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
 
 
 def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import SupportsIndex
 
+from isamap.codegen.emulator import Emulator
 from isamap.driver.callable import CompiledKernel
 from isamap.driver.given import (
     given_choice,
@@ -108,10 +109,15 @@ def verify(
     heuristic: str = "cpsat",
     threads: int = 1,
     packed: Sequence[str] = (),
+    emulator: str | None = None,
 ) -> tuple[Case, ...]:
-    """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`."""
+    """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`.
+
+    An `emulator` is a command that runs the one behind it on a processor of its own: "qemu-x86_64 -cpu max".
+    """
     request = _request(kernel, machine, sizes, schedule_of(schedule), heuristic, threads, packed)
-    return tuple(all_cases(prepare(request), FILLS, guard=True))
+    under = Emulator.read(given_word("emulator", emulator, "a command")) if emulator is not None else None
+    return tuple(all_cases(prepare(request, emulator=under), FILLS, guard=True))
 
 
 def source_of(kernel: str | Path) -> Source:

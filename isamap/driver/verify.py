@@ -85,8 +85,18 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     guard = guard and sum(taken_bytes(a) for a in arrays.values()) <= GUARDED_BYTES
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
     try:
-        given = packed_arrays(prepared.packers, arrays, symbols, guard=guard, threads=threads)
-        result = run_program(prepared.compiled, given, symbols, scalars=scalars, guard=guard, threads=threads)
+        given = packed_arrays(
+            prepared.packers, arrays, symbols, guard=guard, threads=threads, emulator=prepared.emulator
+        )
+        result = run_program(
+            prepared.compiled,
+            given,
+            symbols,
+            scalars=scalars,
+            guard=guard,
+            threads=threads,
+            emulator=prepared.emulator,
+        )
     except RunProblem as problem:
         return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, problem.diagnostics)
     return compare(kernel, arrays, scalars, result, prepared, sizes, fill, guard)

@@ -74,6 +74,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "Its description has no `emit`, as in drafts of machines. A program with it can be simulated, and "
         "run as a plain-C model.",
     ),
+    "no-emulator": Explanation(
+        "no such emulator",
+        "`--emulator` names a command, which is looked for as a shell would: by its path, or on PATH. The "
+        "emulator runs the process in which emitted code runs: docs/emulators.md.",
+    ),
     "permission-refused": Explanation(
         "the operating system keeps a part of the processor to itself",
         "Some state of the processor, as AMX's tiles, may be used only by processes that asked and were "
