@@ -38,6 +38,6 @@ def check_silicon(
     lines.append(f"{sum(c.trials for c in checks)} trials on {ran_on}: {said}")
     lines += [f"skipped {c.instruction}: {c.message}" for c in checks if c.verdict == "skipped"][:20]
     findings = tuple(Finding.of(c.diagnostic(machine)) for c in bad)
-    return Answer(
-        {**payload, "ran_on": ran_on, "checks": results}, "\n".join(lines), findings, 1 if bad else 0
-    )
+    under = str(emulator) if emulator is not None else None
+    found = {**payload, "ran_on": ran_on, "emulator": under, "checks": results}
+    return Answer(found, "\n".join(lines), findings, 1 if bad else 0)

@@ -11,7 +11,6 @@ import mmap
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -92,9 +91,9 @@ def check_machine(
         if entry.name not in skipped:
             for encoded in encodings(entry.instruction, rng):
                 forms.append(Form(len(forms), entry, tuple(encoded.items())))
-    library, subject = _compile(machine, tuple(forms), model, compiler)
+    subject = _compile(machine, tuple(forms), model, compiler)
     found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
-    for check in _try_all(machine, tuple(forms), library, subject, model, seed, emulator):
+    for check in _try_all(machine, tuple(forms), subject, model, seed, emulator):
         known = found.get(check.instruction)
         if known is None or known.verdict == "ok":
             trials = check.trials + (known.trials if known else 0)
@@ -118,9 +117,7 @@ def _as_model(machine: Machine) -> Machine:
     return replace(machine, instructions=instructions)
 
 
-def _compile(
-    machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None
-) -> tuple[Path, Subject]:
+def _compile(machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None) -> Subject:
     flags = _MODEL_FLAGS if model else machine.target.flags
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
     source = check_source(machine, forms, model)
@@ -128,13 +125,12 @@ def _compile(
     owners = {f"check_{form.number}": form.entry.name for form in forms}
     emissions = None if model else Emissions(machine, owners)
     library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions)
-    return library, Subject(f"the check of {machine.name}", library, found.version)
+    return Subject(f"the check of {machine.name}", library, found.version)
 
 
 def _try_all(
     machine: Machine,
     forms: tuple[Form, ...],
-    library: Path,
     subject: Subject,
     model: bool,
     seed: int,
@@ -149,7 +145,7 @@ def _try_all(
             for trial, image in zip(trials, images, strict=True):
                 for (offset, size, _), data in zip(trial.places, image, strict=True):
                     shared[offset : offset + size] = data
-            crashed = _run(machine, trials, library, subject, model, shared, file.fileno(), total, emulator)
+            crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
             for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
                 name = trial.form.entry.name
                 if number in crashed:
@@ -189,7 +185,6 @@ def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list
 def _run(
     machine: Machine,
     trials: list[_Trial],
-    library: Path,
     subject: Subject,
     model: bool,
     shared: mmap.mmap,
@@ -203,7 +198,7 @@ def _run(
     pending = list(range(len(trials)))
     while pending:
         job: dict[str, Any] = {
-            "library": str(library),
+            "library": str(subject.library),
             "calls": [_call(trials[n]) for n in pending],
             "file": file,
             "size": total,

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs isamap's worker in a Linux guest on Bochs, whose processor has AMX: for `isamap … --emulator`.
 
-    tests/bochs/run FOLDER python -I -S worker.py
+    tests/bochs/run.py FOLDER python -I -S worker.py
 
-FOLDER is what `build` made. The command behind it is not run as it stands: its last word is the script, which the
-guest's own Python runs. Input, output, exit code and the shared file are those of the script.
+FOLDER is what `build` made. The command behind it is not run as it stands: its last word is the script, which
+the guest's own Python runs. Input, output, exit code and the shared file are those of the script.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ info: action=ignore
 
 def main() -> int:
     if len(sys.argv) < 4 or not Path(sys.argv[1], "bochs").exists():
-        print("run: needs the folder that `build` made, and a command", file=sys.stderr)
+        print("run.py: needs the folder that `build` made, and a command", file=sys.stderr)
         return 2
     built, worker = Path(sys.argv[1]).resolve(), Path(sys.argv[-1])
     request = sys.stdin.buffer.read()
@@ -88,10 +88,13 @@ def boot(folder: Path, built: Path) -> dict[str, bytes]:
     """What the guest handed over: files by name. Raises: SystemExit when it did not."""
     (folder / "settings").write_text(SETTINGS.format(folder=folder))
     words = [str(built / "bochs"), "-q", "-f", str(folder / "settings")]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    # Bochs ends with 1 also where the guest asks it to end.
+    quiet = subprocess.DEVNULL
+    done = subprocess.run(words, check=False, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
     _, mark, archive = done.stdout.partition(MARK)
     if not mark:
-        sys.exit(f"run: the guest handed nothing over; its console: {(folder / 'console').read_text()[-500:]}")
+        console = (folder / "console").read_text(errors="replace")[-500:]
+        sys.exit(f"run.py: the guest handed nothing over; its console: {console}")
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         files = {member.name: tar.extractfile(member) for member in tar}
         return {name: file.read() for name, file in files.items() if file is not None}
