@@ -51,6 +51,6 @@ class Emulator:
 def ended_by(code: int) -> int:
     """What a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
 
-    Emulators that are no parent of what they run say 128 and the number, as shells do.
+    Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
     """
     return _SHELLS_ADD - code if _SHELLS_ADD < code <= _SHELLS_ADD + _MOST_SIGNALS else code
