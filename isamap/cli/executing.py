@@ -33,7 +33,7 @@ from isamap.cli.options import (
 )
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
-from isamap.cli.words import read_choice, read_size_sets, read_sizes, read_sizes_file
+from isamap.cli.words import read_choice, read_emulator, read_size_sets, read_sizes, read_sizes_file
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
@@ -122,14 +122,11 @@ def verify_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
-    from isamap.codegen.emulator import Emulator
     from isamap.driver.prepare import prepare
     from isamap.driver.verify import all_cases
 
-    if emulator is not None and model:
-        said = "`--model` asks for plain C, which needs no emulator, and `--emulator` for the instructions"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
-    under = Emulator.read(emulator) if emulator is not None else None
+    _check_emulator(emulator, model)
+    under = read_emulator(emulator)
     fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, threads=threads, packed=packed
@@ -152,6 +149,13 @@ def verify_command(
     findings = (*warnings.values(), *(Finding.of(d) for case in wrong for d in case.problems))
     payload = {**_verify_payload(cases, int(threads)), "emulator": emulator}
     return Answer(payload, _verify_text(cases), findings, _exit(not wrong, cut_short))
+
+
+def _check_emulator(emulator: str | None, model: bool) -> None:
+    """Nothing, unless an emulator is named for what needs none. Raises: UsageProblem."""
+    if emulator is not None and model:
+        said = "`--model` asks for plain C, which needs no emulator, and `--emulator` for the instructions"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
 
 
 def _exit(ok: bool, cut_short: bool) -> int:

@@ -11,6 +11,7 @@ import typer
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
 from isamap.cli.timings import timing_json, timing_rows
+from isamap.cli.words import read_emulator
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
@@ -119,13 +120,12 @@ def check_command(
 ) -> Answer:
     """Check a machine's description."""
     from isamap.cli.stamps import stamps_folder
-    from isamap.codegen.emulator import Emulator
     from isamap.machine import check_machine
 
     if emulator is not None and not run:
         said, help_ = "`--emulator` runs instructions, and without `--run` none is", "add `--run`"
         raise UsageProblem(Diagnostic("usage", said, help=help_))
-    under = Emulator.read(emulator) if emulator is not None else None
+    under = read_emulator(emulator)
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
     findings = _far_from_measured(word, summary.digest)

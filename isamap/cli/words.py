@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from isamap.driver.request import Size, is_range
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
+
+if TYPE_CHECKING:
+    from isamap.codegen.emulator import Emulator
 
 C = TypeVar("C", bound=str)
 GROUPS = ("hw", "bench", "bench.deepbench", "cache", "tune")
@@ -177,6 +180,13 @@ def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str,
 def read_names(words: Iterable[str]) -> tuple[str, ...]:
     """The names that are given one by one, or with commas between them, each once."""
     return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
+
+
+def read_emulator(word: str | None) -> Emulator | None:
+    """The emulator that an option names, where it is given. Raises: as `Emulator.read`."""
+    from isamap.codegen.emulator import Emulator
+
+    return Emulator.read(word) if word is not None else None
 
 
 def read_number(word: str, option: str, low: float, high: float) -> float:

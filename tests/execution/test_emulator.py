@@ -104,7 +104,7 @@ def test_words_are_split_as_a_shell_would() -> None:
 
 def test_an_emulator_is_a_text() -> None:
     with pytest.raises(UsageProblem, match="emulator"):
-        verify("gemm_f32", "generic-c", SIZES, emulator=3)  # pyright: ignore[reportArgumentType]
+        verify("gemm_f32", "generic-c", SIZES, emulator=3)  # pyright: ignore[reportArgumentType] - a number
 
 
 @pytest.mark.parametrize(("code", "ended"), [(0, 0), (1, 1), (128, 128), (132, -4), (139, -11), (193, 193)])
