@@ -147,7 +147,7 @@ def verify_command(
             cases += all_cases(prepared, fills, guard=guard)
     wrong = [case for case in cases if not case.ok]
     findings = (*warnings.values(), *(Finding.of(d) for case in wrong for d in case.problems))
-    payload = {**_verify_payload(cases, int(threads)), "emulator": emulator}
+    payload = {**_verify_payload(cases, int(threads)), "emulator": str(under) if under is not None else None}
     return Answer(payload, _verify_text(cases), findings, _exit(not wrong, cut_short))
 
 
