@@ -10,7 +10,7 @@ columns stands inside instead, the next register block reads other sets.
 
 Measured on a Zen 4 guest: 24 to 37 ns for each register block, of 3 and 4 rows, 64 to 256 bytes wide,
 whatever it computes; next to nothing where B or C has rows a line longer, begins half a page later, or C has
-no more rows than a set has ways (docs/decisions/0029-pieces-used-again.md). The link into the nearest cache
+no more rows than a set has ways (docs/decisions/0025-conflict-misses.md). The link into the nearest cache
 states it (`crowded_ns`), and `isamap hw calibrate` measures it.
 
 Where it errs: tensors are taken to begin at the same place of a page, as large ones that are allocated by

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from isamap.plan.schedule import LoopStep, NestSchedule
 
 SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
-# The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0041).
+# The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
 NEAR_AHEAD = 2  # turns later they are used
 NEAR_SHARE = 2  # from so many issues on that share a vector it pays
 MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes a turn reads

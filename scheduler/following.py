@@ -9,7 +9,7 @@
     }
 
 In a loop over rows one load jumps from row to row, and only as many are followed as a memory states. Judged
-in docs/decisions/0020-weights-out-of-memory.md.
+in docs/decisions/0024-prefetch-hints.md.
 """
 
 from __future__ import annotations

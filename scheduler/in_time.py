@@ -7,7 +7,7 @@
 Where the register blocks of other axes stand outside that loop instead, or a block of such an axis is
 narrow, each turn computes little, and memory is behind as if nobody had asked. Nobody has where that loop has
 few turns: the first ones come after no turn that could ask for them
-(docs/decisions/0039-hints-spread.md).
+(docs/decisions/0024-prefetch-hints.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ cache behind, reading it again as much; a block of all 75 MiB of the weights goe
 Results that are copied stay in their buffer for all of a sum. Where blocks of the sum read 40 MiB of weights
 meanwhile, what was copied goes out to memory before the first of them adds to it, and comes back behind the
 last one: 128 x 7680 bf16 in a buffer of 4 MiB, whose lines are written four bytes at a time, took 2.5 ms to
-copy in and out, register block by register block 1.1 (Zen 4; docs/decisions/0035-results-copied-whole.md).
+copy in and out, register block by register block 1.1 (Zen 4; docs/decisions/0020-memory-model.md).
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ Both parts are those of the memory that the pieces come out of (`traffic_factor`
 `hinted_traffic_factor`, and `computing_factor` of its link's `rows`). A piece that is used again out of a
 nearer memory is one of a row there as well. Rows along a sum are read on while their register block computes,
 and so are rows that loads follow: all of that hides.
-Judged in docs/decisions/0029-pieces-used-again.md, 0037-traffic-beside-computing.md and
-0038-hints-one-by-one.md.
+Judged in docs/decisions/0020-memory-model.md and docs/decisions/0024-prefetch-hints.md.
 """
 
 from __future__ import annotations

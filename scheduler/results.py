@@ -15,11 +15,11 @@ at once, and is begun as if it were in place.
 
 Measured on a Zen 3 guest (AVX2, register blocks of 6 x 16 f32): a block takes 107 ns longer with C in the
 last cache and 125 with C in memory than with C in the second one, for sums of 64 and of 200 alike, where
-the bandwidth of its lines is 18 and 29 ns (docs/decisions/0032-results-from-afar.md).
+the bandwidth of its lines is 18 and 29 ns (docs/decisions/0020-memory-model.md).
 
 Where rows are followed, lines come late all the same, as those of inputs do: each time that a piece takes
 one, so that pieces of 96 bytes, which end in the middle of a line, have more of them than pieces of 64
-(docs/decisions/0033-late-though-followed.md). Where the next piece comes while the line is near, it is late
+(docs/decisions/0020-memory-model.md). Where the next piece comes while the line is near, it is late
 once, and of pieces of 12 bytes not each begins anew.
 """
 

@@ -6,7 +6,7 @@
 Where the line is still near when the next piece comes, nothing is lost. Rows whose distance is a multiple of
 what one way of a cache holds evict each other before, and so does whatever is touched in between: parts of 96
 bytes then read 4/3 of a tensor. On a Zen 4 guest 32 x 3072 x 1024 in bf16, B out of the last cache, took 5 %
-longer in parts of 48 columns than in parts of 192 (docs/decisions/0036-broadcasts-of-four-bytes.md).
+longer in parts of 48 columns than in parts of 192 (docs/decisions/0020-memory-model.md).
 """
 
 from __future__ import annotations

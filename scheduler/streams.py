@@ -12,7 +12,7 @@ for each. That is why computing does not hide behind such traffic. Where no loop
 of a few rows, each load goes on with its own row in the next one, and is followed.
 
 Measured on Zen 5 by schedules for 7680 x n x 2560 with weights out of memory, f32 and bf16, one to four rows,
-register blocks of 64 to 256 columns (docs/decisions/0020-weights-out-of-memory.md). With one row there is
+register blocks of 64 to 256 columns (docs/decisions/0020-memory-model.md). With one row there is
 little to compute, and asking gains nothing: it shows with all of its own time.
 """
 

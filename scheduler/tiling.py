@@ -203,7 +203,7 @@ def usable_bytes(cache: Cache) -> int:
     """What working sets may take of a cache. Units: bytes.
 
     Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
-    little lose next to nothing where nothing does (docs/decisions/0028-shared-caches.md).
+    little lose next to nothing where nothing does (docs/decisions/0020-memory-model.md).
     """
     return int(cache.capacity_bytes * (USABLE / 2 if cache.cores > 1 else USABLE))
 

@@ -13,11 +13,11 @@ register where it is kept all the same.
 
 Where sums go in and out in the same straight line, as where a few rows out of memory are followed to their
 ends, two or three instructions may each read: what waits for memory then takes no register, and more of it is
-under way (docs/decisions/0040-read-by-each.md).
+under way (docs/decisions/0027-emitted-c-and-gcc.md).
 
 An instruction that adds to a register may as well end in that of an operand which nobody uses again. Gcc lets
 sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
-cannot be overwritten (docs/decisions/0027-read-once.md).
+cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
 
     v0 = _mm256_dpbusd_epi32(v0, v24, v27);
     ONE_SUM(v0);

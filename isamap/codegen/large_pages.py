@@ -2,7 +2,7 @@
 
 Packed panels are read again and again. In pages of 4 KiB they lie anywhere in a cache that is found by
 physical addresses, so that parts of a panel which would fit evict each other, and there are more pages than
-the first TLB holds: docs/decisions/0026-rows-that-are-followed.md.
+the first TLB holds: docs/decisions/0020-memory-model.md.
 """
 
 from __future__ import annotations

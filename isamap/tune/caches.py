@@ -9,7 +9,7 @@ part. So the last one counts as far as it can be read like a cache. Where 48 MiB
 
 so 6 MiB are read like a cache: three quarters of 8 MiB, or of two ways, which are the figure. In sequence
 most of what is missed is fetched ahead, so that a little longer may be much longer in pieces of rows
-(docs/decisions/0043-what-a-shared-cache-holds.md).
+(docs/decisions/0020-memory-model.md).
 """
 
 from __future__ import annotations

@@ -1,0 +1,67 @@
+"""What the project's texts refer to is there: files, headings, and pages of docs/decisions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("benchmarks", "docs", "hw_specs", "isamap", "kernels", "scheduler", "tests")
+KINDS = {".c", ".h", ".ir", ".lark", ".md", ".py", ".yaml"}
+TEXTS = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*")  # rglob does not follow the links
+    if path.suffix in KINDS and "__pycache__" not in path.parts
+) + sorted(ROOT.glob("*.md"))
+PAGES = [path for path in TEXTS if path.suffix == ".md"]
+DECISIONS = {path.stem for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+
+LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<file>[^)#\s]*)(?:#(?P<heading>[^)\s]+))?\)")
+CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+DECISION = re.compile(r"decisions/(?P<name>\d{4}(?:-[a-z0-9-]+)?)")
+
+
+def test_every_decision_that_a_text_names_is_a_page() -> None:
+    numbers = {name[:4] for name in DECISIONS}
+    named = [(path, m["name"]) for path in TEXTS for m in DECISION.finditer(path.read_text(encoding="utf-8"))]
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path, name in named
+        if name not in DECISIONS and (len(name) > 4 or name not in numbers)
+    ]
+    assert named
+    assert missing == []
+
+
+def test_no_two_decisions_have_one_number() -> None:
+    assert len({name[:4] for name in DECISIONS}) == len(DECISIONS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
+def test_a_page_links_to_what_is_there(page: Path) -> None:
+    broken = [
+        match[0]
+        for match in LINK.finditer(without_code(page))
+        if not is_there(page, match["file"], match["heading"])
+    ]
+    assert broken == []
+
+
+def is_there(page: Path, file: str, heading: str | None) -> bool:
+    """Whether a link of a page leads to a file or folder, and to a heading of it."""
+    target = (page.parent / file).resolve() if file else page
+    return target.exists() and (heading is None or heading in headings(target))
+
+
+def headings(page: Path) -> set[str]:
+    """The names that GitHub gives the headings of a page; the site is built with the same."""
+    titles = re.findall(r"^#+ +(.+?) *$", without_code(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def without_code(page: Path) -> str:
+    """A page's text without its blocks of code."""
+    return CODE.sub("", page.read_text(encoding="utf-8"))
