@@ -13,7 +13,7 @@ import numpy as np
 from isamap.bench.loops import load_loops
 from isamap.bench.peak import measure_peak
 from isamap.driver.pipeline import Compilation
-from isamap.match import Suppliers, Tile, layouts
+from isamap.match import Tile, suppliers_of
 from isamap.plan.tiles import chosen_tile, find_tiles
 from isamap.transform import statements
 
@@ -57,7 +57,7 @@ def mapped_tile(made: Compilation) -> Tile:
     assert made.canonical is not None
     assert made.machine is not None
     assert made.schedule is not None
-    suppliers = Suppliers(made.machine, layouts(made.canonical))
+    suppliers = suppliers_of(made.canonical, made.machine)
     known = statements(made.canonical)
     sums = [nest for nest in made.schedule.nests if known[nest.statement].assign.op is not None]
     nest = max(sums, key=lambda n: prod(axis.extent.value or 1 for axis in known[n.statement].axes))

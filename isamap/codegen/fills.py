@@ -91,7 +91,7 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) ->
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     if dtype.is_float:
         values = rng.random(size=shape, dtype=np.float64 if dtype.bits == 64 else np.float32)
-        return (2 * values - 1).astype(dtype.numpy())
+        return np.asarray(2 * values - 1).astype(dtype.numpy())  # of one number it is no array
     return _whole_range(rng, shape, dtype)
 
 

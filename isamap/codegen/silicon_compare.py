@@ -13,19 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.silicon_cases import Case
-from isamap.ir import OPS, Assign, Call, Cast, DType, Expr, Instruction, Loop, Operand, Stmt
+from isamap.ir import OPS, REORDERING, Assign, Call, Cast, DType, Expr, Instruction, Loop, Operand, Stmt
 from isamap.ir.interpret import bind_all, execute_bound, interpret_magnitude
 
 Array = NDArray[Any]
 
 # Section 7 of the design: 4 units of f32's last place, of the sum of the absolute values of all terms.
 _SUM_FACTOR = 4.0
-_REORDERING = frozenset(("reordered", "unrounded", "round_to_odd", "truncated"))
 
 
 def is_tame(instruction: Instruction) -> bool:
     """Whether only numbers of moderate size make sense: sums rounded differently overflow elsewhere."""
-    return bool(_REORDERING.intersection(instruction.numerics))
+    return bool(REORDERING.intersection(instruction.numerics))
 
 
 def difference(
@@ -103,7 +102,7 @@ def _tolerance(
     ulp = max((OPS[name].ulp for name in operations), default=0.0)
     if not words and not ulp and not _chooses(instruction):
         return np.full(expected.shape, -1.0)  # not even zeros of different signs
-    if words & _REORDERING:
+    if words & REORDERING:
         magnitude = interpret_magnitude(instruction, arrays, sizes, scalars)[operand.name]
         wide = operand.accumulate or dtype
         allowed = allowed + _SUM_FACTOR * 2.0 ** (1 - min(wide.mantissa_bits, 53)) * magnitude

@@ -122,20 +122,21 @@ def _expect(
     samples: int | None,
 ) -> dict[str, Expected]:
     sums = sum_type(kernel)
+    lost = smallest_subnormal(sums) if kernel.strict else smallest_normal(sums)
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
     found: dict[str, Expected] = {}
     if samples is None:
         values = interpret(kernel, arrays, {}, scalars, exact=True)
         magnitudes = interpret_magnitude(kernel, arrays, {}, scalars, measure)
         return {
-            o.name: _judged(o.dtype, values[o.name], magnitudes[o.name], None, measure, sums) for o in outputs
+            o.name: _judged(o.dtype, values[o.name], magnitudes[o.name], None, measure, lost) for o in outputs
         }
     for o in outputs:
         at = _coordinates(shape_of(o), samples)
         exact, sizes = evaluate_samples(
             kernel, arrays, {}, o.name, np.stack(at, axis=1), scalars, measure=measure
         )
-        found[o.name] = _judged(o.dtype, exact, sizes, at, measure, sums)
+        found[o.name] = _judged(o.dtype, exact, sizes, at, measure, lost)
     return found
 
 
@@ -145,8 +146,9 @@ def _judged(
     magnitude: Array,
     at: tuple[Array, ...] | None,
     measure: Measure,
-    sums: DType,
+    lost: float,
 ) -> Expected:
+    """What is expected of these values; numbers smaller than `lost` may be lost."""
     if not dtype.is_float:
         return Expected(values, magnitude, at, not magnitude.any(), dtype, magnitude)
     if measure.exact_below:
@@ -154,8 +156,8 @@ def _judged(
         with np.errstate(over="ignore"):
             rounded = round_to(values, dtype).astype(np.float64)
         return Expected(rounded, nothing, at, small, dtype, nothing)
-    computed = measure.scale * magnitude + smallest_normal(sums)
-    rounds = dtype.mantissa_bits < sums.mantissa_bits
+    computed = measure.scale * magnitude + lost
+    rounds = dtype.mantissa_bits < measure.mantissa_bits
     bound = computed + last_place(values, dtype) if rounds else computed
     return Expected(values, bound, at, False, dtype, computed)
 
@@ -191,6 +193,11 @@ def last_place(values: Array, dtype: DType) -> Array:
 def smallest_normal(dtype: DType) -> float:
     """Smaller results may be flushed to 0."""
     return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
+
+
+def smallest_subnormal(dtype: DType) -> float:
+    """Results that are not flushed are rounded to multiples of it."""
+    return smallest_normal(dtype) * 2.0 ** (1 - dtype.mantissa_bits)
 
 
 def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:

@@ -44,7 +44,7 @@ from isamap.ir.nodes import (
     StateRef,
     Stmt,
 )
-from isamap.ir.numerics import NUMERICS
+from isamap.ir.numerics import FLUSHING, NUMERICS, REORDERING, strict_forbids
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
 from isamap.ir.placements import check_view
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
@@ -66,11 +66,13 @@ __all__ = [
     "DTYPES",
     "F32",
     "F64",
+    "FLUSHING",
     "I64",
     "NUMERICS",
     "ONE",
     "OPS",
     "REDUCTIONS",
+    "REORDERING",
     "SPELLED",
     "ZERO",
     "Assign",
@@ -140,6 +142,7 @@ __all__ = [
     "print_stmt",
     "product",
     "round_to",
+    "strict_forbids",
     "substitute_constraint",
     "substitute_expr",
     "substitute_operand",

@@ -102,6 +102,15 @@ def make_value(value: float | bool, dtype: DType) -> Array:
     return np.asarray(value, dtype.numpy())
 
 
+def folded(cast: Cast) -> Expr:
+    """A cast of a number as the number that it is; others as they are."""
+    if not isinstance(cast.value, Const):
+        return cast
+    with np.errstate(all="ignore"):
+        number = evaluate_expr(cast, Env()).item()
+    return Const(float(number) if cast.dtype.is_float else int(number), cast.dtype, cast.span)
+
+
 # --- one node ---------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from isamap.lower.program import Block, Buffer, For, LoweredProgram, Node, array
 from isamap.lower.registers import assign_registers
 from isamap.lower.steady import main_loop, steady_of
 from isamap.machine import Machine
-from isamap.match import Suppliers, layouts, statement_text
+from isamap.match import statement_text, suppliers_of
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
 from isamap.plan.tiles import chosen_tile, find_tiles
@@ -42,7 +42,7 @@ def names_of(kernel: Kernel) -> Names:
 
 def body_of(kernel: Kernel, machine: Machine, schedule: Schedule, names: Names) -> tuple[Node, ...]:
     """What a program performs."""
-    suppliers = Suppliers(machine, layouts(kernel))
+    suppliers = suppliers_of(kernel, machine)
     nests: list[tuple[Statement, Node]] = []
     given = statements(kernel)
     for nest in sorted(schedule.nests, key=lambda n: n.statement):
@@ -94,7 +94,7 @@ def steady_states(
     kernel: Kernel, machine: Machine, schedule: Schedule
 ) -> tuple[tuple[NestSchedule, Steady | None], ...]:
     """Per nest the steady state of its main loop; None where it has no innermost loop of issues only."""
-    suppliers, given = Suppliers(machine, layouts(kernel)), statements(kernel)
+    suppliers, given = suppliers_of(kernel, machine), statements(kernel)
     found: list[tuple[NestSchedule, Steady | None]] = []
     for nest in schedule.nests:
         tile = chosen_tile(find_tiles(given[nest.statement], nest.statement, suppliers), nest)

@@ -23,7 +23,7 @@ from isamap.match.find import find_mappings, statement_mappings
 from isamap.match.fix import Fix, fixes
 from isamap.match.improving import Gain, Improvement, improving_rewrites
 from isamap.match.instructions import Pattern, pattern_of
-from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, tensor_strides
+from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, suppliers_of, tensor_strides
 from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.params import extents_of
@@ -136,6 +136,7 @@ __all__ = [
     "statement_mappings",
     "statement_text",
     "sum_of_lanes",
+    "suppliers_of",
     "tensor_strides",
     "tile_of",
     "tiles_apart",

@@ -10,6 +10,7 @@ from math import prod
 
 from isamap.ir import Index, Kernel, Operand, Read, product
 from isamap.ir.index import ONE
+from isamap.machine import Machine
 from isamap.match.tiles import OperandTile
 from isamap.match.want import Suppliers
 from isamap.transform import Statement
@@ -29,6 +30,11 @@ def tensor_strides(operand: Operand) -> tuple[Index, ...]:
 def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
     """Strides of all arrays of a kernel."""
     return {o.name: tensor_strides(o) for o in kernel.operands}
+
+
+def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
+    """What finds chains of moves for a kernel's arrays, and remembers them."""
+    return Suppliers(machine, layouts(kernel), strict=kernel.strict)
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:

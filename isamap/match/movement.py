@@ -44,7 +44,7 @@ from isamap.match.copying import (
 )
 from isamap.match.delivery import find_delivery
 from isamap.match.instructions import digits_of, pattern_of
-from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes
+from isamap.match.layouts import OFFSET, in_tiles, profile_sizes, suppliers_of
 from isamap.match.mapping import Mapping
 from isamap.match.params import extents_of
 from isamap.match.reach import dims
@@ -76,7 +76,7 @@ def movements(
 
     `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
     """
-    suppliers = suppliers or Suppliers(machine, layouts(kernel))
+    suppliers = suppliers or suppliers_of(kernel, machine)
     return tuple(ways[0] for ways in _choices(statement, mapping, suppliers, every=False))
 
 
@@ -89,7 +89,7 @@ def choices(
     suppliers: Suppliers | None = None,
 ) -> tuple[tuple[Movement, ...], ...]:
     """For every operand all ways to move it, what is done when nothing else is decided first."""
-    return _choices(statement, mapping, suppliers or Suppliers(machine, layouts(kernel)), every=True)
+    return _choices(statement, mapping, suppliers or suppliers_of(kernel, machine), every=True)
 
 
 def _choices(

@@ -38,6 +38,7 @@ from isamap.ir import (
     Read,
     converts_exactly,
     print_expr,
+    strict_forbids,
     substitute_routine,
 )
 from isamap.match.affine import counts_once, covers_once, determined, divides
@@ -253,13 +254,12 @@ def _all_once(case: _Case) -> None:
 
 
 def _order_is_kept(case: _Case) -> None:
-    """A strict sum of floats runs term by term, in the order of its one axis."""
-    if case.statement.assign.op is None or not case.statement.accumulator.is_float:
-        return
-    summed = {a.name for a in case.statement.reduction_axes}
+    """A strict sum of floats runs term by term, in the order of its one axis, and no number is lost."""
+    is_sum = case.statement.assign.op is not None and case.statement.accumulator.is_float
+    summed = {a.name for a in case.statement.reduction_axes} if is_sum else set[str]()
     inside = any(case.lanes_of([g]) for g in case.groups if summed & set(g.kernel_axes))
-    if inside or len(summed) > 1 or case.pattern.instruction.numerics:
-        raise _OpenQuestion("the kernel is strict, and the order or rounding of its sum may change")
+    if inside or len(summed) > 1 or strict_forbids(case.pattern.instruction.numerics):
+        raise _OpenQuestion("the kernel is strict, and the order of its sum or a rounding may change")
 
 
 # --- elements ---------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from isamap.match.refuse_heads import refuse_heads
 from isamap.match.refuse_products import refuse_product
 from isamap.match.refuse_shape import refuse_guard, refuse_instruction
 from isamap.match.refuse_sizes import (
+    refuse_flushing,
     refuse_order,
     refuse_padding,
     refuse_parameters,
@@ -49,6 +50,7 @@ CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
 FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_product,
     refuse_order,
+    refuse_flushing,
     refuse_padding,
     refuse_preconditions,
 )

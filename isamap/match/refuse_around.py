@@ -14,7 +14,7 @@ from isamap.machine.model import EmitNothing
 from isamap.match.chains import Movement
 from isamap.match.instructions import Pattern, patterns_of
 from isamap.match.kernel_text import brief
-from isamap.match.layouts import layouts
+from isamap.match.layouts import suppliers_of
 from isamap.match.movement import movements
 from isamap.match.rejection import Case, Cause
 from isamap.match.several import find_groups
@@ -43,7 +43,7 @@ class Surroundings:
     @cached_property
     def suppliers(self) -> Suppliers:
         """What finds chains of moves, and remembers them."""
-        return Suppliers(self.machine, layouts(self.kernel))
+        return suppliers_of(self.kernel, self.machine)
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:

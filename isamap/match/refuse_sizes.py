@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from isamap.ir import Axis, Constraint, Index
+from isamap.ir import FLUSHING, NUMERICS, REORDERING, Axis, Constraint, Index
 from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import known_facts
 from isamap.match.chosen import choose_params
@@ -23,8 +23,6 @@ from isamap.match.preconditions import can_be_met
 from isamap.match.refuse_heads import verb
 from isamap.match.rejection import OTHER, Case, Cause
 from isamap.transform import reads
-
-_INEXACT = frozenset(("reordered", "unrounded", "truncated", "round_to_odd"))
 
 
 def refuse_parameters(case: Case) -> Cause | None:
@@ -60,7 +58,7 @@ def _reassociates(case: Case, mapping: Mapping) -> str | None:
     assert pattern is not None
     if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
         return None
-    words = sorted(_INEXACT & set(pattern.instruction.numerics))
+    words = sorted(REORDERING & set(pattern.instruction.numerics))
     if words:
         return f"sums {' and '.join(words)}"
     summed = [a for a in statement.reduction_axes if a.extent.value != 1]
@@ -71,6 +69,20 @@ def _reassociates(case: Case, mapping: Mapping) -> str | None:
         if axis.name in inside:
             return f"adds up several terms of {axis.name} at once"
     return None
+
+
+def refuse_flushing(case: Case) -> Cause | None:
+    """Subnormal numbers of a strict kernel are numbers."""
+    if not case.kernel.strict or not case.performed:
+        return None
+    words = sorted(FLUSHING & set(case.item.instruction.numerics))
+    if not words:
+        return None
+    message = f"says {' and '.join(words)} ({NUMERICS[words[0]]}): the kernel is strict"
+    edits = remove_strict(case.kernel)
+    edit = f"allow it: `kernel {case.kernel.name}`, without `strict`"
+    span = case.item.instruction.span
+    return Cause("subnormals-lost", message, case.statement.assign.span, span, edit, edits)
 
 
 # --- what is left of an axis ------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ REASONS = (
     "symbolic-sizes",
     # sizes and parameters
     "reassociation-forbidden",
+    "subnormals-lost",
     "padding-not-neutral",
     "parameter-out-of-range",
     "precondition-fails",

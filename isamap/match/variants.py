@@ -20,7 +20,7 @@ from isamap.ir import Const, Index, Kernel
 from isamap.machine import Machine
 from isamap.match.chains import Movement
 from isamap.match.delivery import find_delivery
-from isamap.match.layouts import layouts
+from isamap.match.layouts import suppliers_of
 from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.movement import choices, tile_of
 from isamap.match.padding import neutral_fills
@@ -78,7 +78,7 @@ def variants(
 
     Tails are those of the sizes that the kernel is bound to; where they are left open, any tail may come.
     """
-    suppliers = suppliers or Suppliers(machine, layouts(kernel))
+    suppliers = suppliers or suppliers_of(kernel, machine)
     for groups in _groupings(mapping):
         one = replace(mapping, groups=groups)
         tile = tile_of(statement, one, machine)
@@ -97,7 +97,7 @@ def count_variants(
     suppliers: Suppliers | None = None,
 ) -> int:
     """How many variants there are. What lies where is looked for in each order and cut."""
-    suppliers = suppliers or Suppliers(machine, layouts(kernel))
+    suppliers = suppliers or suppliers_of(kernel, machine)
     found = (
         choices(kernel, statement, replace(mapping, groups=g), machine, suppliers=suppliers)
         for g in _groupings(mapping)

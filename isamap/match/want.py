@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from isamap.ir import DType, Expr, Index, Operand, Read
-from isamap.machine import Machine, cost_params, cost_value
+from isamap.ir import DType, Expr, Index, Operand, Read, strict_forbids
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.params import Params
@@ -67,15 +67,25 @@ class Supply:
 
 @dataclass(frozen=True, eq=False)
 class Repertoire:
-    """A machine's instructions by what they write, and what is known of each, whatever the kernel."""
+    """A machine's instructions by what they write, and what is known of each, whatever the kernel.
+
+    `strict` leaves out those that a strict kernel does not allow.
+    """
 
     machine: Machine
+    strict: bool
+
+    @cached_property
+    def allowed(self) -> tuple[MachineInstruction, ...]:
+        """The instructions that may supply something."""
+        found = self.machine.instructions.values()
+        return tuple(i for i in found if not (self.strict and strict_forbids(i.instruction.numerics)))
 
     @cached_property
     def producers(self) -> dict[tuple[str, str], list[Pattern]]:
         """Patterns with one register output and no reduction, by memory and type of that output."""
         found: dict[tuple[str, str], list[Pattern]] = {}
-        for item in self.machine.instructions.values():
+        for item in self.allowed:
             pattern = pattern_of(item.instruction)
             if pattern and pattern.statement.assign.op is None:
                 key = (pattern.output.memory or "", pattern.output.dtype.name)
@@ -86,7 +96,7 @@ class Repertoire:
     def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
         """Instructions that write a register in pieces, by memory and type of that register."""
         found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
-        for item in self.machine.instructions.values():
+        for item in self.allowed:
             pieces = pieces_of(item.instruction)
             if pieces:
                 output = pieces[0].output
@@ -110,8 +120,8 @@ class Repertoire:
 
 
 @lru_cache(maxsize=8)
-def _repertoire(machine: Machine) -> Repertoire:
-    return Repertoire(machine)
+def _repertoire(machine: Machine, strict: bool) -> Repertoire:
+    return Repertoire(machine, strict)
 
 
 @dataclass(frozen=True)
@@ -119,16 +129,18 @@ class Suppliers:
     """Who supplies registers of a machine, and where the kernel's arrays lie.
 
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
+    `strict` as the kernel is.
     """
 
     machine: Machine
     strides: dict[str, tuple[Index, ...]]
     homes: dict[str, str] = field(default_factory=dict[str, str])
+    strict: bool = False
 
     @cached_property
     def known(self) -> Repertoire:
         """What does not depend on the kernel."""
-        return _repertoire(self.machine)
+        return _repertoire(self.machine, self.strict)
 
     @cached_property
     def memo(self) -> dict[Want, Supply]:

@@ -8,7 +8,7 @@ from math import prod
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine, line_hints
-from isamap.match import Suppliers, layouts, scratchpads
+from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.caches import Memories
 from isamap.plan.fusing import offered_once
 from isamap.plan.problem import NestProblem, Problem
@@ -35,7 +35,7 @@ class Frame:
     def of(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int) -> Frame:
         """The frame of a kernel at these sizes, performed by so many threads."""
         profile = {name: profile_of(value) for name, value in sizes.items()}
-        suppliers, memories = Suppliers(machine, layouts(kernel)), Memories.of(machine)
+        suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
         turns = tuple(
             prod(axis.extent.substitute(profile).value or 1 for axis in statement.sequence)
             for statement in statements(kernel)

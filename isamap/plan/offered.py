@@ -16,11 +16,11 @@ from isamap.match import (
 from isamap.match import (
     Suppliers,
     apply_mapping,
-    layouts,
     pattern_of,
     profile_sizes,
     read_twice,
     statement_mappings,
+    suppliers_of,
 )
 from isamap.plan.frame import profile_of
 from isamap.plan.option import option_of, reorders
@@ -41,7 +41,7 @@ class Offer:
 
 def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> tuple[Offer, ...]:
     """All mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
-    suppliers = Suppliers(machine, layouts(kernel))
+    suppliers = suppliers_of(kernel, machine)
     profile = {name: profile_of(value) for name, value in sizes.items()}
     return tuple(
         Offer(number, m.ident, m.kind, _why_not(kernel, statement, m, suppliers, profile))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from isamap.ir import Expr, Index, Kernel
+from isamap.ir import Expr, Index, Kernel, strict_forbids
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between
 from isamap.match import (
@@ -122,15 +122,16 @@ def bare_option(
 
 
 def reorders(tile: Tile) -> bool:
-    """Whether a floating-point sum would not run term by term in the order of the text, each term rounded.
+    """Whether floats would be computed otherwise than a strict kernel says: term by term, each rounded.
 
     One summing axis outside the instruction keeps its order however it is blocked; several do not.
     """
+    if strict_forbids(tile.pattern.instruction.numerics):
+        return True
     if tile.accumulator is None or not tile.accumulator.dtype.is_float:
         return False
     summing = [a for a in tile.axes if a.is_reduction]
-    inexact = {"reordered", "unrounded", "truncated", "round_to_odd"} & set(tile.pattern.instruction.numerics)
-    return bool(inexact) or len(summing) > 1 or any(a.tile > 1 for a in summing)
+    return len(summing) > 1 or any(a.tile > 1 for a in summing)
 
 
 def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:

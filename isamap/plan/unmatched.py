@@ -18,12 +18,12 @@ from isamap.match import (
     OperandTile,
     Suppliers,
     find_supply,
-    layouts,
     movements,
     pattern_of,
     refusals,
     statement_mappings,
     statement_text,
+    suppliers_of,
     tile_of,
     uncleared,
 )
@@ -44,7 +44,7 @@ ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     """The error for a statement, by its number, that has no mapping which can be carried out."""
     statement = statements(kernel)[number]
-    suppliers = Suppliers(machine, layouts(kernel))
+    suppliers = suppliers_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))
     if (lacking := _uncleared(statement, mappings, suppliers)) is not None:
         return lacking

@@ -17,11 +17,10 @@ from isamap.match import (
     GroupMapping,
     Movement,
     Pattern,
-    Suppliers,
     in_scratchpad,
-    layouts,
     movements,
     pattern_of,
+    suppliers_of,
 )
 from isamap.match import Mapping as Found
 from isamap.match.proof import Proof, prove
@@ -146,7 +145,7 @@ class Look:
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
-        self._suppliers = Suppliers(matched.machine, layouts(matched.kernel))
+        self._suppliers = suppliers_of(matched.kernel, matched.machine)
         self._close: dict[Found, Facts] = {}
 
     def at(self, mapping: Found) -> Facts:

@@ -210,6 +210,11 @@ REFUSAL_CODES: dict[str, Explanation] = {
         "The instruction adds up several terms, in an order or with a rounding of its own. Without `strict` "
         "the kernel allows that.",
     ),
+    "subnormals-lost": Explanation(
+        "a strict kernel keeps subnormal numbers",
+        "The instruction takes subnormal numbers for zero, or makes them zero (`numerics flush_inputs`, "
+        "`flush_results`). Without `strict` the kernel allows that.",
+    ),
     "padding-not-neutral": Explanation(
         "lanes beyond the end would change the result",
         "An issue of fixed length covers what is left of an axis only if lanes beyond its end can be filled "

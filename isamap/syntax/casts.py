@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from isamap.ir.dtypes import BOOL, DTYPES, DType, converts_exactly
+from isamap.ir.evaluate import folded
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.source import Span
 from isamap.syntax.scope import problem
@@ -38,7 +39,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
         )
     if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
         _refuse(value, dtype, span)
-    return Cast(value, dtype, mode, span)
+    return folded(Cast(value, dtype, mode, span))
 
 
 def _keeps_value(value: Expr, dtype: DType) -> bool:

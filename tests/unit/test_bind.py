@@ -37,6 +37,22 @@ def test_a_range_keeps_its_symbol_and_profile(conv: Kernel) -> None:
     assert str(bound.lets[0].value) == "H - 2"
 
 
+def test_a_cast_of_a_size_is_a_number_once_the_size_is_one() -> None:
+    text = """kernel k(N) { in x: f32[N]; out y: f32[N]; out z: f32[N];
+      for n in N { y[n] = x[n] / f32(N); z[n] = x[n] * f32(i64(3) + i64(n)); } }"""
+    bound = print_routine(bind(parse_kernel(Source("k.ir", text)), {"N": 1024}))
+    assert "y[n] = x[n] / 1024;" in bound
+    assert "z[n] = x[n] * f32(n + 3);" in bound
+
+
+def test_a_cast_of_a_number_is_a_number() -> None:
+    text = """kernel k(N) { in x: f16[N]; out y: f16[N]; out z: i8[N];
+      for n in N { y[n] = x[n] / f16(i64(70000)); z[n] = wrap_i8(i32(300)); } }"""
+    bound = print_routine(bind(parse_kernel(Source("k.ir", text)), {"N": 4}))
+    assert "y[n] = x[n] / inf;" in bound
+    assert "z[n] = 44;" in bound
+
+
 def test_numpy_integers_are_sizes(conv: Kernel) -> None:
     sizes = {"H": np.int64(8), "R": np.int32(3)}
     assert bind(conv, {k: int(v) for k, v in sizes.items()}) == bind(conv, {"H": 8, "R": 3})

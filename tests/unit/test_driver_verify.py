@@ -10,6 +10,7 @@ import isamap
 from isamap.codegen.fills import FILLS, make_arrays
 from isamap.codegen.runner import RunResult
 from isamap.codegen.toolchain import compile_library
+from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import count_operations, expect, last_place
 from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
@@ -147,6 +148,25 @@ def test_fills_are_repeatable_and_never_zeros(name: str, fill: str) -> None:
         assert array.dtype == operand.dtype.numpy()
         assert np.array_equal(array, again[operand.name])
         assert np.count_nonzero(array) > array.size / 2
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_single_number_is_filled_as_an_array(fill: str, dtype: str) -> None:
+    text = f"kernel k(N) {{ in s: {dtype}; out y: {dtype}[N]; for i in N {{ y[i] = s; }} }}"
+    arrays = make_arrays(bind(parse_kernel(Source("k.ir", text)), {"N": 4}), fill)
+    assert {type(array) for array in arrays.values()} == {np.ndarray}
+
+
+def test_a_lost_subnormal_number_is_wrong_in_a_strict_kernel_alone() -> None:
+    text = "kernel k(N) { in x: f32[N]; out y: bf16[N]; for i in N { y[i] = bf16(x[i]); } }"
+    x = np.full(4, 1e-40, np.float32)
+    kept, lost = x.astype(DTYPES["bf16"].numpy()), np.zeros(4, DTYPES["bf16"].numpy())
+    for strict, may_be_lost in (("", True), ("strict ", False)):
+        kernel = bind(parse_kernel(Source("k.ir", strict + text)), {"N": 4})
+        wanted = expect(kernel, {"x": x, "y": lost}, {}, "edges")["y"]
+        assert find_deviation(kept, wanted).ratio <= 1
+        assert (find_deviation(lost, wanted).ratio <= 1) is may_be_lost
 
 
 def test_a_kernel_is_a_callable_in_python() -> None:

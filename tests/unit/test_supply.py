@@ -104,6 +104,13 @@ def test_bf16_is_widened_behind_its_load() -> None:
     assert location(found) == Location("A", M * STRIDE + K, (ONE,))
 
 
+def test_a_strict_kernel_is_supplied_by_nothing_that_loses_subnormal_numbers() -> None:
+    narrow, own = want(Cast(element(M, K + LANE), BF16), "ymm", 16), suppliers(AMX)
+    used = [AMX.instructions[name].instruction for name in chain(find_supply(own, narrow))]
+    assert any("flush_inputs" in i.numerics for i in used)
+    assert find_supply(Suppliers(AMX, own.strides, strict=True), narrow) is None
+
+
 def test_one_scalar_is_widened_too() -> None:
     wide = Cast(Cast(element(M, K, dtype=DTYPES["i8"]), DTYPES["i32"]), F64)
     assert chain(find_supply(suppliers(GENERIC), want(wide, "reg")))[-1] == "load_i8"
