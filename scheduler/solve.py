@@ -21,6 +21,7 @@ from isamap.scheduler.children import READY
 from isamap.scheduler.codec import read, write
 from isamap.scheduler.exchange import Found, Search
 from isamap.scheduler.search import search
+from isamap.source import most_allowed
 
 
 def main() -> None:
@@ -50,10 +51,14 @@ def main() -> None:
 
 
 def limit_memory(size_bytes: int) -> None:
-    """What this process may take from now on, where the system can limit it. Units: bytes."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
+    """What this process may take from now on, where the system can limit it. Units: bytes.
+
+    Where whoever started it has set a lower limit, that one stays.
+    """
+    with contextlib.suppress(ImportError, OSError):
         import resource
 
+        size_bytes = min(size_bytes, most_allowed("RLIMIT_AS") or size_bytes)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (size_bytes, size_bytes))
 

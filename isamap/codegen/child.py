@@ -1,22 +1,35 @@
-"""The child process around emitted code, seen from outside: starting it, limiting it, how it ended."""
+"""The child process around emitted code, seen from outside: starting it, limiting it, how it ended.
+
+The child answers on a pipe of its own, with a word that it was told in its job: what emitted code prints, or
+writes to any number that it finds open, is not taken for an answer.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import selectors
 import signal
 import subprocess
 import sys
-import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from isamap.codegen.emulator import SLOWER, Emulator, ended_by
 from isamap.codegen.toolchain import Compiled
-from isamap.source import Diagnostic, IsamapError, MissingTool
+from isamap.source import Diagnostic, IsamapError, MissingTool, most_allowed
 
-_WORKER = Path(__file__).with_name("worker.py")
+_SUPERVISOR, _WORKER = (Path(__file__).with_name(f"{name}.py") for name in ("supervisor", "worker"))
+_KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
+# What is read of a child. Timings of thousands of functions are some megabytes.
+_MOST_ANSWER_BYTES, _MOST_ERROR_BYTES = 64 << 20, 64 << 10
+_LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 10.0
 
 
 class RunProblem(IsamapError):
@@ -48,46 +61,47 @@ class Subject:
         return Subject(name, compiled.library, compiled.compiler.version)
 
 
-def shared_file() -> Any:
-    """A file without a name that a child can map."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("isamap"), "w+b")
-    return tempfile.TemporaryFile()
+@contextmanager
+def shared_file(size: int) -> Generator[IO[bytes]]:
+    """A file without a name that a child can map, and cannot make shorter under those who have mapped it."""
+    import fcntl  # here, for reports and tests read this module where no code runs
+
+    with os.fdopen(os.memfd_create("isamap", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
+        os.ftruncate(file.fileno(), size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        yield file
 
 
 def run_child(
     job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None = None
 ) -> dict[str, Any]:
-    """The answer of the child, which an emulator may run. Raises: RunProblem with what became of it."""
-    kept = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
-    seconds, words = limits.seconds, ()
+    """The answer of the child, which an emulator may run.
+
+    It gets the time and the memory that the job names, or as much of them as this process may use itself.
+    Raises: RunProblem with what became of it; MissingTool where the limits of this process were too low.
+    """
+    seconds = limits.seconds
     if emulator is not None:
         # It takes longer, and memory of its own that nobody knows.
-        seconds, words = SLOWER * limits.seconds, emulator.words
+        seconds = SLOWER * limits.seconds
         job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
-    with subprocess.Popen(
-        [*words, sys.executable, "-I", "-S", str(_WORKER)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=(job["file"],),
-        env={name: os.environ[name] for name in kept if name in os.environ},
-    ) as child:
-        try:
-            output, errors = child.communicate(json.dumps(job).encode(), seconds)
-        except subprocess.TimeoutExpired:
-            raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject) from None
-        finally:
-            child.kill()
-    code = child.returncode if emulator is None else ended_by(child.returncode)
+    inherited = _inherited(job)
+    ended = _perform({**job, **inherited}, seconds, emulator)
+    if ended is None:
+        raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject)
+    code = ended.code if emulator is None else ended_by(ended.code)
     if code != 0:
-        raise _ended(code, errors.decode(errors="replace"), job, subject, emulator)
-    answer: dict[str, Any] = json.loads(output)
+        raise _ended(code, ended.errors, job, subject, emulator, inherited)
+    answer = ended.answer
+    if answer is None:
+        raise _problem("program-unanswered", "ended its process before its work was done", subject)
     match answer.get("error"):
         case None:
             return answer
         case "permission":
             raise permission_refused()
+        case "memory" if "memory_bytes" in inherited:
+            raise _limit_too_low("memory_bytes", inherited["memory_bytes"], subject)
         case "memory":
             raise _problem("program-out-of-memory", "needs more memory than it may use", subject)
         case "unstable":
@@ -96,12 +110,130 @@ def run_child(
             raise _problem("program-failed", f"could not be run: {answer.get('message')}", subject)
 
 
+def _inherited(job: dict[str, Any]) -> dict[str, int]:
+    """What this process may not grant in full of the limits of a job, and how much of it it may."""
+    found: dict[str, int] = {}
+    cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
+    # One second less: the child gets a signal that tells what it was, and a second later one that does not.
+    if cpu_seconds is not None and max(1, cpu_seconds - 1) < job["cpu_seconds"]:
+        found["cpu_seconds"] = max(1, cpu_seconds - 1)
+    if memory_bytes is not None and (job["memory_bytes"] is None or memory_bytes < job["memory_bytes"]):
+        found["memory_bytes"] = memory_bytes
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a child ended, what it answered, if it did, and the first of what it said on standard error."""
+
+    code: int
+    answer: dict[str, Any] | None
+    errors: str
+
+
+def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
+    """How the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
+    nonce = secrets.token_hex(16)
+    words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(_WORKER)]
+    answers, to = os.pipe()
+    with os.fdopen(answers, "rb", buffering=0) as source:
+        with os.fdopen(to, "wb") as answer, _request({**job, "answer": to, "nonce": nonce}) as request:
+            child = subprocess.Popen(
+                [*words, *(emulator.words if emulator else ())],
+                stdin=request,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(job["file"], answer.fileno()),
+                env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+                start_new_session=True,
+            )
+        assert child.stderr is not None
+        with child.stderr as errors:
+            try:
+                most = {source: _MOST_ANSWER_BYTES, errors: _MOST_ERROR_BYTES}
+                read = _read(child, most, time.monotonic() + seconds)
+            finally:
+                _end(child)
+    if read is None:
+        return None
+    return _Ended(child.returncode, _answer_in(read[0], nonce), read[1].decode(errors="replace"))
+
+
+@contextmanager
+def _request(job: dict[str, Any]) -> Generator[IO[bytes]]:
+    """A file without a name to read a job from: unlike a pipe it needs nobody to fill it meanwhile."""
+    with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
+        file.write(json.dumps(job).encode())
+        file.seek(0)
+        yield file
+
+
+def _read(
+    child: subprocess.Popen[bytes], most: dict[IO[bytes], int], deadline: float
+) -> tuple[bytes, ...] | None:
+    """What a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
+
+    `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
+    """
+    found = {source: bytearray() for source in most}
+    with selectors.DefaultSelector() as selector:
+        for source in most:
+            selector.register(source, selectors.EVENT_READ, source)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            ready = selector.select(min(left, _LOOK_SECONDS))
+            if not ready and _has_ended(child):
+                break  # somebody who killed the supervisor holds the pipes
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fd)
+                found[key.data] += data[: most[key.data] - len(found[key.data])]
+    return tuple(bytes(part) for part in found.values())
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended. It is not taken off the list: its number stays that of its group."""
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # whoever called us ignores its children
+        return True
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the supervisor, which ends all others first; where it does not, all that is in its group."""
+    stop = time.monotonic() + _PATIENCE_SECONDS
+    with suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGTERM)
+    while not _has_ended(child) and time.monotonic() < stop:
+        time.sleep(0.001)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
+    """The worker's answer, where it is all that was written to its pipe."""
+    try:
+        answer: Any = json.loads(data)
+        return answer if answer["nonce"] == nonce else None
+    except (ValueError, RecursionError, TypeError, LookupError):
+        return None
+
+
 def _ended(
-    code: int, errors: str, job: dict[str, Any], subject: Subject, emulator: Emulator | None
-) -> RunProblem:
+    code: int,
+    errors: str,
+    job: dict[str, Any],
+    subject: Subject,
+    emulator: Emulator | None,
+    inherited: dict[str, int],
+) -> IsamapError:
     """What an abnormal end means."""
     if code > 0:
-        last = errors.strip().splitlines()[-1:] or ["no message"]
+        last = errors.strip().splitlines()[-1:] or [f"it ended with exit code {code}"]
         return _problem("program-failed", f"could not be run: {last[0][:300]}", subject)
     name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
     match name:
@@ -111,6 +243,8 @@ def _ended(
         case "SIGSEGV" | "SIGBUS":
             where = "right beside its tensors" if job.get("guard", True) else "that it was not given"
             said = f"touched memory {where} ({name})"
+        case "SIGXCPU" if "cpu_seconds" in inherited:
+            return _limit_too_low("cpu_seconds", inherited["cpu_seconds"], subject)
         case "SIGXCPU":
             return _problem("program-timeout", "used up its processor time (SIGXCPU)", subject)
         case "SIGKILL":
@@ -123,6 +257,22 @@ def _ended(
 def _problem(code: str, said: str, subject: Subject) -> RunProblem:
     notes = (f"library: {subject.library}", f"compiler: {subject.compiler}")
     return RunProblem(Diagnostic(code, f"{subject.name} {said}", notes=notes))
+
+
+def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
+    """The finding that this process, and so the child, may use less than the code was to have."""
+    allowed, option = {
+        "cpu_seconds": (f"{most} s of processor time", "-t"),
+        "memory_bytes": (f"{most / 2**30:.2f} GiB of memory", "-v"),
+    }[what]
+    return MissingTool(
+        Diagnostic(
+            "limit-too-low",
+            f"{subject.name} needs more than the {allowed} that this process may use",
+            notes=("whoever started isamap has set that limit, which it cannot raise",),
+            help=f"start it where `ulimit {option}` shows more",
+        )
+    )
 
 
 def permission_refused() -> MissingTool:

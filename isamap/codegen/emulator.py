@@ -1,7 +1,7 @@
 """An emulator of another processor, which stands in front of the child process that runs emitted code.
 
 `Emulator.read("qemu-x86_64 -cpu max")` has `qemu-x86_64 -cpu max python worker.py` run in place of
-`python worker.py`: any command that runs the words behind its own, and hands on input, output and open files.
+`python worker.py`: any command that runs the words behind its own, and hands on its input and open files.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ right before, and in a second run right behind, memory that must not be touched.
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -66,27 +65,25 @@ def run_program(
     Raises: RunProblem when it crashes or exceeds a limit; UsageProblem when arrays do not fit.
     """
     call = make_call(compiled.interface, arrays, sizes or {}, scalars or {})
-    with shared_file() as file:
-        offsets, total = _place(call.tensors)
-        os.ftruncate(file.fileno(), total)
-        with mmap.mmap(file.fileno(), max(total, 1)) as shared:
-            for tensor, offset in zip(call.tensors, offsets, strict=True):
-                if tensor.has_gaps:
-                    np.frombuffer(shared, np.uint8, tensor.span_bytes, offset)[...] = POISON
-                tensor.view(shared, offset)[...] = tensor.array
-            job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
-            job |= _on_threads(compiled, threads, job)
-            answer = run_child(job, limits or Limits(), Subject.of(compiled), emulator)
-            results = {
-                t.name: t.view(shared, offset).copy()
-                for t, offset in zip(call.tensors, offsets, strict=True)
-                if t.written
-            }
-            between = tuple(
-                t.name
-                for t, offset in zip(call.tensors, offsets, strict=True)
-                if t.has_gaps and (t.gaps(shared, offset) != POISON).any()
-            )
+    offsets, total = _place(call.tensors)
+    with shared_file(total) as file, mmap.mmap(file.fileno(), max(total, 1)) as shared:
+        for tensor, offset in zip(call.tensors, offsets, strict=True):
+            if tensor.has_gaps:
+                np.frombuffer(shared, np.uint8, tensor.span_bytes, offset)[...] = POISON
+            tensor.view(shared, offset)[...] = tensor.array
+        job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
+        job |= _on_threads(compiled, threads, job)
+        answer = run_child(job, limits or Limits(), Subject.of(compiled), emulator)
+        results = {
+            t.name: t.view(shared, offset).copy()
+            for t, offset in zip(call.tensors, offsets, strict=True)
+            if t.written
+        }
+        between = tuple(
+            t.name
+            for t, offset in zip(call.tensors, offsets, strict=True)
+            if t.has_gaps and (t.gaps(shared, offset) != POISON).any()
+        )
     seconds = tuple(ns * 1e-9 for ns in answer["times"])
     return RunResult(results, seconds, answer["status"], answer["workspace_bytes"], between)
 

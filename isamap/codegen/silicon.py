@@ -8,7 +8,6 @@ reference interpreter, so that a wrong description is found on its own line.
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -138,21 +137,19 @@ def _try_all(
 ) -> list[Check]:
     trials, images = _prepare(machine, forms, seed)
     checks: list[Check] = []
-    with shared_file() as file:
-        total = trials[-1].places[-1][0] + trials[-1].places[-1][1] + _COUNT_BYTES if trials else _COUNT_BYTES
-        os.ftruncate(file.fileno(), total)
-        with mmap.mmap(file.fileno(), total) as shared:
-            for trial, image in zip(trials, images, strict=True):
-                for (offset, size, _), data in zip(trial.places, image, strict=True):
-                    shared[offset : offset + size] = data
-            crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
-            for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
-                name = trial.form.entry.name
-                if number in crashed:
-                    checks.append(Check(name, "crashed", crashed[number], 1))
-                else:
-                    message = _compare(machine, trial, image, shared)
-                    checks.append(Check(name, "ok" if message is None else "wrong", message or "", 1))
+    total = trials[-1].places[-1][0] + trials[-1].places[-1][1] + _COUNT_BYTES if trials else _COUNT_BYTES
+    with shared_file(total) as file, mmap.mmap(file.fileno(), total) as shared:
+        for trial, image in zip(trials, images, strict=True):
+            for (offset, size, _), data in zip(trial.places, image, strict=True):
+                shared[offset : offset + size] = data
+        crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
+        for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
+            name = trial.form.entry.name
+            if number in crashed:
+                checks.append(Check(name, "crashed", crashed[number], 1))
+            else:
+                message = _compare(machine, trial, image, shared)
+                checks.append(Check(name, "ok" if message is None else "wrong", message or "", 1))
     return checks
 
 

@@ -7,7 +7,6 @@ samples of each and not all samples of one.
 from __future__ import annotations
 
 import mmap
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,27 +67,25 @@ def time_all(
     places = [_place(image, timed) for timed in plan.timed]
     found: list[Spread | str] = [""] * len(plan.timed)
     pending = list(range(len(plan.timed)))
-    with shared_file() as file:
-        os.ftruncate(file.fileno(), len(image))
-        with mmap.mmap(file.fileno(), len(image)) as shared:
-            shared[:] = bytes(image)
-            while pending:
-                job = _job(plan, pending, places, file.fileno(), len(image))
-                limits = Limits(plan.budget_seconds * 2 + _MARGIN_SECONDS)
-                subject = Subject(f"the timing of {plan.name}", plan.libraries[0], plan.compiler.version)
-                try:
-                    answer = run_child(job, limits, subject)
-                except RunProblem as problem:
-                    done = int.from_bytes(shared[0:8], "little")
-                    if done >= len(pending):
-                        raise
-                    failed = pending.pop(done)
-                    found[failed] = problem.diagnostics[0].message.removeprefix(subject.name).strip()
-                    watch(f"again without {plan.timed[failed].function}")
-                    continue
-                for n, trips, times in zip(pending, answer["trips"], answer["times"], strict=True):
-                    found[n] = Spread.of([t / trips / plan.timed[n].per_trip for t in times])
-                return tuple(found)
+    with shared_file(len(image)) as file, mmap.mmap(file.fileno(), len(image)) as shared:
+        shared[:] = bytes(image)
+        while pending:
+            job = _job(plan, pending, places, file.fileno(), len(image))
+            limits = Limits(plan.budget_seconds * 2 + _MARGIN_SECONDS)
+            subject = Subject(f"the timing of {plan.name}", plan.libraries[0], plan.compiler.version)
+            try:
+                answer = run_child(job, limits, subject)
+            except RunProblem as problem:
+                done = int.from_bytes(shared[0:8], "little")
+                if done >= len(pending):
+                    raise
+                failed = pending.pop(done)
+                found[failed] = problem.diagnostics[0].message.removeprefix(subject.name).strip()
+                watch(f"again without {plan.timed[failed].function}")
+                continue
+            for n, trips, times in zip(pending, answer["trips"], answer["times"], strict=True):
+                found[n] = Spread.of([t / trips / plan.timed[n].per_trip for t in times])
+            return tuple(found)
     return tuple(found)
 
 

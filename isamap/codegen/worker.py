@@ -1,7 +1,8 @@
 """The child process in which emitted code runs: limits first, then the library, then the calls.
 
-Reads a job as JSON from standard input, data from a shared file, and answers with JSON on standard output.
-Started as a script with nothing but the standard library, so that it is there in some 30 ms.
+Reads a job as JSON from standard input and data from a shared file, and answers with JSON on the file whose
+number the job names. The answer repeats the job's `nonce`, which emitted code is not told.
+Run as a script with nothing but the standard library, so that it is there in some 30 ms.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def _limit(job: dict[str, Any]) -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (job["cpu_seconds"], job["cpu_seconds"] + 1))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    last = job["cpu_seconds"] + 1 if hard == resource.RLIM_INFINITY else min(job["cpu_seconds"] + 1, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (min(job["cpu_seconds"], last), last))
     if job["memory_bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_AS, (job["memory_bytes"], job["memory_bytes"]))
 
@@ -129,6 +132,7 @@ def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int
     needed = workspace_bytes(pointer)
     workspace = Region(needed, place)
     status = function(pointer, workspace.address, pool)
+    _leave_if_forked(job)
     contents = [r.read() for r in regions]
     times: list[int] = []
     clock = time.perf_counter_ns
@@ -229,8 +233,13 @@ def _sample(call: Any, trips: int, count: int) -> list[int]:
     return list(ns)
 
 
-def _main() -> dict[str, Any]:
-    job = json.loads(sys.stdin.buffer.read())
+def _leave_if_forked(job: dict[str, Any]) -> None:
+    """Ends a copy of this process that the emitted code has made: only one of them answers."""
+    if os.getpid() != job["process"]:
+        os._exit(0)
+
+
+def _main(job: dict[str, Any]) -> dict[str, Any]:
     _limit(job)
     for component in job["permissions"]:
         if not ask_permission(component):
@@ -260,13 +269,20 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
     return {key: first[key] for key in ("status", "times", "workspace_bytes")}
 
 
-if __name__ == "__main__":
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    """What comes of a job, or what this process could not get for it."""
     try:
-        answer = _main()
+        return _main(job)
     except MemoryError:
-        answer = {"error": "memory"}
+        return {"error": "memory"}
     except OSError as error:
-        answer = {"error": "memory" if error.errno == 12 else "system", "message": str(error)}
-    sys.stdout.write(json.dumps(answer))
-    sys.stdout.flush()
+        return {"error": "memory" if error.errno == 12 else "system", "message": str(error)}
+
+
+if __name__ == "__main__":
+    given = {**json.loads(sys.stdin.buffer.read()), "process": os.getpid()}
+    answer = _answer(given)
+    _leave_if_forked(given)
+    with suppress(OSError), os.fdopen(given["answer"], "wb") as to:  # unless emitted code has closed it
+        to.write(json.dumps({**answer, "nonce": given["nonce"]}).encode())
     os._exit(0)  # emitted code may have left anything behind: no destructor runs

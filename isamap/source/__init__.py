@@ -17,6 +17,7 @@ from isamap.source.errors import (
 )
 from isamap.source.explanation import Explanation
 from isamap.source.files import replace_file
+from isamap.source.limits import most_allowed
 from isamap.source.nearest import did_you_mean
 from isamap.source.text import Source, Span
 from isamap.source.values import real_number, shown, truth_value, whole_number
@@ -41,6 +42,7 @@ __all__ = [
     "VerificationFailed",
     "apply_edits",
     "did_you_mean",
+    "most_allowed",
     "real_number",
     "replace_file",
     "shown",

@@ -64,6 +64,12 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "It was run on this processor and its result is not that of the reference interpreter. One of "
         "`semantics`, `emit` and `numerics` is wrong.",
     ),
+    "limit-too-low": Explanation(
+        "the limits under which isamap was started are too low",
+        "A process passes its limits on to those that it starts, and none of them can raise them. Emitted "
+        "code gets what it is to have or, where that is less, what isamap itself may use (`ulimit -t`, "
+        "`ulimit -v`).",
+    ),
     "no-compiler": Explanation(
         "no C compiler",
         "Looked for are, in this order: the one that the user or `ISAMAP_CC` names, gcc and clang on PATH if "
@@ -100,6 +106,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
     "program-timeout": Explanation(
         "emitted code did not end in time",
         "The child process was stopped at its limit of wall-clock or processor time.",
+    ),
+    "program-unanswered": Explanation(
+        "emitted code kept its process from answering",
+        "The process in which it ran ended as if all were well, but its answer is missing or is not its own. "
+        "Code that calls `exit`, or writes to files that it did not open, does that.",
     ),
     "program-unstable": Explanation(
         "results depend on where the data lies",

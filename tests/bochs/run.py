@@ -4,7 +4,8 @@
     tests/bochs/run.py FOLDER python -I -S worker.py
 
 FOLDER is what `build` made. The command behind it is not run as it stands: its last word is the script, which
-the guest's own Python runs. Input, output, exit code and the shared file are those of the script.
+the guest's own Python runs. Input, exit code, errors, the shared file and the pipe for the answer are those
+of the script; what it prints is nobody's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+# The numbers under which `guest-init` opens what the job shares and what it answers on.
+SHARED, ANSWER = 8, 9
 MARK = b"\nISAMAP RESULT\n"
 SETTINGS = """\
 cpu: model=sapphire_rapids, count=1, ips=100000000, reset_on_triple_fault=0
@@ -44,28 +47,28 @@ def main() -> int:
         print("run.py: needs the folder that `build` made, and a command", file=sys.stderr)
         return 2
     built, worker = Path(sys.argv[1]).resolve(), Path(sys.argv[-1])
-    request = sys.stdin.buffer.read()
-    job = json.loads(request)
+    job = json.load(sys.stdin.buffer)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_disc(folder, built, worker, request, job)
+        make_disc(folder, built, worker, job)
         found = boot(folder, built)
     shared = found["shared"]
     written = 0
     while written < len(shared):
         written += os.pwrite(job["file"], shared[written:], written)
-    sys.stdout.buffer.write(found["answer"])
+    with os.fdopen(job["answer"], "wb") as answer:
+        answer.write(found["answer"])
     sys.stderr.buffer.write(found["errors"])
     return int(found["code"])
 
 
-def make_disc(folder: Path, built: Path, worker: Path, request: bytes, job: dict[str, object]) -> None:
+def make_disc(folder: Path, built: Path, worker: Path, job: dict[str, object]) -> None:
     """A disc with the kernel, the guest's files, the job, and the libraries under their own paths."""
     extra = folder / "extra"
     (extra / "job").mkdir(parents=True)
     shutil.copy(worker, extra / "job" / "worker.py")
-    (extra / "job" / "request").write_bytes(request)
-    (extra / "job" / "file").write_text(str(job["file"]))
+    (extra / "job" / "request").write_text(json.dumps({**job, "file": SHARED, "answer": ANSWER}))
+    shutil.copy(Path(__file__).with_name("guest-init"), extra / "init")
     with open(f"/proc/self/fd/{job['file']}", "rb") as source, (extra / "job" / "shared").open("wb") as to:
         shutil.copyfileobj(source, to)
     for key in ("library", "pool"):

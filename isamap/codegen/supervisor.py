@@ -1,0 +1,124 @@
+"""The process between isamap and the worker: it starts the worker, ends what that leaves, and ends like it.
+
+    python -I -S supervisor.py PARENT WORKER [EMULATOR…]
+
+Emitted code may fork, and what it forked may begin a session of its own. On Linux orphans go to the nearest
+ancestor that adopts them, which is this process: whatever they did, they are its children when the worker
+has ended, and are ended before the caller goes on. So they are when the caller ends, or sends SIGTERM.
+
+Started with nothing but the standard library, which the worker shares by being forked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import runpy
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+GRACE_SECONDS = 5.0
+"""How long what has to end is looked for; a process that forks faster than it is found survives that."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # Linux, prctl(2)
+_HEARD = {signal.SIGCHLD, signal.SIGTERM}
+
+
+def main() -> None:
+    """Runs the worker to its end, or to the caller's."""
+    caller, worker, emulator = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a caller that ignores it hands that on
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != caller:
+        return
+    child = os.fork()
+    if child == 0:
+        _become(worker, emulator)
+    status = _wait_for(child)
+    _end_descendants()
+    if status is not None:
+        _end_like(status)
+
+
+def _become(worker: str, emulator: list[str]) -> None:
+    """Is the worker from now on, or the emulator that runs it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+    if emulator:
+        try:
+            os.execvp(emulator[0], [*emulator, sys.executable, "-I", "-S", worker])
+        except OSError as error:
+            sys.stderr.write(f"{emulator[0]} cannot be started: {error.strerror}\n")
+            sys.stderr.flush()
+            os._exit(127)
+    runpy.run_path(worker, run_name="__main__")
+
+
+def _wait_for(child: int) -> int | None:
+    """How the child ended, as of waitpid; None when it has to be ended."""
+    while signal.sigwait(_HEARD) != signal.SIGTERM:
+        with suppress(ChildProcessError):
+            while True:  # orphans end as well, and one signal may stand for several
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == child:
+                    return status
+                if pid == 0:
+                    break
+    return None
+
+
+def _end_descendants() -> None:
+    """Kills until this process has no children: each one killed hands over its own."""
+    stop = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < stop:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for pid in _descendants():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def _descendants() -> list[int]:
+    """All processes below this one."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError):
+                # Behind the name, which stands in brackets and may hold anything: state, parent.
+                parent = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()[1]
+                children.setdefault(int(parent), []).append(int(entry))
+    found: list[int] = []
+    wanted = [os.getpid()]
+    while wanted:
+        below = children.get(wanted.pop(), [])
+        found += below
+        wanted += below
+    return found
+
+
+def _end_like(status: int) -> None:
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    number = os.WTERMSIG(status)
+    with suppress(OSError, ValueError):  # SIGKILL takes no handler
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+
+
+def _prctl(what: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(what, ctypes.c_ulong(value), 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()
