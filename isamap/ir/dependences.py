@@ -3,57 +3,68 @@
 For two accesses of one buffer the question is whether equal elements imply equal values of every axis of
 the `for` loops around both. It is answered like reading digits: in `32*i + j` with j < 32, equal values mean
 equal i, and then equal j. Where that does not settle it guards may, and small fixed extents are enumerated.
+What is not proved is refused: as found where small sizes have two such iterations, else as unproved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from isamap.ir.facts import Known
 from isamap.ir.guarded import never_meet
 from isamap.ir.index import Atom, FloorDiv, Index, Mod
-from isamap.ir.nodes import Read, Routine
-from isamap.ir.prove import Facts, is_nonnegative
-from isamap.ir.samples import evaluate_on, grid
+from isamap.ir.meetings import Access, find_meeting, listed_apart
+from isamap.ir.nodes import Param, Read, Routine
+from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.sites import AxisAt, Site, find_sites
 from isamap.source import Diagnostic
 
-_POINTS = 200_000
+# The axis in which two iterations differ that touch one element, and these in words; the first axis and None
+# where small sizes have none.
+_Meeting = Callable[[Read, Site, Read, Site, tuple[str, ...]], tuple[str, str | None]]
 
 
-def check_dependences(routine: Routine, known: Known) -> Iterator[Diagnostic]:
+def check_dependences(
+    routine: Routine, known: Known, constants: tuple[Param, ...] = ()
+) -> Iterator[Diagnostic]:
     """A finding for every pair of accesses that iterations of a `for` may have in common."""
+
+    def meeting(f: Read, a: Site, g: Read, b: Site, axes: tuple[str, ...]) -> tuple[str, str | None]:
+        found = (find_meeting(routine, Access(f, a), Access(g, b), axis, constants) for axis in axes)
+        examples = ((axis, words) for axis, words in zip(axes, found, strict=True) if words is not None)
+        return next(examples, (axes[0], None))
+
     sites = find_sites(routine)
     for later in sites:
         for earlier in sites[: later.position + 1]:
-            finding = _check_pair(earlier, later, known)
+            finding = _check_pair(earlier, later, known, meeting)
             if finding is not None:
                 yield finding
 
 
-def _check_pair(earlier: Site, later: Site, known: Known) -> Diagnostic | None:
+def _check_pair(earlier: Site, later: Site, known: Known, meeting: _Meeting) -> Diagnostic | None:
     common = _common_axes(earlier, later)
     if not any(not a.ordered for a in common):
         return None
     mine, its = earlier.assign, later.assign
     same_target = mine.target.buffer == its.target.buffer
     if same_target and (mine.op is None or mine.op != its.op):
-        axis = _shared_by(mine.target, its.target, earlier, later, common, known)
-        if axis is not None:
-            return _written_twice(earlier, later, axis)
+        axes = _shared_by(mine.target, its.target, earlier, later, common, known)
+        if axes:
+            return _written_twice(earlier, later, axes, meeting)
     for read in later.reads:
         if read.buffer == mine.target.buffer:
-            axis = _shared_by(mine.target, read, earlier, later, common, known, by_guards=True)
-            if axis is not None:
-                return _carried(mine.target, read, later, axis)
+            axes = _shared_by(mine.target, read, earlier, later, common, known, by_guards=True)
+            if axes:
+                return _carried(mine.target, earlier, read, later, axes, meeting)
     if earlier is later:
         return None
     for read in earlier.reads:
         if read.buffer == its.target.buffer:
-            axis = _shared_by(read, its.target, earlier, later, common, known, by_guards=True)
-            if axis is not None:
-                return _carried(its.target, read, earlier, axis)
+            axes = _shared_by(read, its.target, earlier, later, common, known, by_guards=True)
+            if axes:
+                return _carried(its.target, later, read, earlier, axes, meeting)
     return None
 
 
@@ -66,33 +77,48 @@ def _common_axes(a: Site, b: Site) -> tuple[AxisAt, ...]:
     return tuple(common)
 
 
-def _written_twice(earlier: Site, later: Site, axis: str) -> Diagnostic:
+def _written_twice(earlier: Site, later: Site, axes: tuple[str, ...], meeting: _Meeting) -> Diagnostic:
     target = later.assign.target
+    axis, example = meeting(earlier.assign.target, earlier, target, later, axes)
+    way = "order the loop with `seq`"
     if earlier is later:
-        return Diagnostic(
-            "duplicate-write",
-            f"iterations that differ in `{axis}` assign the same element of `{target.buffer}`",
-            target.span,
-            notes=("`for` is unordered: which value stays is not defined",),
-            help=f"subscript `{target.buffer}` by `{axis}`, reduce with `+=`, or order the loop with `seq`",
-        )
-    return Diagnostic(
-        "duplicate-write",
-        f"another statement assigns elements of `{target.buffer}` in other iterations of `{axis}`",
-        target.span,
-        notes=(f"the other statement is on line {earlier.assign.span.line}",) if earlier.assign.span else (),
-        help="put the two statements into loops of their own, or order the loop with `seq`",
-    )
+        way = f"subscript `{target.buffer}` by `{axis}`, reduce with `+=`, or {way}"
+        found = f"iterations that differ in `{axis}` assign the same element of `{target.buffer}`"
+        unproved = f"iterations that differ in `{axis}` cannot be proved to assign different elements"
+    else:
+        way = f"put the two statements into loops of their own, or {way}"
+        found = f"another statement assigns elements of `{target.buffer}` in other iterations of `{axis}`"
+        unproved = f"another statement cannot be proved to assign no element in other iterations of `{axis}`"
+    line = earlier.assign.span.line if earlier is not later and earlier.assign.span else None
+    other = (f"the other statement is on line {line}",) if line else ()
+    if example is None:
+        if earlier.conditions or later.conditions:
+            other = (*other, "guards do not count here: where one does not hold, the old value may be stored")
+        return _unproved(f"{unproved} of `{target.buffer}`", target, other, way)
+    unordered = "`for` is unordered: which value stays is not defined"
+    return Diagnostic("duplicate-write", found, target.span, notes=(*other, example, unordered), help=way)
 
 
-def _carried(target: Read, read: Read, site: Site, axis: str) -> Diagnostic:
+def _carried(
+    target: Read, writer: Site, read: Read, reader: Site, axes: tuple[str, ...], meeting: _Meeting
+) -> Diagnostic:
+    axis, example = meeting(target, writer, read, reader, axes)
+    way = f"split the loop, order it with `seq {axis} in …`, or write a reduction such as `+=`"
+    if example is None:
+        words = f"no iteration of `{axis}` can be proved to read only what itself writes of `{target.buffer}`"
+        return _unproved(words, replace(read, span=read.span or reader.assign.span), (), way)
     return Diagnostic(
         "loop-carried",
         f"`{target.buffer}` is written in one iteration of `{axis}` and read in another",
-        read.span or site.assign.span,
-        notes=("`for` is unordered: an iteration cannot use what another one computed",),
-        help=f"split the loop, order it with `seq {axis} in …`, or write a reduction such as `+=`",
+        read.span or reader.assign.span,
+        notes=(example, "`for` is unordered: an iteration cannot use what another one computed"),
+        help=way,
     )
+
+
+def _unproved(message: str, access: Read, notes: tuple[str, ...], way: str) -> Diagnostic:
+    none_found = "no two iterations of small sizes were found that meet, and no proof that none do"
+    return Diagnostic("independence-unproved", message, access.span, notes=(*notes, none_found), help=way)
 
 
 # --- equal elements, equal iterations ---------------------------------------------------------------------
@@ -114,15 +140,16 @@ class _Digits:
 
 def _shared_by(
     f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
-) -> str | None:
-    """An unordered axis of which two different iterations may touch one element, or None.
+) -> tuple[str, ...]:
+    """The unordered axes of which two different iterations may touch one element.
 
     Guards count where asked: an iteration that a guard keeps out reads nothing, but may write back what is
     there, so that two writes have to be apart without guards.
     """
     unordered = [x.name for x in common if not x.ordered]
     if not by_guards:
-        a, b = replace(a, guards=()), replace(b, guards=())
+        a, b = replace(a, guards=(), conditions=()), replace(b, guards=(), conditions=())
+    found: list[str] = []
     for axis in common:
         if axis.ordered:
             continue
@@ -131,8 +158,10 @@ def _shared_by(
             continue
         if never_meet(f, g, a, b, axis.name, outer, known):
             continue
-        return None if _enumerated_apart(f, g, a, b, unordered) else axis.name
-    return None
+        if not found and listed_apart(Access(f, a), Access(g, b), unordered):
+            return ()
+        found.append(axis.name)
+    return tuple(found)
 
 
 def _determines(
@@ -190,6 +219,7 @@ def equal_axes(
                     changed = True
                     digits.shared.pop(unknown)
         changed = _join_divisions(solved, pairs) or changed
+        changed = _without_remainders(solved, pairs, names, extents_a, extents_b, facts) or changed
     return frozenset(s for s in solved if isinstance(s, str))
 
 
@@ -211,7 +241,7 @@ def _digits(
     digits.constant = mine_rest - its_rest
     for atom in {**mine, **its}:
         c, d = mine.get(atom, Index()), its.get(atom, Index())
-        span = _span(atom, extents_a if atom in mine else extents_b)
+        span = _span(atom, extents_a if atom in mine else extents_b, facts)
         names = Index.of(atom).symbols & (extents_a.keys() | extents_b.keys())
         if c == d and (names <= common or _same_private(names, extents_a, extents_b)):
             if atom not in solved:
@@ -219,7 +249,7 @@ def _digits(
             continue
         for slope, extents in ((c, extents_a), (d, extents_b)):
             if slope.terms:
-                reach = _span(atom, extents)
+                reach = _span(atom, extents, facts)
                 if reach is None:
                     return None
                 magnitude = _magnitude(slope, facts)
@@ -256,13 +286,19 @@ def _moves(atom: Atom, extents: dict[str, Index]) -> bool:
     return bool(Index.of(atom).symbols & extents.keys())
 
 
-def _span(atom: Atom, extents: dict[str, Index]) -> Index | None:
+def _span(atom: Atom, extents: dict[str, Index], facts: Facts) -> Index | None:
     """The largest difference of two values of an unknown, None where it is not known."""
     match atom:
         case str():
             return extents[atom] - 1 if atom in extents else None
         case Mod(_, divisor):
             return divisor - 1
+        case FloorDiv(value, divisor):
+            within = replace(facts, extents=extents)
+            least, most = smallest_value(value, within), smallest_value(-value, within)
+            if least is None or most is None:
+                return None
+            return (-most).floordiv(divisor) - least.floordiv(divisor)
         case _:
             return None
 
@@ -314,36 +350,21 @@ def _join_divisions(solved: set[Atom], pairs: list[tuple[Index, Index]]) -> bool
     return False
 
 
-def _enumerated_apart(f: Read, g: Read, a: Site, b: Site, unordered: list[str]) -> bool:
-    """Whether, all extents being small numbers, listing all elements shows that no two iterations meet."""
-    if any(x.ordered for x in (*a.axes, *b.axes)):
-        return False
-    if any(x.extent.value is None for x in (*a.axes, *b.axes)):
-        return False
-    indices = (*f.index, *g.index, *a.guards, *b.guards)
-    if any(s not in a.extents and s not in b.extents for i in indices for s in i.symbols):
-        return False
-    mine, its = _touched(a, f, unordered), _touched(b, g, unordered)
-    if mine is None or its is None:
-        return False
-    return all(len(mine[e] | its[e]) == 1 for e in mine.keys() & its.keys())
-
-
-def _touched(
-    site: Site, access: Read, unordered: list[str]
-) -> dict[tuple[int, ...], set[tuple[int, ...]]] | None:
-    """The iterations that touch each element where guards let them; None when there are too many."""
-    points = grid(site.extents, {}, _POINTS)
-    if points is None:
-        return None
-    count = len(next(iter(points.values())))
-    runs = [
-        all(at) for at in zip(*(evaluate_on(g, {}, points, count) >= 0 for g in site.guards), strict=True)
-    ]
-    elements = [evaluate_on(i, {}, points, count).tolist() for i in access.index]
-    iterations = [points[name].tolist() for name in unordered]
-    found: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-    for n, iteration in enumerate(zip(*iterations, strict=True)):
-        if not runs or runs[n]:
-            found.setdefault(tuple(values[n] for values in elements), set()).add(iteration)
-    return found
+def _without_remainders(
+    solved: set[Atom],
+    pairs: list[tuple[Index, Index]],
+    common: set[str],
+    extents_a: dict[str, Index],
+    extents_b: dict[str, Index],
+    facts: Facts,
+) -> bool:
+    """When x % d is equal and two values of x differ by less than d, x is equal: one more equation."""
+    for atom in list(solved):
+        if not isinstance(atom, Mod) or (atom.value, atom.value) in pairs:
+            continue
+        digits = _digits(atom.value, atom.value, common, extents_a, extents_b, solved, facts)
+        reach = _reach(digits.shared, digits, facts) if digits is not None else None
+        if reach is not None and is_nonnegative(atom.divisor - 1 - reach, facts):
+            pairs.append((atom.value, atom.value))
+            return True
+    return False

@@ -120,6 +120,18 @@ def guard_facts(guard: Expr | None) -> list[Index]:
             return []
 
 
+def unequal_gaps(guard: Expr) -> list[Index]:
+    """The terms that are not 0 where a guard holds: the differences of what it says is unequal."""
+    match guard:
+        case Call("and", (left, right), _, _, _):
+            return unequal_gaps(left) + unequal_gaps(right)
+        case Call("ne", (left, right), _, _, _):
+            a, b = _index_of(left), _index_of(right)
+            return [a - b, b - a] if a is not None and b is not None else []
+        case _:
+            return []
+
+
 def _index_of(e: Expr) -> Index | None:
     match e:
         case IndexValue(index, _, _):

@@ -3,7 +3,8 @@
 Axes are replaced by the end of their range that makes the expression smallest, divisions by their bounds,
 sizes by their smallest value plus something that is not negative; when every coefficient that is left is
 not negative, so is the expression. Stated facts (`where`, guards, ranges) are subtracted where that helps.
-Sound, not complete: False means "not proved".
+Sound, not complete: False means "not proved". A proof may take so many steps, so many facts and steps into
+steps; beyond them the answer is False, too.
 
 With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-1 is proved.
 """
@@ -17,6 +18,7 @@ from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod, Monomial
 
 _STEPS = 3000
 _FACTS_DEEP = 4
+_NESTED = 60  # calls within calls: Python has 1000, and each of them takes up to four
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class _Search:
 
     facts: Facts
     left: int = _STEPS
+    nested: int = _NESTED
 
 
 def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
@@ -70,14 +73,44 @@ def _prove(e: Index, search: _Search, deep: int) -> bool:
     if e.value is not None:
         return e.value >= 0
     search.left -= 1
-    if search.left < 0:
+    if search.left < 0 or search.nested == 0:
         return False
-    if _is_plainly_nonnegative(e, search.facts):
-        return True
+    search.nested -= 1
+    proved = _is_plainly_nonnegative(e, search.facts) or _prove_by_steps(e, search, deep)
+    search.nested += 1
+    return proved
+
+
+def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
     atom = _next_atom(e, search.facts)
-    if atom is not None:
-        return any(_prove(smaller, search, deep) for smaller in _without(atom, e, search, deep))
-    return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _minus_facts(e, search.facts))
+    if atom is None:
+        return deep > 0 and any(_prove(rest, search, deep - 1) for rest in _minus_facts(e, search.facts))
+    if _is_a_fact(e, search.facts):
+        return True
+    split = _split(e, atom)
+    if split is None:
+        return False
+    c, rest = split
+    if isinstance(atom, MinMax):
+        return any(_prove(smaller, search, deep) for smaller in _min_max(atom, c, rest, search, deep))
+    rising = _prove(c, search, deep)
+    if not rising and not _prove(-c, search, deep):
+        return False
+    if any(_prove(smaller, search, deep) for smaller in _without(atom, c, rest, rising, search, deep)):
+        return True
+    bounded = _bounded_by_facts(atom, c, rest, rising, search, deep) if deep else ()
+    return any(_prove(smaller, search, deep - 1) for smaller in bounded)
+
+
+def _is_a_fact(e: Index, facts: Facts) -> bool:
+    """Whether a fact says it, perhaps with less: what a guard repeats need not be taken apart."""
+    negative = [(m, c) for m, c in e.terms if c < 0 and m]
+    for fact in facts.nonnegative:
+        given = dict(fact.terms)
+        cancelled = all(given.get(m, 0) <= c for m, c in negative)
+        if cancelled and _is_plainly_nonnegative(e - fact, facts):
+            return True
+    return False
 
 
 def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
@@ -121,70 +154,95 @@ def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
     return Index(tuple(inside)) + 0, Index(tuple(outside)) + 0
 
 
-def _without(atom: Atom, e: Index, search: _Search, deep: int) -> Iterator[Index]:
-    """Expressions without the atom whose being >= 0 implies that `e` is."""
-    split = _split(e, atom)
-    if split is None:
-        return
-    c, rest = split
-    match atom:
-        case MinMax(_, left, right):
-            yield from _min_max(atom.op, c, rest, left, right, search, deep)
-            return
-        case _:
-            pass
-    rising = _prove(c, search, deep)
-    falling = not rising and _prove(-c, search, deep)
-    if not rising and not falling:
-        return
+def _without(
+    atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
+) -> Iterator[Index]:
+    """Expressions without the atom whose being >= 0 implies that `c*atom + rest` is."""
     match atom:
         case str():
-            yield from _axis_bounds(atom, c, rest, rising, search.facts)
+            yield rest if rising else rest + c * (search.facts.extents[atom] - 1)
         case FloorDiv(value, divisor):
             yield from _division(c, rest, value, divisor, rising, search, deep)
         case Mod(value, divisor):
-            if rising:
+            if rising or _divides(divisor, value, search.facts):
                 yield rest
             else:
                 yield rest + c * (divisor - 1)
                 if _prove(value, search, deep):
                     yield rest + c * value
+        case MinMax():
+            raise AssertionError("either side may be the worse one: _min_max")
 
 
-def _axis_bounds(axis: str, c: Index, rest: Index, rising: bool, facts: Facts) -> Iterator[Index]:
-    yield rest if rising else rest + c * (facts.extents[axis] - 1)
-    for fact in facts.nonnegative:
-        slope = fact.coefficient(axis)
-        if slope is None or slope.value != (1 if rising else -1):
+def _bounded_by_facts(
+    atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
+) -> Iterator[Index]:
+    """The same by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t where c >= 0."""
+    sign = 1 if rising else -1
+    for fact in search.facts.nonnegative:
+        split = _split(fact, atom)
+        if split is None or not split[0].terms:
             continue
-        bound = fact - Index.of(axis) if rising else fact + Index.of(axis)
-        yield rest + c * (-bound if rising else bound)
+        slope, others = split
+        whole = c.divide_exactly(slope)
+        if not _prove(slope * sign - 1, search, deep - 1):
+            continue
+        if whole is not None:
+            yield rest - whole * others
+        else:
+            yield _scaled(slope * sign, rest) - c * sign * others
+
+
+def _scaled(factor: Index, e: Index) -> Index:
+    """Factor times an integer e; that this is > -factor is enough for e >= 0."""
+    return factor * e + (factor - 1)
 
 
 def _division(
     c: Index, rest: Index, value: Index, divisor: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """With d >= 1: value - d + 1 <= d * (value / d) <= value."""
+    """With d >= 1: value - d + 1 <= d * (value / d) <= value, and value itself where d divides it."""
     if not _prove(divisor - 1, search, deep):
         return
-    bound = value - divisor + 1 if rising else value
+    leaves_rest = rising and not _divides(divisor, value, search.facts)
+    bound = value - divisor + 1 if leaves_rest else value
     exact = c.divide_exactly(divisor)
     if exact is not None:
         yield rest + exact * bound
     else:
-        yield divisor * rest + c * bound + (divisor - 1)
+        yield _scaled(divisor, rest) + c * bound
     if rising and _prove(value, search, deep):
         yield rest
 
 
-def _min_max(
-    op: str, c: Index, rest: Index, left: Index, right: Index, search: _Search, deep: int
-) -> Iterator[Index]:
-    """The value is one of the two sides: both must do, or one where the sign makes it the worse one."""
-    one_is_enough = _prove(-c if op == "min" else c, search, deep)
-    sides = (rest + c * left, rest + c * right)
+def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
+    """Whether facts such as `M % G == 0` say that a division leaves nothing."""
+    for fact in facts.nonnegative:
+        match fact.terms:
+            case (((Mod(multiple, d),), -1),) if d == divisor:
+                value = _modulo(value, multiple)
+            case _:
+                pass
+    return value.divide_exactly(divisor) is not None
+
+
+def _modulo(value: Index, multiple: Index) -> Index:
+    """The terms of a value that are no multiples of the other one."""
+    if len(multiple.terms) != 1:
+        return Index() if value == multiple else value
+    return Index(tuple(t for t in value.terms if Index((t,)).divide_exactly(multiple) is None))
+
+
+def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) -> Iterator[Index]:
+    """The value is one of the two sides: both must do, or one where the sign makes it the worse one.
+
+    Then it is no worse than their mean, either: one of i - p and p - i is at least 0.
+    """
+    one_is_enough = _prove(-c if atom.op == "min" else c, search, deep)
+    sides = (rest + c * atom.left, rest + c * atom.right)
     if one_is_enough:
         yield from sides
+        yield _scaled(Index.of(2), rest) + c * (atom.left + atom.right)
     elif _prove(sides[0], search, deep):
         yield sides[1]
 

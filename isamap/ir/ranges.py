@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from isamap.ir.facts import Known, guard_facts
+from isamap.ir.facts import Known, unequal_gaps
 from isamap.ir.index import Index
-from isamap.ir.nodes import Param, Read, Routine
+from isamap.ir.nodes import Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
-from isamap.ir.samples import evaluate_on, grid, sample_sizes
-from isamap.ir.sites import AxisAt, Site, find_sites, loop_guards, reads_of
+from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes, symbols_of
+from isamap.ir.sites import AxisAt, facts_of, find_sites, loop_guards, reads_of
 from isamap.source import Diagnostic
 
 _POINTS = 20_000
@@ -22,39 +22,38 @@ _POINTS = 20_000
 def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
     """A finding for every subscript that is not proved to stay inside."""
     seen: set[tuple[object, ...]] = set()
-    for access, axes, guards in _accesses(routine):
+    for access, axes, conditions in _accesses(routine):
         shape = routine.operand(access.buffer).shape
-        key = (access.buffer, access.index, guards, axes, access.span)
+        key = (access.buffer, access.index, conditions, axes, access.span)
         if access.fill is not None or key in seen:
             continue
         seen.add(key)
-        facts = _facts(known, axes, guards)
+        facts = _facts(known, axes, conditions)
         for position, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
             for term, below in ((index, True), (extent - 1 - index, False)):
                 if not is_nonnegative(term.substitute(known.bindings), facts):
                     yield _finding(
-                        routine, access, position, term, below, axes, guards, facts, known, constants
+                        routine, access, position, term, below, axes, conditions, facts, known, constants
                     )
                     break
 
 
-def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Index, ...]]]:
-    for guard, axes, guards in loop_guards(routine):
-        yield from ((read, axes, guards) for read in reads_of(guard))
+def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    for guard, axes, conditions in loop_guards(routine):
+        yield from ((read, axes, conditions) for read in reads_of(guard))
     for site in find_sites(routine):
-        yield site.assign.target, site.axes, site.guards
-        yield from ((read, site.axes, site.guards) for read in reads_of(site.assign.value))
+        yield site.assign.target, site.axes, site.conditions
+        yield from ((read, site.axes, site.conditions) for read in reads_of(site.assign.value))
         if site.assign.guard is not None:
-            yield from ((read, site.axes, _outer_guards(site)) for read in reads_of(site.assign.guard))
+            yield from ((read, site.axes, site.conditions[:-1]) for read in reads_of(site.assign.guard))
 
 
-def _outer_guards(site: Site) -> tuple[Index, ...]:
-    return site.guards[: len(site.guards) - len(guard_facts(site.assign.guard))]
-
-
-def _facts(known: Known, axes: tuple[AxisAt, ...], guards: tuple[Index, ...]) -> Facts:
+def _facts(known: Known, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
     extents = {a.name: a.extent.substitute(known.bindings) for a in axes}
-    return known.facts.with_axes(extents).with_facts(tuple(g.substitute(known.bindings) for g in guards))
+    stated = tuple(f.substitute(known.bindings) for f in facts_of(conditions))
+    facts = known.facts.with_axes(extents).with_facts(stated)
+    gaps = (gap.substitute(known.bindings) for c in conditions for gap in unequal_gaps(c))
+    return facts.with_facts(tuple(gap - 1 for gap in gaps if is_nonnegative(gap, facts)))
 
 
 def _finding(
@@ -64,14 +63,14 @@ def _finding(
     term: Index,
     below: bool,
     axes: tuple[AxisAt, ...],
-    guards: tuple[Index, ...],
+    conditions: tuple[Expr, ...],
     facts: Facts,
     known: Known,
     constants: tuple[Param, ...],
 ) -> Diagnostic:
     index, extent = access.index[position], routine.operand(access.buffer).shape[position]
     rule = "at least 0" if below else f"below {extent}"
-    example = _counterexample(routine, index, term, axes, guards, constants)
+    example = _counterexample(routine, index, term, axes, conditions, constants)
     worst = smallest_value(term.substitute(known.bindings), facts)
     ways = ["guard the statement with `if`"]
     if not any(access is site.assign.target for site in find_sites(routine)):
@@ -101,11 +100,11 @@ def _counterexample(
     index: Index,
     term: Index,
     axes: tuple[AxisAt, ...],
-    guards: tuple[Index, ...],
+    conditions: tuple[Expr, ...],
     constants: tuple[Param, ...],
 ) -> str | None:
     """Sizes and axes for which the term is negative, in words."""
-    used = term.symbols | {s for g in guards for s in g.symbols}
+    used = term.symbols | {s for c in conditions for s in symbols_of(c)}
     extents = {a.name: a.extent for a in axes if a.name in used}
     for env in sample_sizes(routine, constants, 40):
         points = grid(extents, env, _POINTS)
@@ -113,8 +112,8 @@ def _counterexample(
             continue
         count = len(next(iter(points.values()))) if points else 1
         bad = evaluate_on(term, env, points, count) < 0
-        for guard in guards:
-            bad = bad & (evaluate_on(guard, env, points, count) >= 0)
+        for condition in conditions:
+            bad = bad & may_hold_on(condition, env, points, count)
         if not bad.any():
             continue
         at = int(bad.argmax())

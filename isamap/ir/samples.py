@@ -12,7 +12,8 @@ import numpy as np
 
 from isamap.ir.bind import comparison_holds
 from isamap.ir.index import Index
-from isamap.ir.nodes import Constraint, Param, Routine
+from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
+from isamap.ir.ops import OPS
 
 _TRIED = 4000
 
@@ -98,3 +99,45 @@ def evaluate_on(
     names: dict[str, np.ndarray | int] = {**env, **points}
     value = index.evaluate(names)
     return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))
+
+
+def may_hold_on(
+    condition: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
+) -> np.ndarray:
+    """Where a condition holds for some data, as `count` flags."""
+    match condition:
+        case Call("and" | "or" as op, (left, right), _, _, _):
+            sides = (may_hold_on(left, env, points, count), may_hold_on(right, env, points, count))
+            return sides[0] & sides[1] if op == "and" else sides[0] | sides[1]
+        case _:
+            value = _value_on(condition, env, points, count)
+            return np.ones(count, dtype=np.bool_) if value is None else np.broadcast_to(value, (count,))
+
+
+def _value_on(
+    e: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
+) -> np.ndarray | None:
+    """The values of an expression at all points, None where they depend on data."""
+    match e:
+        case IndexValue(index, _, _):
+            return evaluate_on(index, env, points, count)
+        case Const(value, _, _):
+            return np.asarray(value)
+        case Call(op, args, _, None, _):
+            values = [_value_on(a, env, points, count) for a in args]
+            return None if any(v is None for v in values) else np.asarray(OPS[op].compute(*values))
+        case Read() | Scalar() | Cast() | Call():
+            return None
+
+
+def symbols_of(e: Expr) -> frozenset[str]:
+    """The names of indices that an expression compares or computes with, subscripts apart."""
+    match e:
+        case IndexValue(index, _, _):
+            return index.symbols
+        case Call(_, args, _, _, _):
+            return frozenset(s for a in args for s in symbols_of(a))
+        case Cast(value, _, _, _):
+            return symbols_of(value)
+        case Const() | Read() | Scalar():
+            return frozenset()

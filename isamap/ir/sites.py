@@ -26,12 +26,16 @@ class AxisAt:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An assignment and what stands around it; `guards` are terms that are >= 0 whenever it runs."""
+    """An assignment and what stands around it.
+
+    It runs where all `conditions` hold; `guards` are terms that are >= 0 there.
+    """
 
     assign: Assign
     axes: tuple[AxisAt, ...]
     guards: tuple[Index, ...]
     position: int
+    conditions: tuple[Expr, ...] = ()
 
     @property
     def extents(self) -> dict[str, Index]:
@@ -49,21 +53,30 @@ def find_sites(routine: Routine) -> tuple[Site, ...]:
     sites: list[Site] = []
     loops = 0
 
-    def visit(statement: Stmt, axes: tuple[AxisAt, ...], guards: tuple[Index, ...]) -> None:
+    def visit(statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> None:
         nonlocal loops
         match statement:
             case Assign():
-                own = (*guards, *guard_facts(statement.guard))
-                sites.append(Site(statement, axes, own, len(sites)))
+                own = _with_guard(conditions, statement.guard)
+                sites.append(Site(statement, axes, facts_of(own), len(sites), own))
             case Loop():
                 loops += 1
                 inner = tuple(AxisAt(a.name, a.extent, statement.ordered, loops) for a in statement.axes)
                 for child in statement.body:
-                    visit(child, (*axes, *inner), (*guards, *guard_facts(statement.guard)))
+                    visit(child, (*axes, *inner), _with_guard(conditions, statement.guard))
 
     for statement in routine.body:
         visit(statement, (), ())
     return tuple(sites)
+
+
+def _with_guard(conditions: tuple[Expr, ...], guard: Expr | None) -> tuple[Expr, ...]:
+    return conditions if guard is None else (*conditions, guard)
+
+
+def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
+    """The terms that are >= 0 where all conditions hold."""
+    return tuple(fact for condition in conditions for fact in guard_facts(condition))
 
 
 def reads_of(e: Expr) -> Iterator[Read]:
@@ -80,18 +93,18 @@ def reads_of(e: Expr) -> Iterator[Read]:
             return
 
 
-def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Index, ...]]]:
-    """Guards of loops with the axes in scope and the facts that hold where the guard is evaluated."""
+def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    """Guards of loops with the axes in scope and the conditions under which it is evaluated."""
 
     def visit(
-        statement: Stmt, axes: tuple[AxisAt, ...], guards: tuple[Index, ...]
-    ) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Index, ...]]]:
+        statement: Stmt, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
+    ) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:
         if isinstance(statement, Loop):
             inner = (*axes, *(AxisAt(a.name, a.extent, statement.ordered, 0) for a in statement.axes))
             if statement.guard is not None:
-                yield statement.guard, inner, guards
+                yield statement.guard, inner, conditions
             for child in statement.body:
-                yield from visit(child, inner, (*guards, *guard_facts(statement.guard)))
+                yield from visit(child, inner, _with_guard(conditions, statement.guard))
 
     for statement in routine.body:
         yield from visit(statement, (), ())

@@ -29,7 +29,7 @@ def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnosti
     if divisors:
         return divisors
     ranges = tuple(check_ranges(routine, known, given))
-    findings = (*ranges, *check_dependences(routine, known), *check_placements(routine, given))
+    findings = (*ranges, *check_dependences(routine, known, given), *check_placements(routine, given))
     definitions = check_definitions(routine, given) if not ranges else ()
     return tuple(dict.fromkeys((*findings, *definitions)))
 

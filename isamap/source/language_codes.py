@@ -115,6 +115,12 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "sizes for which it does not. `A[e] else 0` reads 0 outside.",
         "kernel k(M, N) { in A: f32[M, N]; inout C: f32[M]; for i in M, j in N { C[i] += A[i, j + 1]; } }",
     ),
+    "independence-unproved": Explanation(
+        "iterations could not be proved independent",
+        "`for` is unordered: no iteration may touch what another one assigns. No two that do were found, "
+        "and no proof that there are none. Subscript by the axis itself, or order the loop with `seq`.",
+        "kernel k(M) { out C: f32[2*M + 1]; for i in 2*M + 1 { C[2*i % (2*M + 1)] = 0; } }",
+    ),
     "index-unproved": Explanation(
         "a subscript could not be proved inside",
         "No counterexample was found, and no proof either. State what you know in `where`, guard the "

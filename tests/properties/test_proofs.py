@@ -38,7 +38,7 @@ AXES = ("i", "j")
 
 @given(
     indices((*AXES, *SIZES), 3),
-    st.lists(indices(SIZES, 1), max_size=2),
+    st.lists(indices((*AXES, *SIZES), 2), max_size=3),
     st.lists(indices(SIZES, 1), min_size=2, max_size=2),
 )
 def test_what_is_proved_nonnegative_is(e: Index, stated: list[Index], extents: list[Index]) -> None:
@@ -49,10 +49,10 @@ def test_what_is_proved_nonnegative_is(e: Index, stated: list[Index], extents: l
     for m, n, k in product(range(1, 5), range(4), range(2, 5)):
         env = {"M": m, "N": n, "K": k}
         try:
-            if any(f.evaluate(env) < 0 for f in stated):
-                continue
             ranges = [range(x.evaluate(env)) for x in axes.values()]
-            values = [e.evaluate({**env, "i": i, "j": j}) for i, j in product(*ranges)]
+            points = [{**env, "i": i, "j": j} for i, j in product(*ranges)]
+            held = [p for p in points if all(f.evaluate(p) >= 0 for f in stated)]
+            values = [e.evaluate(p) for p in held]
         except ZeroDivisionError:
             continue
         assert all(v >= 0 for v in values), (str(e), [str(f) for f in stated], env)
@@ -100,7 +100,15 @@ def test_iterations_that_pass_as_independent_are(
             for n, a in enumerate(written)
             for m, b in enumerate(touched)
         )
-    assert clash == bool(codes & {"duplicate-write", "loop-carried"})
+    found = codes & {"duplicate-write", "loop-carried"}
+    assert clash == bool(found | codes & {"independence-unproved"})
+    runs = [p for p in points if all(g.evaluate(p) >= 0 for g in guards)]
+    met = [tuple(x.evaluate(p) for x in write) for p in runs]
+    meets = len(set(met)) < len(met)
+    if isinstance(value, Read):
+        read_at = [tuple(x.evaluate(p) for x in read) for p in runs]
+        meets |= any(a == b and n != m for n, a in enumerate(met) for m, b in enumerate(read_at))
+    assert meets == bool(found), "what is said to be found is there, and what is there is found"
 
 
 def _guard(terms: list[Index]) -> Expr | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isamap.ir import bind, verify
-from isamap.source import Source
+from isamap.source import Source, TypeProblem
 from isamap.syntax import parse_kernel, parse_module
 
 SOUND = {
@@ -64,6 +64,39 @@ SOUND = {
     "a transposed triangle": """
         kernel k(N) { in A: f32[N, N]; out B: f32[N, N] outside undefined;
           for i in N, j in N { B[j, i] = A[i, j] if j <= i; } }""",
+    "a window guarded at both ends": """
+        kernel k(H, R) { in x: f32[H]; inout y: f32[H];
+          for i in H, r in R if i + r >= 1 & i + r < H + 1 { y[i] += x[i + r - 1]; } }""",
+    "windows of two axes guarded at both ends": """
+        kernel k(H, W, R, S, p: 0..3) { in x: f32[H, W]; inout y: f32[H, W];
+          for i in H, j in W, r in R, s in S
+              if i + r >= p & i + r < H + p & j + s >= p & j + s < W + p {
+            y[i, j] += x[i + r - p, j + s - p]; } }""",
+    "a dilated window guarded word for word": """
+        kernel k(N, R, d: 1..4) { in x: f32[N]; inout y: f32[N];
+          for i in N, r in R if i + r*d < N { y[i] += x[i + r*d]; } }""",
+    "a guard by a remainder": """
+        kernel k(N, n: 1..4) { in x: f32[n]; inout y: f32[N];
+          for i in N if i % 4 < n { y[i] += x[i % 4]; } }""",
+    "a transposed convolution by its outputs": """
+        kernel k(N, s: 1..4, R: 1..5) { in x: f32[N]; inout y: f32[N*s];
+          for i in N*s, r in R if (i - r) % s == 0 & i - r >= 0 { y[i] += x[(i - r) / s]; } }""",
+    "a guard that leaves one out": """
+        kernel k(N) { in x: f32[N]; inout y: f32[N]; for i in N if i != N - 1 { y[i] += x[i + 1]; } }""",
+    "scales of groups of any size": """
+        kernel k(M, G: 1..64) where M % G == 0, M % 8 == 0 {
+          in s: f32[M / G]; in x: f32[M / G, G]; in t: f32[M / 8]; out y: f32[M];
+          for m in M { y[m] = s[m / G] * x[m / G, m % G] * t[m / 8]; } }""",
+    "an image enlarged to the nearest": """
+        kernel k(H, s: 1..8) where H % s == 0 { in x: f32[H / s]; out y: f32[H];
+          for h in H { y[h] = x[h / s]; } }""",
+    "padding by reflection": """
+        kernel k(N, p: 1..4) where p < N { in x: f32[N]; out y: f32[N + 2*p];
+          for i in N + 2*p { y[i] = x[min(max(i - p, p - i), 2*N - 2 - max(i - p, p - i))]; } }""",
+    "a rotation": """
+        kernel k(N) { in x: f32[N]; out y: f32[N]; for n in N { y[(n + 1) % N] = x[n]; } }""",
+    "channels of groups shuffled": """
+        kernel k(N, G) { in x: f32[N*G]; out y: f32[N*G]; for i in N*G { y[i % G * N + i / G] = x[i]; } }""",
     "a transpose by lanes": """
         kernel k() { in A: f32[16]; out B: f32[16]; for i in 16 { B[i / 4 + 4*(i % 4)] = A[i]; } }""",
 }  # fmt: skip
@@ -79,6 +112,18 @@ def test_a_sound_kernel_stays_sound_when_its_sizes_are_bound(text: str) -> None:
     kernel = parse_kernel(Source("sound.ir", text))
     sizes = {p.name: 8 if p.low is None else 1 for p in kernel.params}
     assert verify(bind(kernel, sizes | {n: 3 for n in ("R", "S") if n in sizes})) == ()
+
+
+def test_a_proof_that_leads_in_circles_ends_unproved() -> None:
+    """Each guard bounds i by r and r by i, and none of them says enough."""
+    text = """
+        kernel k(H, R) { in x: f32[H]; inout y: f32[H];
+          for i in H, r in R, s in R
+              if 3*i - 2*r + s >= 1 & 3*r - 2*i + s >= 0 & i - 2*s + r >= 0 & s <= 2*i + r {
+            y[i] += x[i + r - 3*s]; } }"""
+    with pytest.raises(TypeProblem) as error:
+        parse_kernel(Source("circles.ir", text))
+    assert {d.code for d in error.value.diagnostics} == {"index-out-of-range"}
 
 
 def test_a_machine_constant_is_a_size_of_its_range() -> None:
