@@ -71,6 +71,11 @@ def layout(text: str) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
+def one_line(text: str) -> str:
+    """The text with canonical spaces and no line ends: what names things must not depend on a width."""
+    return _spaced(_words(text))
+
+
 def _after_brace(words: list[_Word], position: int) -> bool:
     """Whether the last word before a position, comments behind it apart, opened a block (or is none)."""
     while position > 0 and words[position - 1].kind == "comment" and words[position - 1].lines_before == 0:

@@ -30,8 +30,8 @@ class Access:
     @property
     def symbols(self) -> frozenset[str]:
         """What is to be known to list what it touches."""
-        conditions = (symbols_of(c) for c in self.site.conditions)
-        return frozenset().union(*(i.symbols for i in self.read.index), *conditions)
+        found = {s for index in self.read.index for s in index.symbols}
+        return frozenset(found.union(*(symbols_of(c) for c in self.site.conditions)))
 
 
 def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
@@ -48,19 +48,17 @@ def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
     return all(len(mine[e] | its[e]) == 1 for e in mine.keys() & its.keys())
 
 
-def find_meeting(
-    routine: Routine, f: Access, g: Access, axis: str, constants: Iterable[Param]
-) -> str | None:
+def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: Iterable[Param]) -> str | None:
     """Two iterations that differ in an axis and touch one element, in words; None where none is found."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
-        mine = _touched(f, outer, [axis], env, _SAMPLE_POINTS)
-        its = _touched(g, outer, [axis], env, _SAMPLE_POINTS) if mine else None
-        for key in sorted((mine or {}).keys() & (its or {}).keys()):
-            assert mine is not None and its is not None
-            if len(mine[key] | its[key]) > 1:
-                return _in_words(routine, f, axis, env, key[: len(f.read.index)], mine[key], its[key])
+        mine = _touched(f, outer, [axis], env, _SAMPLE_POINTS) or {}
+        its = (_touched(g, outer, [axis], env, _SAMPLE_POINTS) or {}) if mine else {}
+        for key in sorted(mine.keys() & its.keys()):
+            both = (mine[key], its[key])
+            if len(both[0] | both[1]) > 1:
+                return _in_words(routine, f, axis, env, key[: len(f.read.index)], *both)
     return None
 
 

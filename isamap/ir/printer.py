@@ -10,7 +10,7 @@ from math import copysign, isinf
 from typing import assert_never
 
 from isamap.ir.index import Index
-from isamap.ir.layout import layout
+from isamap.ir.layout import layout, one_line
 from isamap.ir.nodes import (
     Assign,
     Call,
@@ -57,13 +57,14 @@ def print_routine(routine: Routine) -> str:
 
 
 def print_stmt(statement: Stmt) -> str:
-    """The text of a statement, without a line end after it."""
-    return layout(_statement(statement)).rstrip("\n")
+    """The text of a statement, without a line end after it; an assignment is one line, however long."""
+    text = _statement(statement)
+    return one_line(text) if isinstance(statement, Assign) else layout(text).rstrip("\n")
 
 
 def print_expr(e: Expr) -> str:
-    """The text of an expression where its type is known from around it."""
-    return layout(_expr(e, typed=True)).rstrip("\n")
+    """The text of an expression where its type is known from around it: one line, however long."""
+    return one_line(_expr(e, typed=True))
 
 
 # --- declarations -----------------------------------------------------------------------------------------

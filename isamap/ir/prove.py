@@ -154,9 +154,7 @@ def _split(e: Index, atom: Atom) -> tuple[Index, Index] | None:
     return Index(tuple(inside)) + 0, Index(tuple(outside)) + 0
 
 
-def _without(
-    atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
-) -> Iterator[Index]:
+def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int) -> Iterator[Index]:
     """Expressions without the atom whose being >= 0 implies that `c*atom + rest` is."""
     match atom:
         case str():

@@ -171,3 +171,21 @@ def test_what_a_plug_in_finds_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert schedule_key(REQUEST, problem, {}) is not None
     monkeypatch.setattr("isamap.driver.recalled.origin", str)  # any text: the package that it is from
     assert schedule_key(REQUEST, problem, {}) is None
+
+
+def test_a_schedule_of_an_expression_longer_than_a_line_is_recalled(
+    tmp_path: Path, worked: list[str]
+) -> None:
+    terms = " + ".join(f"sigmoid(first_operand[row] * {n} + second_operand[row])" for n in range(4))
+    path = tmp_path / "long.ir"
+    path.write_text(
+        f"""kernel long(N) {{
+          in first_operand: f32[N]; in second_operand: f32[N]; out y: f32[N];
+          for row in N {{ y[row] = tanh({terms}); }} }}"""
+    )
+    request = Request(source_of(str(path)), "generic-c", {"N": 5}, heuristic="greedy")
+    first = scheduled(request)
+    assert max(len(nest.mapping) for nest in first.nests) > 100
+    worked.clear()
+    assert scheduled(request) == first
+    assert worked == []
