@@ -1,6 +1,6 @@
 """One instruction taken out of a machine's description: what follows in mappings, code and speed.
 
-    python benchmarks/ablation.py > benchmarks/results/DATE-ablation.txt
+    python benchmarks/ablation.py > ablation.txt
 
 Each case derives a machine of five lines (`extends`, `remove`) from a shipped one; nothing else changes. Both
 are asked for the kernel's mappings, compiled, verified against the interpreter, and timed in turns: processor

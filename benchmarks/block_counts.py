@@ -1,6 +1,6 @@
 """What it costs that axes are cut into few numbers of blocks only: solved again with every number.
 
-    python benchmarks/block_counts.py [--cases 42] [--effort 4] > benchmarks/results/DATE-block-counts.txt
+    python benchmarks/block_counts.py [--cases 42] [--effort 4] > block-counts.txt
 
 The scheduler cuts an axis into 1, 2, 3, 4, 6, 8, 12, 16, … blocks, and no sum into runs of fewer than eight
 issues. Here every number of blocks is allowed, each with the smallest block that makes it: a larger block of

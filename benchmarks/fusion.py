@@ -1,6 +1,6 @@
 """A product with bias and limit: elementwise statements taken along, and in passes of their own.
 
-    python benchmarks/fusion.py > benchmarks/results/DATE-fusion.txt
+    python benchmarks/fusion.py > fusion.txt
 
 One thread; contenders take turns. Medians are printed, and how much longer the passes of their own take.
 """

@@ -1,6 +1,6 @@
 """A row-major matrix times a vector, and products with few columns: lanes over k or rows, one, OpenBLAS.
 
-    python benchmarks/gemv.py > benchmarks/results/DATE-gemv.txt
+    python benchmarks/gemv.py > gemv.txt
 
 One thread. Contenders take turns; medians are printed, and GB/s of the matrix.
 """

@@ -1,6 +1,6 @@
 """DeepBench's recurrent layers: as written, as `--transform` rewrites them, with gates parted, and by torch.
 
-    taskset -c 0 python benchmarks/gru.py > benchmarks/results/DATE-gru.txt
+    taskset -c 0 python benchmarks/gru.py > gru.txt
 
 f32, one thread; contenders take turns on the same data, and their results are compared. Least and median
 milliseconds of processor time, and in brackets how much longer each takes than what `--transform` makes.

@@ -2,7 +2,7 @@
 
     pip install iree-base-compiler iree-base-runtime exo-lang psutil xgboost-cpu cloudpickle
     pip install apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post0
-    python benchmarks/peers.py --tvm-trials 16 > benchmarks/results/DATE-peers.txt
+    python benchmarks/peers.py --tvm-trials 16 > peers.txt
 
 f32, C[M, N] += A[M, K]·B[K, N], one thread, processor time; contenders take turns on data of their own.
 isamap and Exo add in place; TVM writes the sum to another array, IREE as it likes. IREE compiles for this

@@ -1,6 +1,6 @@
 """Sizes that nothing divides: chosen tiles and utilisation, beside those of the next round size.
 
-    python benchmarks/primes.py [--measure] > benchmarks/results/DATE-primes.txt
+    python benchmarks/primes.py [--measure] > primes.txt
 
 `utilisation` is the model's: the share of its time in which all lanes of the multiplying unit work on
 elements that there are. `lost` is how much less that is than at the round size. With --measure the two run in

@@ -1,6 +1,6 @@
 """How many mappings of shipped kernels on shipped machines are proved to be sound, and how long that takes.
 
-python benchmarks/proofs.py --output benchmarks/results/proofs.txt
+python benchmarks/proofs.py --output proofs.txt
 python benchmarks/proofs.py --machines x86-amx --kernels gemm_bf16
 """
 

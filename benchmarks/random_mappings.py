@@ -1,6 +1,6 @@
 """Random mappings performed and compared with the kernel's interpreter, until so many have been.
 
-    python benchmarks/random_mappings.py --count 100000 --output benchmarks/results/random-mappings.txt
+    python benchmarks/random_mappings.py --count 100000 --output random-mappings.txt
     python benchmarks/random_mappings.py --native --count 2000
 
 Kernels, instructions, sizes, orders of fusion and cuts are drawn as in tests/properties/random_mappings.py;

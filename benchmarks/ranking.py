@@ -2,7 +2,7 @@
 
     python benchmarks/ranking.py measure --store ranking.jsonl
     python benchmarks/ranking.py report --store ranking.jsonl --profile none
-    python benchmarks/ranking.py report --store ranking.jsonl --profile default -o results/ranking.txt
+    python benchmarks/ranking.py report --store ranking.jsonl --profile default -o ranking.txt
 
 Per case (a product of public suites in one type) ten distinct schedules: what greedy, annealing and CP-SAT
 find, and others of a random walk around them, spread evenly over predicted costs up to three times the best.

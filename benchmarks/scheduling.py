@@ -1,6 +1,6 @@
 """How long schedules take: every shape of the suites on two machines, stage by stage, with gap and cost.
 
-python benchmarks/scheduling.py --store /tmp/scheduling.jsonl --output benchmarks/results/scheduling.txt
+python benchmarks/scheduling.py --store /tmp/scheduling.jsonl --output scheduling.txt
 python benchmarks/scheduling.py --store /tmp/some.jsonl --suite resnet50-conv --every 4
 
 Each case that is finished is one line of the store; started again, only what it lacks is done. `first` is

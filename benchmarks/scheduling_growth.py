@@ -1,6 +1,6 @@
 """How long scheduling takes as problems grow: in axes, in levels of cache, in mappings to choose from.
 
-python benchmarks/scheduling_growth.py --output benchmarks/results/scheduling-growth.txt
+python benchmarks/scheduling_growth.py --output scheduling-growth.txt
 
 Each row changes one number of the same problem: a contraction of two arrays on vectors of 16 with 32
 registers and three levels of cache. `greedy` and `solver` are seconds of wall clock, processor time in

@@ -1,6 +1,6 @@
 """What `--tune` adds: the winner of the measured schedules beside the cost model's first choice.
 
-    python benchmarks/tuning.py [--tune 8] [--shapes 12] [--machine NAME…] > results/DATE-tuning.txt
+    python benchmarks/tuning.py [--tune 8] [--shapes 12] [--machine NAME…] > tuning.txt
 
 Products of DeepBench, spread over its sizes. The winner is found with `--tune`; both are then compiled once
 more and take turns in rounds of their own, so that no winner is judged by the rounds that it was chosen in.

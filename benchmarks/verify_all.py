@@ -1,6 +1,6 @@
 """Every shipped kernel on every shipped machine, compared with the interpreter through the command line.
 
-    python benchmarks/verify_all.py --output benchmarks/results/verify.txt
+    python benchmarks/verify_all.py --output verify.txt
     python benchmarks/verify_all.py --kernels gemm_f32 gemm_bf16 --machines x86-amx
 
 Matrix products take the sizes of verify_sizes.txt, other kernels three sets each, from a fixed seed. On a

@@ -5,8 +5,8 @@
     whoever computes copies as well     the same time as before, and `share_ns` for each share
 
 On a processor that copies with the same instruction stream, packing that was dealt to the turns of the loop
-inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower
-(benchmarks/results). `docs/decisions/0012-crossing-turns.md` has the reasons.
+inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower.
+`docs/decisions/0012-crossing-turns.md` has the reasons.
 
 Where it errs: each register block is taken to perform a share, of copies that a loop around several of them
 shares too; a second copy of a buffer takes no room in caches.

@@ -4,8 +4,8 @@
 
 They are searched for inputs that stream through from memory, and for pieces of rows that come late out of
 where a machine states that hints save time (`fetching` says where those are asked for). Elsewhere they take
-the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast
-(benchmarks/results). There 0, no prefetch, is the only value that is searched; others are for a person to
+the time of their hints and are taken to save nothing: 39 of them were 0.91 to 1.02 times as fast.
+There 0, no prefetch, is the only value that is searched; others are for a person to
 fix.
 """
 

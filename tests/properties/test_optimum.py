@@ -1,6 +1,6 @@
 """What the solver proves: its optimum is what trying everything finds, and more of a machine is never worse.
 
-`ISAMAP_EXAMPLES=1000` tries a thousand problems of each kind; benchmarks/results has what that came to.
+`ISAMAP_EXAMPLES=1000` tries a thousand problems of each kind.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What a nest costs by itself is the cost model's expression, which the solver has
 of the search's own; what dealing and taking along add is computed anew. For the built-in model all of it is
 computed once more from the loops of each answer alone (`tree_price.py`).
 
-`ISAMAP_EXAMPLES=1000` tries a thousand problems of each kind; benchmarks/results has what that came to.
+`ISAMAP_EXAMPLES=1000` tries a thousand problems of each kind.
 """
 
 from __future__ import annotations
