@@ -16,7 +16,12 @@ import pytest
 from isamap.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("command-schedule.md", "access-counts.md", "command-match.md")
+PAGES = (
+    "command-schedule.md",
+    "access-counts.md",
+    "command-match.md",
+    pytest.param("tutorial.md", marks=pytest.mark.slow),  # it compiles 265 instructions
+)
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")
 SECONDS = re.compile(r"^((?:cpsat|greedy|annealing|best \d+) .*?)\b\d+\.\d\d\b *", re.MULTILINE)
 FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```\n(?P<text>(?:(?!```).*\n)*)```", re.MULTILINE)
