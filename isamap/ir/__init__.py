@@ -1,6 +1,7 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
 from isamap.ir.bind import Range, bind
+from isamap.ir.casts import as_performed
 from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
@@ -120,6 +121,7 @@ __all__ = [
     "StateField",
     "StateRef",
     "Stmt",
+    "as_performed",
     "bind",
     "bind_all",
     "check_view",

@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from math import prod
 from typing import TypeVar
 
+from isamap.ir.casts import check_casts
+from isamap.ir.facts import known_facts
 from isamap.ir.index import FloorDiv, Index, MinMax, Mod
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
@@ -33,7 +35,8 @@ class Range:
 def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
     """The routine with its parameters replaced by numbers, defaults applied, ranges kept as symbols.
 
-    Raises: UsageProblem when a size is unknown, missing, out of its range, or breaks `where` or a limit.
+    Raises: UsageProblem when a size is unknown, missing, out of its range, or breaks `where` or a limit, or
+    when a cast may overflow.
     """
     _check_names(routine, sizes)
     kept, numbers = _bind_params(routine, sizes)
@@ -42,6 +45,9 @@ def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
     bound = substitute_routine(routine, bindings)
     bound = replace(bound, params=kept, lets=lets, where=tuple(c for c in bound.where if _is_open(c)))
     _check_extents(bound)
+    overflowing = tuple(check_casts(bound, known_facts(bound), bound=True))
+    if overflowing:
+        raise UsageProblem(*overflowing)
     return bound
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from isamap.ir.casts import check_casts
 from isamap.ir.definitions import check_definitions
 from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import Known, known_facts
@@ -29,7 +30,8 @@ def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnosti
     if divisors:
         return divisors
     ranges = tuple(check_ranges(routine, known, given))
-    findings = (*ranges, *check_dependences(routine, known, given), *check_placements(routine, given))
+    casts = check_casts(routine, known, bound=False)
+    findings = (*ranges, *casts, *check_dependences(routine, known, given), *check_placements(routine, given))
     definitions = check_definitions(routine, given) if not ranges else ()
     return tuple(dict.fromkeys((*findings, *definitions)))
 

@@ -31,8 +31,10 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
             advice=f"write `{dtype}(…)`, which rounds to nearest even",
         )  # fmt: skip
-    if value.dtype == dtype and mode == "exact":
+    if value.dtype == dtype:
         return value
+    if dtype.is_integer and converts_exactly(value.dtype, dtype):
+        mode = "exact"  # a type that holds all values neither wraps nor saturates any
     if dtype == BOOL:
         raise problem(
             "bad-cast", f"{value.dtype} does not become bool by a cast", span, advice="write `x != 0`"
@@ -43,8 +45,8 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
 
 
 def _keeps_value(value: Expr, dtype: DType) -> bool:
-    if isinstance(value, IndexValue) and dtype.bits >= 32:
-        return True  # extents are at most 2**31, and what they are cast for is checked when sizes are bound
+    if isinstance(value, IndexValue):
+        return True  # the verifier knows the ranges of axes and sizes: `isamap.ir.casts`
     if converts_exactly(value.dtype, dtype):
         return True
     bounds = integer_bounds(value)

@@ -25,6 +25,7 @@ from isamap.ir import (
     Read,
     Routine,
     Stmt,
+    as_performed,
     substitute_stmt,
 )
 from isamap.ir.dtypes import BOOL
@@ -77,7 +78,7 @@ def _flatten(
         match stmt:
             case Assign():
                 operand = routine.operand(stmt.target.buffer)
-                assign = replace(stmt, guard=_both(guard, stmt.guard))
+                assign = as_performed(replace(stmt, guard=_both(guard, stmt.guard)))
                 yield replace(around, assign=assign, accumulator=operand.accumulate or operand.dtype)
             case Loop():
                 fresh, loop = _without_shadowing(stmt, {a.name for a in around.axes + around.sequence})

@@ -1,0 +1,101 @@
+"""Casts of indices to integers keep their values, for all sizes that the routine allows.
+
+`u8(2*j)` for `j in 100` does; for `j in J` only where a range, `where` or a guard says so. What a type of 32
+bits and more may not hold is found when sizes are bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from isamap.ir.dtypes import I64, DType, converts_exactly
+from isamap.ir.facts import Known
+from isamap.ir.index import Index
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
+from isamap.ir.prove import Facts, is_nonnegative, smallest_value
+from isamap.ir.sites import facts_of, find_sites, loop_guards
+from isamap.source import Diagnostic
+
+CHECKED_WHEN_BOUND = 32
+"""Bits from which on types hold the indices of all but enormous arrays."""
+
+
+def check_casts(routine: Routine, known: Known, *, bound: bool) -> Iterator[Diagnostic]:
+    """A finding for every cast of an index that is not proved to keep its value; of all types once bound."""
+    seen: set[Cast] = set()
+    for expr, extents, conditions in _expressions(routine):
+        for cast, index in _index_casts(expr):
+            if cast in seen or (cast.dtype.bits >= CHECKED_WHEN_BOUND and not bound):
+                continue
+            seen.add(cast)
+            given = {name: extent.substitute(known.bindings) for name, extent in extents.items()}
+            stated = tuple(f.substitute(known.bindings) for f in facts_of(conditions))
+            facts = known.facts.with_axes(given).with_facts(stated)
+            inside = index.substitute(known.bindings)
+            limits = (inside - int(cast.dtype.low), int(cast.dtype.high) - inside)
+            if not all(is_nonnegative(limit, facts) for limit in limits):
+                yield _finding(cast, index, inside, facts)
+
+
+def _expressions(routine: Routine) -> Iterator[tuple[Expr, dict[str, Index], tuple[Expr, ...]]]:
+    for guard, axes, conditions in loop_guards(routine):
+        yield guard, {a.name: a.extent for a in axes}, conditions
+    for site in find_sites(routine):
+        yield site.assign.value, site.extents, site.conditions
+        if site.assign.guard is not None:
+            yield site.assign.guard, site.extents, site.conditions[:-1]
+
+
+def _index_casts(e: Expr) -> Iterator[tuple[Cast, Index]]:
+    match e:
+        case Cast(IndexValue(index, _, _), dtype, "exact", _) if dtype.is_integer:
+            yield e, index
+        case Cast(Const(int() as number, of, _), dtype, "exact", _) if dtype.is_integer and of == I64:
+            yield e, Index.of(number)  # an index whose sizes are bound
+        case Cast(value, _, _, _):
+            yield from _index_casts(value)
+        case Call(_, args, _, _, _):
+            for arg in args:
+                yield from _index_casts(arg)
+        case Const() | IndexValue() | Scalar() | Read():
+            return
+
+
+def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnostic:
+    dtype = cast.dtype
+    least, most = smallest_value(inside, facts), smallest_value(-inside, facts)
+    ends = None if least is None or most is None else f"{least} to {-most}"
+    why = f"it is {ends}; " if ends else ""
+    return Diagnostic(
+        "cast-may-overflow",
+        f"`{dtype}(…)` of the index `{index}` cannot be proved not to overflow",
+        cast.span,
+        notes=(f"{why}{dtype} holds {dtype.low} to {dtype.high}",),
+        help=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits, "
+        "or give the sizes in it a range",
+    )
+
+
+def as_performed(assign: Assign) -> Assign:
+    """The assignment with every cast to a narrower integer as the one that wraps.
+
+    It was proved to keep the value, and no machine has an instruction that would ask.
+    """
+    guard = None if assign.guard is None else _as_performed(assign.guard)
+    return replace(assign, value=_as_performed(assign.value), guard=guard)
+
+
+def _as_performed(e: Expr) -> Expr:
+    match e:
+        case Cast(value, dtype, mode, _):
+            narrows = mode == "exact" and _is_narrowing(value.dtype, dtype)
+            return replace(e, value=_as_performed(value), mode="wrap" if narrows else mode)
+        case Call(_, args, _, _, _):
+            return replace(e, args=tuple(_as_performed(a) for a in args))
+        case Const() | IndexValue() | Scalar() | Read():
+            return e
+
+
+def _is_narrowing(source: DType, target: DType) -> bool:
+    return source.is_integer and target.is_integer and not converts_exactly(source, target)
