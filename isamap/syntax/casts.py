@@ -31,8 +31,10 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
             advice=f"write `{dtype}(…)`, which rounds to nearest even",
         )  # fmt: skip
+    # An operation in its own type has wrapped before `sat_` sees it: kept, so that messages can say so.
+    saturates_too_late = mode == "sat" and isinstance(value, Call)
     if value.dtype == dtype:
-        return value
+        return Cast(value, dtype, mode, span) if saturates_too_late else value
     if dtype.is_integer and converts_exactly(value.dtype, dtype):
         mode = "exact"  # a type that holds all values neither wraps nor saturates any
     if dtype == BOOL:

@@ -1,4 +1,4 @@
-"""Casts of indices keep their values; those to wider types are plain; narrower ones are performed as wraps."""
+"""Casts of indices keep their values; those to wider types are plain; narrower ones wrap when performed."""
 
 from __future__ import annotations
 
