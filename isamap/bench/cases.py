@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, is_digits
 from isamap.suites import Product, read_suite
 
 SUITES = ("training", "inference_server", "inference_device")
@@ -78,7 +78,7 @@ def _positions(word: str, count: int) -> range:
     span, _, step = word.partition("/")
     first, dots, last = span.partition("..")
     numbers = (first, last if dots else first, step or "1")
-    if not all(number.isdecimal() for number in numbers):
+    if not all(is_digits(number) and len(number) < 19 for number in numbers):
         raise _refused(f"`{word[:40]}` names no rows", count)
     low, high, every = (int(number) for number in numbers)
     if not low <= high < count or every < 1:

@@ -116,7 +116,7 @@ def prepare_mkl(mapped: Mapped, threads: int) -> Ready:
 def mkl_library() -> ctypes.CDLL:
     """`libmkl_rt` of the package `mkl`. Raises: NotOffered."""
     try:
-        found = [f for f in files("mkl") or () if re.fullmatch(r"libmkl_rt\.so\.\d+", f.name)]
+        found = [f for f in files("mkl") or () if re.fullmatch(r"libmkl_rt\.so\.[0-9]+", f.name)]
     except PackageNotFoundError:
         raise NotOffered from None
     if not found:

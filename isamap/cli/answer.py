@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, printable
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)
+# What JSON may hold as it is, and a terminal or an encoding may not.
+_ESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _BELOW = re.compile(r"^  (?P<word>note|help):", re.MULTILINE)
 
 
@@ -48,13 +50,18 @@ def print_answer(answer: Answer, command: str, as_json: bool) -> None:
     if as_json:
         head: dict[str, object] = {"schema": f"isamap.{command or 'usage'}/1", "ok": answer.exit == 0}
         head |= {"exit": answer.exit, "diagnostics": [f.json for f in answer.findings]}
-        print(json.dumps({**head, **answer.payload}, indent=2, ensure_ascii=False))
+        print(_ESCAPED.sub(_as_json, json.dumps({**head, **answer.payload}, indent=2, ensure_ascii=False)))
         return
     if answer.text:
-        sys.stdout.write(answer.text if answer.text.endswith("\n") else f"{answer.text}\n")
+        text = answer.text if answer.text.endswith("\n") else f"{answer.text}\n"
+        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     for finding in answer.findings:
         print(coloured(finding.text, sys.stderr), file=sys.stderr)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
 
 
 def coloured(text: str, stream: TextIO) -> str:

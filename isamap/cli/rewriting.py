@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answer import Answer
 from isamap.cli.words import BEST
 from isamap.cli.writing import write_text
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem, is_digits
 
 if TYPE_CHECKING:
     from isamap.driver.request import Size
@@ -107,7 +107,7 @@ def _chosen(which: str, forms: Sequence[Form]) -> int | None:
     """The number of a form; the best has number 1 where it is better than the kernel as written."""
     if which == BEST:
         return 1 if len(forms) > 1 and forms[1].gains else None
-    number = int(which) if which.isdecimal() and len(which) < 9 else 0
+    number = int(which) if is_digits(which) and len(which) < 9 else 0
     if not 1 <= number < len(forms):
         there = f"1 to {len(forms) - 1}" if len(forms) > 2 else "1" if len(forms) > 1 else "there is none"
         raise UsageProblem(

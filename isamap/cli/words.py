@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from isamap.driver.request import Size, is_range
-from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, is_digits
 
 if TYPE_CHECKING:
     from isamap.codegen.emulator import Emulator
@@ -21,9 +21,9 @@ SUBCOMMANDS = (("schedule", "diff"),)
 BEST = "best"
 FILLED = {"--transform": BEST, "--tune": "8"}
 """What an option stands for where no number follows."""
-_PAIR = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_NUMBER = re.compile(r"[+-]?\d{1,24}")
+_PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,24}")
 
 
 def command_of(words: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
         if word == "--":
             return [*filled, *words[position + 1 :]]
         follows = words[position + 1] if position + 1 < len(words) else ""
-        is_number = follows.removeprefix("-")[:1].isdecimal()
+        is_number = is_digits(follows.removeprefix("-")[:1])
         if word in FILLED and not is_number and follows != FILLED[word]:
             filled.append(FILLED[word])
     return filled
@@ -74,7 +74,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
 
 def read_form(word: str | None) -> str | None:
     """What `--transform` names: `best`, or a number. Raises: UsageProblem."""
-    if word is None or word == BEST or (word.isdecimal() and 1 <= int(word) <= 999):
+    if word is None or word == BEST or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= 999):
         return word
     raise UsageProblem(
         Diagnostic(

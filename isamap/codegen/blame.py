@@ -18,12 +18,12 @@ from isamap.source import Diagnostic, Span
 
 _MOST = 5
 _NEAR = 0.85  # intrinsics are alike: most of them share half of their letters
-_MESSAGE = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+):\d+: (?:fatal )?error: (?P<said>.*)")
+_MESSAGE = re.compile(r"(?P<file>[^\s:]+):(?P<line>[0-9]+):[0-9]+: (?:fatal )?error: (?P<said>.*)")
 _NO_FLAG = re.compile(r"target specific option mismatch|requires target feature")
 _UNDECLARED = re.compile(r"implicit declaration|undeclared")
-_PROPOSED = re.compile(r"did you mean '(\w+)'")
-_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
-_DEFINITION = re.compile(r"^\w[^;=]*?(\w+)\(.*\{$")
+_PROPOSED = re.compile(r"did you mean '([A-Za-z0-9_]+)'")
+_WORD = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*\b")
+_DEFINITION = re.compile(r"^[A-Za-z0-9_][^;=]*?([A-Za-z0-9_]+)\(.*\{$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from isamap.source import is_digits
+
 _WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
@@ -64,6 +66,6 @@ class Names:
 def spell(wanted: str) -> str:
     """An identifier that resembles `wanted` and is neither a word of C nor a name that headers may define."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", wanted).rstrip("_") or "x"
-    if name[0].isdigit() or name[0] == "_":
+    if is_digits(name[0]) or name[0] == "_":
         name = f"x{name}"  # C reserves names that begin with an underscore
     return f"{name}_" if name in RESERVED or name.endswith("_t") else name

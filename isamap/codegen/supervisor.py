@@ -91,7 +91,7 @@ def _descendants() -> list[int]:
     """All processes below this one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
-        if entry.isdigit():
+        if entry.isascii() and entry.isdigit():
             with suppress(OSError):
                 # Behind the name, which stands in brackets and may hold anything: state, parent.
                 parent = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()[1]

@@ -27,7 +27,7 @@ MOST_TUNED = 100
 MIN_LIMIT_S, MAX_LIMIT_S = 0.1, 3600
 Size = int | str
 """A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
-_RANGE = re.compile(r"\d{1,24}\.\.\d{1,24}(@\d{1,24}(,\d{1,24}){0,15})?")
+_RANGE = re.compile(r"[0-9]{1,24}\.\.[0-9]{1,24}(@[0-9]{1,24}(,[0-9]{1,24}){0,15})?")
 
 
 def is_range(text: str) -> bool:

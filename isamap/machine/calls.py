@@ -15,7 +15,7 @@ from isamap.machine.emission import Argument, CallTemplate, Nested, Word
 from isamap.machine.families import Row
 from isamap.machine.findings import Findings, nearest
 from isamap.machine.model import EmitArg, EmitCall, Memory, State
-from isamap.source import Diagnostic, Span, SpecProblem
+from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
 
 ATTRIBUTES = ("addr", "value", "stride", "index", "mask")
@@ -154,7 +154,7 @@ def _argument(
     name = substitute_text(arg.name.text, row)
     attribute = arg.attribute.text if arg.attribute is not None else None
     span = arg.attribute.span if arg.attribute is not None else arg.name.span
-    if name.lstrip("-")[:1].isdigit():
+    if is_digits(name.lstrip("-")[:1]):
         _check_attribute(attribute, name, (None,), "a number", span)
         return EmitArg("literal", name, None, cast)
     for operand in _passed_operands(instruction):

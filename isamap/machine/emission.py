@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from isamap.machine.model import EmitNothing, EmitSemantics
 from isamap.machine.texts import text_region
 from isamap.machine.tree import Scalar
-from isamap.source import Diagnostic, Source, Span, SpecProblem
+from isamap.source import Diagnostic, Source, Span, SpecProblem, is_digits
 
 MOST_NESTED = 8
 """How deep calls may stand in each other: hardware has no instruction that takes so many words to say."""
 
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|\d+))|([=(),.*])|(\S))")
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|[0-9]+))|([=(),.*])|(\S))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class _Parser:
     def argument(self, depth: int) -> Argument | Nested:
         cast = self.cast()
         name = self.name("an argument", numbers=True)
-        if self.follows("(") and not name.text.lstrip("-")[:1].isdigit():
+        if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
             return self.nested(cast, name, depth + 1)
         attribute = None
         if self.follows("."):
@@ -150,7 +150,7 @@ class _Parser:
     def name(self, what: str, numbers: bool = False) -> Word:
         word = self.peek()
         if word is None or not (
-            re.match(r"[A-Za-z_$]", word.text) or (numbers and re.match(r"-?\d", word.text))
+            re.match(r"[A-Za-z_$]", word.text) or (numbers and re.match(r"-?[0-9]", word.text))
         ):
             raise self.problem(f"expected {what}", word)
         self.at += 1

@@ -10,7 +10,7 @@ from isamap.machine.findings import Findings, nearest
 from isamap.machine.tree import Mapping, Node, Scalar, Sequence
 from isamap.source import Span
 
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNITS = re.compile(
     r"_(ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s)$"

@@ -9,6 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from isamap.source import is_digits
+
 CPUS = Path("/sys/devices/system/cpu")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -42,7 +44,7 @@ def _number(path: Path) -> int | None:
     """A positive number, `48K` in bytes; None where there is none."""
     text = _text(path)
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
-    return int(digits) * unit or None if digits.isdecimal() else None
+    return int(digits) * unit or None if is_digits(digits) else None
 
 
 def _text(path: Path) -> str:

@@ -27,7 +27,7 @@ from isamap.syntax import parse_kernel
 from isamap.transform import Statement, statements
 
 ROUNDS = 4
-_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_TOKEN = re.compile(r"[A-Za-z0-9_]+|\s+|[^A-Za-z0-9_\s]")
 
 Sizes = Mapping[str, int | Range]
 

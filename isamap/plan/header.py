@@ -15,10 +15,12 @@ from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import text_digest
 from isamap.source import Span
 
-_SIZE = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?:(-?\d{1,20})|(-?\d{1,20}\.\.-?\d{1,20}(?:@-?\d{1,20})?))\s*$")
+_SIZE = re.compile(
+    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?:(-?[0-9]{1,20})|(-?[0-9]{1,20}\.\.-?[0-9]{1,20}(?:@-?[0-9]{1,20})?))\s*$"
+)
 _DIGEST = re.compile(r"[0-9a-f]{12}")
 _STATUSES = ("OPTIMAL", "FEASIBLE", "HEURISTIC", "MANUAL")
-_FIXED = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(\d{1,18})\s*")
+_FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
 def standing(schedule: Schedule, digest: str) -> Schedule:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isamap.plan.memory import Buffer
-from isamap.source import Diagnostic, Source, Span, UsageProblem
+from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
 
 COLUMNS = ("id", "lower", "upper", "size")
 ALIGNMENT = "alignment"
@@ -113,7 +113,7 @@ def _buffer(cells: Mapping[str, str], wanted: int, given: int, span: Span) -> Bu
     numbers: dict[str, int] = {}
     for column in (*COLUMNS[1:], ALIGNMENT):
         text = cells.get(column, "1").strip()
-        if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit():
+        if not is_digits(text.removeprefix("-")):
             return Diagnostic("buffers-row", f"{column} is a whole number, not `{text[:40]}`", span)
         if len(text) > 17 or abs(int(text)) > MAX_NUMBER:
             return Diagnostic("buffers-row", f"{column} is beyond 2**53", span)

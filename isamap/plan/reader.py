@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source import Diagnostic, Source, Span, SyntaxProblem, is_digits
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")
@@ -59,7 +59,7 @@ class Reader:
 
     def take_number(self) -> int:
         span = self.peek_span()
-        if self.at_end() or not span.text.isascii() or not span.text.isdigit():
+        if self.at_end() or not is_digits(span.text):
             raise self.unexpected(("a number",))
         if len(span.text) > 18:
             raise self.problem("this number is too large", span)

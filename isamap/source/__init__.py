@@ -19,7 +19,7 @@ from isamap.source.explanation import Explanation
 from isamap.source.files import replace_file
 from isamap.source.limits import most_allowed
 from isamap.source.nearest import did_you_mean
-from isamap.source.text import Source, Span
+from isamap.source.text import Source, Span, is_digits, printable
 from isamap.source.values import real_number, shown, truth_value, whole_number
 
 __all__ = [
@@ -42,7 +42,9 @@ __all__ = [
     "VerificationFailed",
     "apply_edits",
     "did_you_mean",
+    "is_digits",
     "most_allowed",
+    "printable",
     "real_number",
     "replace_file",
     "shown",

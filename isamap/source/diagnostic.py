@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from isamap.source.text import Span
+from isamap.source.text import Span, printable
 
 _WIDTH = 120
 
@@ -40,7 +40,7 @@ class Diagnostic:
     edits: tuple[Edit, ...] = ()
 
     def render(self) -> str:
-        """The finding as people read it, several lines, no trailing newline."""
+        """The finding as people read it, several lines, no trailing newline, control characters escaped."""
         place = f"{self.span}: " if self.span else ""
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
@@ -48,7 +48,7 @@ class Diagnostic:
         lines += [f"  note: {note}" for note in self.notes]
         if self.help:
             lines.append(f"  help: {self.help}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def as_json(self) -> dict[str, object]:
         """The finding as one JSON object of the `diagnostics` array."""
@@ -79,12 +79,14 @@ def _underlined(span: Span) -> list[str]:
     """The source line of a span and carets below it, both without indentation of their own."""
     line = span.source.line_text(span.line)
     shown = line.expandtabs(1)
-    stripped = shown.lstrip()
+    stripped = shown.strip()
     if not stripped:
         return []
-    offset = max(0, span.column - 1 - (len(shown) - len(stripped)))
+    offset = max(0, span.column - 1 - (len(shown) - len(shown.lstrip())))
     width = max(1, min(span.end - span.start, len(stripped) - offset))
-    text, offset = _window(stripped.rstrip(), offset)
+    end = offset + width
+    offset, width = len(printable(stripped[:offset])), max(1, len(printable(stripped[offset:end])))
+    text, offset = _window(printable(stripped), offset)
     return [f"    {text}", f"    {' ' * offset}{'^' * min(width, max(1, len(text) - offset))}"]
 
 

@@ -5,9 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+
+# What moves a cursor, colours or turns the direction of writing, and lone halves of characters (file names).
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 
 
 @dataclass(frozen=True)
@@ -63,3 +69,18 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}"
+
+
+def printable(text: str) -> str:
+    """The text, safe on a terminal: control characters but line ends and tabs as `\\x1b` or `\\u202e`."""
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def is_digits(text: str) -> bool:
+    """Whether a text is digits from 0 to 9; Python takes those of other scripts for digits, too."""
+    return text.isascii() and text.isdigit()

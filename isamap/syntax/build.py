@@ -1,6 +1,7 @@
 """Lark tree to syntax tree: one function per family of grammar rules.
 
-Everything here is mechanical; nothing is looked up and nothing can be wrong with the text any more.
+Everything here is mechanical; nothing is looked up, and nothing can be wrong with the text any more,
+numbers that are too long apart.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from typing import Any, cast
 
 from lark import Token, Tree
 
-from isamap.source import Source, Span
+from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 from isamap.syntax import ast
 from isamap.syntax.parser import SyntaxTree, parse_tree
 
+MOST_DIGITS = 1000
+"""Characters of a number: more than any type can tell apart, and fewer than Python converts."""
 _UNARY = frozenset(("neg", "not"))
 
 
@@ -52,7 +55,7 @@ class _Builder:
         if node is None:
             return None
         minus, digits = node.children
-        value = _literal(str(digits))
+        value = read_number(str(digits), self.span(node))
         return int(-value if minus else value)
 
     # --- expressions
@@ -64,7 +67,7 @@ class _Builder:
         children: list[Any] = tree.children
         match str(tree.data):
             case "number":
-                return ast.Number(_literal(str(children[0])), span)
+                return ast.Number(read_number(str(children[0]), span), span)
             case "true" | "false" as word:
                 return ast.Flag(word == "true", span)
             case "name":
@@ -86,7 +89,9 @@ class _Builder:
         span = self.span(node)
         infinite = str(node.data) == "infinity"
         minus = bool(node.children) and str(node.children[0]) == "-"
-        value = ast.Name("inf", span) if infinite else ast.Number(_literal(str(node.children[-1])), span)
+        value = (
+            ast.Name("inf", span) if infinite else ast.Number(read_number(str(node.children[-1]), span), span)
+        )
         return ast.Unary("neg", value, span) if minus else value
 
     # --- statements
@@ -248,7 +253,17 @@ def _is_rule(node: Any, rule: str) -> bool:
     return isinstance(node, Tree) and str(cast(SyntaxTree, node).data) == rule
 
 
-def _literal(text: str) -> int | float:
+def read_number(text: str, span: Span) -> int | float:
+    """The number that a literal is. Raises: SyntaxProblem when no type has numbers of so many digits."""
+    if len(text) > MOST_DIGITS:
+        raise SyntaxProblem(
+            Diagnostic(
+                "number-too-large",
+                f"a number of {len(text)} characters is of no type",
+                span,
+                notes=(f"f64, the largest, ends at 1.8e308; numbers have {MOST_DIGITS} characters at most",),
+            )
+        )
     if text.startswith("0x"):
         return int(text, 16)
     return float(text) if any(c in text for c in ".eE") else int(text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from isamap.ir.index import Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint
-from isamap.source import Span
+from isamap.source import Span, shown
 from isamap.syntax import ast
 from isamap.syntax.scope import Scope, problem
 
@@ -26,7 +26,7 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
             if isinstance(value, float):
                 raise problem("not-an-index", f"{place} is an integer, not {value}", span)
             if value >= 2**63:
-                raise problem("number-too-large", f"{value} does not fit into 64 bits", span)
+                raise problem("number-too-large", f"{shown(value)} does not fit into 64 bits", span)
             return Index.of(value)
         case ast.Name(name, span):
             return _symbol(name, scope, place, ast.Ident(name, span))
@@ -62,6 +62,13 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
 def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope) -> Index:
     """`left op right`, checked to stay affine in the axes. Raises: TypeProblem."""
     axes = {s for s in (left.symbols | right.symbols) if scope.indices.get(s) in ("axis", "element")}
+    combined = _combine(op, left, right, axes, e)
+    if any(abs(c) >= 2**63 for _, c in combined.terms):
+        raise problem("number-too-large", "the numbers in this index do not fit into 64 bits", e.span)
+    return combined
+
+
+def _combine(op: str, left: Index, right: Index, axes: set[str], e: ast.ExprSyntax) -> Index:
     match op:
         case "add":
             return left + right

@@ -14,9 +14,9 @@ from functools import cache
 from typing import cast
 
 from isamap.ir.nodes import Module
-from isamap.source import IsamapError, Source, Span
+from isamap.source import IsamapError, Source, Span, is_digits
 from isamap.syntax import ast
-from isamap.syntax.build import build_declarations
+from isamap.syntax.build import build_declarations, read_number
 from isamap.syntax.parse import resolve_verified
 from isamap.syntax.parser import parse_tree
 
@@ -60,7 +60,11 @@ def _instantiate(node: object, values: Mapping[str, str]) -> object:
     match node:
         case ast.Name(_, span) if "$" in (text := span.text):
             written = substitute_text(text, values)
-            return ast.Number(int(written), span) if written.isdecimal() else ast.Name(written, span)
+            return (
+                ast.Number(read_number(written, span), span)
+                if is_digits(written)
+                else ast.Name(written, span)
+            )
         case ast.Ident(_, span) if "$" in (text := span.text):
             return ast.Ident(substitute_text(text, values), span)
         case ast.Name() | ast.Ident() | ast.Number() | ast.Flag() | Span() | str() | int() | None:

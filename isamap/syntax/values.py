@@ -121,7 +121,7 @@ def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
     if not dtype.low <= value <= dtype.high:
         raise problem(
             "literal-out-of-range",
-            f"{value} is no {dtype}",
+            f"{_number_text(value)} is no {dtype}",
             span,
             f"{dtype} holds {dtype.low} to {dtype.high}",
         )

@@ -48,6 +48,14 @@ def test_a_module_name_says_what_is_inside(path: Path) -> None:
     assert not EMPTY_NAMES.search(path.stem)
 
 
+@pytest.mark.parametrize("path", [p for p in MODULES if "tests" not in p.parts], ids=str)
+def test_only_the_digits_0_to_9_are_numbers(path: Path) -> None:
+    """Python counts the digits and letters of all scripts among `\\d`, `\\w` and what `isdigit` accepts."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    of_all_scripts = re.compile(r"\\[dw]\b|\.is(?:digit|decimal|numeric|alnum)\(")
+    assert [line for line in lines if of_all_scripts.search(line) and "isascii" not in line] == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
 def test_a_silenced_check_states_its_reason(path: Path) -> None:
     assert silenced_without_reason(path.read_text(encoding="utf-8")) == []

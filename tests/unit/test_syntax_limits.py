@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.source import Diagnostic, IsamapError, Source, SyntaxProblem, TypeProblem
+from isamap.source import Diagnostic, IsamapError, Source, Span, SyntaxProblem, TypeProblem
 from isamap.syntax import format_source, parse_kernel, parse_module
 
 KERNEL = "kernel {name}(M) {{ inout C: f32[M]; for i in M {{ C[i] = 0; }} }}\n"
@@ -49,6 +50,43 @@ def test_enormous_numbers_are_refused_or_held(number: str) -> None:
         "literal-out-of-range",
         "syntax-error",
     )
+
+
+@pytest.mark.parametrize("count", [1001, 4301, 100_000])
+@pytest.mark.parametrize("place", ["f32[M + {}]", "f32[{}]", "f32"])
+def test_a_number_of_thousands_of_digits_is_refused_at_its_place(place: str, count: int) -> None:
+    shape, value = (place.format("9" * count), "1") if "{" in place else ("f32[M]", "9" * count)
+    assert (
+        code_of(f"kernel k(M) {{ inout C: {shape}; for m in M {{ C[m] += {value}; }} }}")
+        == "number-too-large"
+    )
+
+
+def test_numbers_that_grow_while_they_are_multiplied_are_refused() -> None:
+    product = "*".join(["9223372036854775807"] * 100)
+    assert code_of(f"kernel k(M) {{ inout C: f32[M + {product}]; C[0] = 1; }}") == "number-too-large"
+
+
+def test_no_control_character_is_rendered() -> None:
+    unsafe = [
+        *map(chr, range(9)),
+        "\x0b",
+        "\r",
+        "\x1b",
+        "\x7f",
+        "\x9b",
+        "\u202e",
+        "\u2066",
+        "\u2028",
+        "\udc80",
+    ]
+    for character in unsafe:
+        source = Source(f"a{character}b.ir", f"x {character} y # {character}")
+        span = Span(source, 4, 5)
+        found = Diagnostic("x", character, span, notes=(character,), help=character).render()
+        assert not set(found) & set(unsafe)
+        assert found.splitlines()[2].index("^") == found.splitlines()[1].index("y")
+        json.dumps(found).encode()
 
 
 def test_the_kernel_is_the_only_one_or_the_named_one() -> None:
