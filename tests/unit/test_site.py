@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from isamap.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = re.compile(
     r"""<(?:script|img|iframe)[^>]*\bsrc=["']?(?:https?:)?//|<link[^>]*\bhref=["']?(?:https?:)?//"""
@@ -22,6 +24,15 @@ def test_every_page_has_a_place_in_the_navigation() -> None:
         re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     )
     assert {page.name for page in (ROOT / "docs").glob("*.md")} == named
+
+
+def test_the_page_of_commands_has_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    known = re.findall(r"^  ([a-z]+(?: [a-z]+)*) +[A-Z]", capsys.readouterr().out, re.MULTILINE)
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    said = re.findall(r"`isamap ((?:[a-z]+ ?)+)", text)
+    assert {"compile", "schedule diff", "bench deepbench gemm"} <= set(known)
+    assert [name for name in known if not any(f"{words} ".startswith(f"{name} ") for words in said)] == []
 
 
 @pytest.mark.slow
