@@ -1,6 +1,8 @@
-"""Runs every check of the project: format, lint, types, layers, and the tests with coverage.
+"""Runs the checks of the project: format, lint, types, layers, and the tests with coverage.
 
-    python check.py                       everything
+    python check.py                       the static checks and the fast tests
+    python check.py --all                 all tests, the exhaustive ones, too
+    python check.py --tenth SEED          the fast tests and a tenth of the others, drawn by a seed
     python check.py tests/unit -k parser  the same static checks, then these tests only
 
 The tools are those of the interpreter that runs this file, so the virtual environment need not be
@@ -31,16 +33,28 @@ STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 TESTS = ("-m", "pytest", "-n", "2", "--cov", "--cov-report=term")
 
 
-def main(pytest_arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Exit code of the whole: 0 when every step passed, else 1."""
+    tier, pytest_arguments = _tier(arguments)
     passed = {name: _run(name, arguments) for name, arguments in STATIC_CHECKS}
     print("\n== so far: " + ", ".join(f"{name} {'ok' if ok else 'FAILED'}" for name, ok in passed.items()))
-    tests_passed = _run("tests", (*TESTS, *pytest_arguments))
+    tests_passed = _run("tests", (*TESTS, *tier, *pytest_arguments))
     failed = [name for name, ok in passed.items() if not ok]
     if failed:
         # Only then: after a clean run the last line is pytest's own.
         print(f"check.py: failed before the tests: {', '.join(failed)}", file=sys.stderr)
     return 0 if tests_passed and not failed else 1
+
+
+def _tier(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What says to pytest which tests to take, and what remains of the command line."""
+    match arguments:
+        case ["--all", *rest]:
+            return ("--tier", "all"), rest
+        case ["--tenth", seed, *rest]:
+            return ("--tier", "tenth", "--seed", seed), rest
+        case _:
+            return ("--tier", "fast"), arguments
 
 
 def _run(name: str, arguments: Sequence[str]) -> bool:

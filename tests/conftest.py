@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from tiers import TIERS, left_out
 
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 
@@ -23,6 +24,20 @@ _PATIENT = hypothesis.settings(
 hypothesis.settings.register_profile("repeatable", _PATIENT, derandomize=True, database=None)
 hypothesis.settings.register_profile("search", _PATIENT, print_blob=True)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers", "which tests are taken (tests/tiers.py)")
+    group.addoption("--tier", choices=TIERS, default="all", help="without it all tests that are named")
+    group.addoption("--seed", default="", help="which tenth of the exhaustive tests --tier tenth takes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marks = {item.nodeid: item.get_closest_marker("exhaustive") for item in items}
+    fast_cases = {name: mark and int(mark.kwargs.get("fast", 0)) for name, mark in marks.items()}
+    out = left_out(str(config.getoption("tier")), str(config.getoption("seed")), fast_cases)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+    items[:] = [item for item in items if item.nodeid not in out]
 
 
 @pytest.fixture(scope="session", autouse=True)

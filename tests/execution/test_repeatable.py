@@ -41,7 +41,7 @@ for words in sys.argv[1:]:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_two_processes_give_the_same_schedules_and_the_same_code() -> None:
     assert len(CASES) >= 20
     words = [" ".join(case) for case in CASES]

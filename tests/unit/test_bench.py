@@ -218,7 +218,7 @@ def campaign(folder: Path, *, resume: bool = False, threads: int = 1, cache: str
     )
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
     assert row.attainable_seconds >= weights_bytes / row.reading_bytes_per_ns * 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     (row,), where = run_campaign(campaign(folder))
@@ -263,7 +263,7 @@ def is_installed(package: str) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_packed_is_compared_with_packed_only() -> None:
     stored = (CASES[6], next(c for c in CASES if c.a_transposed), next(c for c in CASES if c.b_transposed))
     cases = tuple(replace(c, position=n, m=48, n=20, k=70) for n, c in enumerate(stored))
@@ -286,7 +286,7 @@ def test_packed_is_compared_with_packed_only() -> None:
             assert "oneDNN" in row.implementation["torch"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_packs_its_weights_but_adds_nothing_is_absent_where_c_is_added_to() -> None:
     small = replace(CASES[0], m=48, n=20, k=70)
     asked = Campaign((small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, rounds=7, packed=True)

@@ -91,7 +91,7 @@ def test_keys_differ_in_everything_that_matters() -> None:
     assert request_key(base) == request_key(Request(GEMM, "generic-c", {"M": 5}))
 
 
-@pytest.mark.parametrize("machine", ["generic-c", pytest.param("x86-amx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("machine", ["generic-c", pytest.param("x86-amx", marks=pytest.mark.exhaustive)])
 def test_the_same_request_gives_the_same_bytes_under_any_hash_seed(machine: str, tmp_path: Path) -> None:
     results: list[dict[str, bytes]] = []
     for seed in range(3 if machine == "generic-c" else 10):

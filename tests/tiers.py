@@ -1,0 +1,55 @@
+"""Which tests a run takes: the fast tier, the fast tier and a tenth of the others, or all.
+
+A test marked `exhaustive` is left out of the fast tier. Of the cases of one parametrised test with the mark
+`exhaustive(fast=3)`, three belong to it, spread evenly over them. A tenth is drawn by a seed and the test's
+name: the same seed takes the same tests, and ten seeds take two thirds of them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+TIERS = ("fast", "tenth", "all")
+
+# What a marker says: how many cases of its test are fast; None where a test has no such marker.
+FastCases = Mapping[str, int | None]
+
+
+def left_out(tier: str, seed: str, tests: FastCases) -> set[str]:
+    """Names of the tests that a run of this tier does not take."""
+    assert tier in TIERS
+    if tier == "all":
+        return set()
+    exhaustive = _beyond_the_fast(tests)
+    return exhaustive if tier == "fast" else {name for name in exhaustive if not is_drawn(seed, name)}
+
+
+def is_drawn(seed: str, name: str) -> bool:
+    """Whether a test is in the tenth that this seed draws."""
+    return zlib.crc32(f"{seed} {name}".encode()) % 10 == 0
+
+
+def _beyond_the_fast(tests: FastCases) -> set[str]:
+    """Names of the marked tests, but for those cases that the fast tier takes."""
+    marked = [name for name, fast in tests.items() if fast is not None]
+    return {
+        name
+        for cases in _grouped(marked, lambda name: name.partition("[")[0]).values()
+        for name in set(cases) - set(_spread(cases, tests[cases[0]] or 0))
+    }
+
+
+def _grouped(names: Iterable[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    """Names by what they have in common, in their order."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[key(name)].append(name)
+    return groups
+
+
+def _spread(cases: Sequence[str], count: int) -> list[str]:
+    """So many of the cases, evenly apart."""
+    total = len(cases)
+    return [case for i, case in enumerate(cases) if (i + 1) * count // total > i * count // total]

@@ -1,0 +1,39 @@
+"""Which tests a run takes."""
+
+from __future__ import annotations
+
+from tiers import is_drawn, left_out
+
+TESTS = {
+    "a.py::test_plain": None,
+    "a.py::test_long": 0,
+    **{f"a.py::test_cases[{case}]": 2 for case in range(6)},
+    "a.py::test_one_case[x]": 3,
+}
+
+
+def test_all_leaves_nothing_out() -> None:
+    assert left_out("all", "", TESTS) == set()
+
+
+def test_the_fast_tier_takes_so_many_cases_as_a_marker_says() -> None:
+    taken = set(TESTS) - left_out("fast", "", TESTS)
+    assert taken == {
+        "a.py::test_plain",
+        "a.py::test_cases[2]",
+        "a.py::test_cases[5]",
+        "a.py::test_one_case[x]",
+    }
+
+
+def test_a_tenth_is_taken_beside_the_fast_tier() -> None:
+    many = {f"a.py::test_long[{case}]": 0 for case in range(1000)}
+    taken = set(many) - left_out("tenth", "one", many)
+    assert 60 < len(taken) < 140
+    assert taken == set(many) - left_out("tenth", "one", many)
+    assert taken != set(many) - left_out("tenth", "another", many)
+    assert left_out("tenth", "one", TESTS) <= left_out("fast", "", TESTS)
+
+
+def test_every_test_is_drawn_sooner_or_later() -> None:
+    assert all(any(is_drawn(str(seed), name) for seed in range(200)) for name in TESTS)
