@@ -211,6 +211,7 @@ def test_a_ranking_refuses_in_the_same_words() -> None:
     assert refused.value.diagnostics == (refusal(question, named(fixed)),)
 
 
+@pytest.mark.exhaustive(fast=8)
 @pytest.mark.parametrize("name", CASES)
 def test_each_relief_that_is_named_leads_to_a_schedule(name: str) -> None:
     question, short = CASES[name]

@@ -176,6 +176,7 @@ def test_packing_is_timed_as_the_planner_would_pack() -> None:
     assert time_copy(listed[0], replace(machine, instructions={}), rng) is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.silicon
 def test_the_command_writes_a_profile_that_compile_then_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -51,6 +51,7 @@ def test_large_blocks_are_filled_early_too() -> None:
     check(made, "gemm_s8s8", sizes, {})
 
 
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.parametrize(
     ("kernel", "machine", "fixed"),
     [

@@ -40,6 +40,7 @@ def check(
     assert np.array_equal(np.asarray(result.arrays["C"], np.float64), np.asarray(wanted, np.float64))
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize(
     ("kernel", "machine", "factor"),
     [("gemm_f32", "x86-avx2", 4), ("gemm_bf16", "x86-amx", 3), ("gemm_u8s8", "x86-avx512-vnni", 2)],

@@ -64,6 +64,7 @@ def exists(steady: Steady, interval: int) -> bool:
     return extend([])
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("seed", range(0, INSTANCES, 10))
 def test_the_least_interval_is_that_of_trying_everything(seed: int) -> None:
     for number in range(seed, seed + 10):
