@@ -15,7 +15,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.sites import facts_of, find_sites, loop_guards
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, Edit, Span
 
 CHECKED_WHEN_BOUND = 32
 """Bits from which on types hold the indices of all but enormous arrays."""
@@ -74,6 +74,9 @@ def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnosti
         notes=(f"{why}{dtype} holds {dtype.low} to {dtype.high}",),
         help=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits, "
         "or give the sizes in it a range",
+        edits=()
+        if cast.span is None
+        else (Edit(Span(cast.span.source, cast.span.start, cast.span.start), "sat_"),),
     )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import Known, unequal_gaps
 from isamap.ir.index import Index
 from isamap.ir.nodes import Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes, symbols_of
 from isamap.ir.sites import AxisAt, facts_of, find_sites, loop_guards, reads_of
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, Edit, Span
 
 _POINTS = 20_000
 
@@ -73,8 +74,12 @@ def _finding(
     example = _counterexample(routine, index, term, axes, conditions, constants)
     worst = smallest_value(term.substitute(known.bindings), facts)
     ways = ["guard the statement with `if`"]
-    if not any(access is site.assign.target for site in find_sites(routine)):
+    edits: tuple[Edit, ...] = ()
+    is_read = not any(access is site.assign.target for site in find_sites(routine))
+    if is_read and access.dtype != BOOL:
         ways.insert(0, "read it with `else 0`")
+        if access.span is not None:
+            edits = (Edit(Span(access.span.source, access.span.end, access.span.end), " else 0"),)
     if worst is not None and worst.value is None and not any("'" in s for s in worst.symbols):
         ways.append(f"state `where {_as_constraint(worst)}`")
     code = "index-out-of-range" if example else "index-unproved"
@@ -85,6 +90,7 @@ def _finding(
         access.span,
         notes=(example,) if example else (),
         help=", or ".join(ways),
+        edits=edits,
     )
 
 

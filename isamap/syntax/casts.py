@@ -10,7 +10,7 @@ from typing import cast
 from isamap.ir.dtypes import BOOL, DTYPES, DType, converts_exactly
 from isamap.ir.evaluate import folded
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
-from isamap.source import Span
+from isamap.source import Edit, Span
 from isamap.syntax.scope import problem
 
 
@@ -30,6 +30,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
         raise problem(
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
             advice=f"write `{dtype}(…)`, which rounds to nearest even",
+            edits=(Edit(Span(span.source, span.start, span.start + len(mode) + 1), ""),),
         )  # fmt: skip
     # An operation in its own type has wrapped before `sat_` sees it: kept, so that messages can say so.
     saturates_too_late = mode == "sat" and isinstance(value, Call)
@@ -68,6 +69,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
         span,
         why,
         advice=f"write `sat_{dtype}(…)` to saturate or `wrap_{dtype}(…)` to keep the low bits",
+        edits=(Edit(Span(span.source, span.start, span.start), "sat_"),),
     )
 
 

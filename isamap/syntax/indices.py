@@ -114,8 +114,22 @@ def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
     meaning = scope.meaning(name)
     if meaning is not None:
         typed = f" of type {scope.scalars[name]}" if name in scope.scalars else ""
-        raise problem("not-an-index", f"`{name}` is {meaning}{typed}: {place} needs an integer", ident.span)
+        raise problem(
+            "not-an-index", f"`{name}` is {meaning}{typed}: {place} needs an integer", ident.span,
+            advice=_whole_number_of_the_call(name, scope),
+        )  # fmt: skip
     raise scope.unknown(ident, scope.indices)
+
+
+def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
+    """How an index says what a scalar of integers cannot: a number that each call gives."""
+    if name not in scope.scalars or not scope.scalars[name].is_integer:
+        return None
+    return (
+        f"an open size is a number of the call: declare `{name}_1` in place of the scalar, with "
+        f"`where {name}_1 <= EXTENT`, write `{name}_1 - 1` for `{name}`, and bind it to a range, "
+        f"as in `-D {name}_1=1..4096`"
+    )
 
 
 def _layout_symbol(

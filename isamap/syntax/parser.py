@@ -12,7 +12,8 @@ from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, Unexpec
 from lark.lexer import PatternStr
 
 from isamap.ir.layout import KEYWORDS
-from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source import Diagnostic, Edit, Source, Span, SyntaxProblem
+from isamap.syntax.hints import sign_hint
 from isamap.syntax.tables import load_parser
 
 Start = Literal["start", "expr"]
@@ -113,12 +114,14 @@ def _translate(error: Any, source: Source) -> Diagnostic:
         case UnexpectedCharacters():
             start = _offset(error)
             character = source.text[start : start + 1]
+            advice, edits = sign_hint(character, Span(source, start, start + 1), set())
             return Diagnostic(
                 "unknown-character",
                 f"`{character}` is not a character of the language",
                 Span(source, start, start + 1),
                 notes=(f"expected {_expected(error.allowed)}",) if error.allowed else (),
-                help="names are written without quotes" if character in "\"'`" else None,
+                help="names are written without quotes" if character in "\"'`" else advice,
+                edits=edits,
             )
         case UnexpectedToken() if not _at_end(error):
             return _unexpected_token(error, source)
@@ -155,27 +158,27 @@ def _unexpected_token(error: Any, source: Source) -> Diagnostic:
             Span(source, len(before) - 1, len(before)),
             notes=(f"the next line starts with `{token}`",),
             help="add `;`",
+            edits=(Edit(Span(source, len(before), len(before)), ";"),),
         )
+    advice, edits = _hint(str(token), span, set(error.expected))
     return Diagnostic(
         "syntax-error",
         f"`{token}` cannot stand here: expected {_expected(error.expected)}",
         span,
-        help=_hint(str(token), set(error.expected)),
+        help=advice,
+        edits=edits,
     )
 
 
-def _hint(token: str, expected: set[str]) -> str | None:
-    if token == "/":
-        return "comments start with `#`"
-    if token == "-" and "ASSIGN" in expected:
-        return "there is no `-=`: write `+= -x`"
-    if token == "-" and "LPAR" in expected:
-        return "names are letters, digits and `_`"
-    if token == "=" and not expected & {"EQUAL", "RSQB"}:
-        return "compare with `==`"
+def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:
     if token in _KEYWORDS and "NAME" in expected:
-        return f"`{token}` is a word of the language: choose another name"
-    return None
+        return f"`{token}` is a word of the language: choose another name", ()
+    if span.source.text[: span.start].split()[-1:] == ["if"]:
+        return (
+            "a guard stands behind what it guards, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop",
+            (),
+        )
+    return sign_hint(token, span, expected)
 
 
 def _expected(terminals: set[str] | None) -> str:

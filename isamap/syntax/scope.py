@@ -14,7 +14,7 @@ from typing import Literal
 
 from isamap.ir.dtypes import DTYPES, DType
 from isamap.ir.nodes import Module, Operand, Param
-from isamap.source import Diagnostic, IsamapError, Span, TypeProblem
+from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
 from isamap.syntax import ast
 
 IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
@@ -111,22 +111,28 @@ class Findings:
 
 
 def problem(
-    code: str, message: str, span: Span | None, *notes: str, advice: str | None = None
+    code: str,
+    message: str,
+    span: Span | None,
+    *notes: str,
+    advice: str | None = None,
+    edits: tuple[Edit, ...] = (),
 ) -> TypeProblem:
     """A TypeProblem with one finding."""
-    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice))
+    return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice, edits=edits))
 
 
-def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str]) -> TypeProblem:
-    """Nothing of that name exists; proposes the nearest one that does."""
+def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str], most: int = 12) -> TypeProblem:
+    """Nothing of that name exists; proposes the nearest one that does, and lists so many of them."""
     shown = sorted(set(candidates))
     near = get_close_matches(name.text, shown, n=1, cutoff=0.6)
     return problem(
         code,
         f"there is no {what} called `{name.text}`",
         name.span,
-        *([f"known: {', '.join(shown[:12])}{', …' if len(shown) > 12 else ''}"] if shown else []),
+        *([f"known: {', '.join(shown[:most])}{', …' if len(shown) > most else ''}"] if shown else []),
         advice=f"did you mean `{near[0]}`?" if near else None,
+        edits=(Edit(name.span, near[0]),) if near else (),
     )
 
 

@@ -13,9 +13,10 @@ from isamap.ir.dtypes import BOOL, DTYPES, I64, DType, converts_exactly
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
-from isamap.source import Span
+from isamap.source import Edit, Span, TypeProblem
 from isamap.syntax import ast
 from isamap.syntax.casts import cast_target, convert
+from isamap.syntax.hints import remark, written_as
 from isamap.syntax.indices import combine, resolve_index
 from isamap.syntax.scope import Scope, problem, unknown
 
@@ -36,6 +37,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
             f"{place or 'this'} must be {expected}, but the expression is {value.dtype}",
             e.span,
             advice=_cast_help(value.dtype, expected, e),
+            edits=(Edit(e.span, _cast_text(value.dtype, expected, e)),),
         )
     return value
 
@@ -213,7 +215,7 @@ def _apply(
             raise problem(
                 "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
             )
-        raise unknown("unknown-function", "function or cast", name, (*FUNCTIONS, *DTYPES))
+        raise _unknown_function(name, args, span)
     op = OPS[name.text]
     mode_name: str | None = None
     if op.modes:
@@ -221,6 +223,17 @@ def _apply(
     if len(args) != op.arity:
         raise problem("argument-count", f"`{op.name}` takes {op.arity} values, not {len(args)}", span)
     return operation(op, args, mode_name, e, span, scope, expected)
+
+
+def _unknown_function(name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span) -> TypeProblem:
+    text = written_as(name.text, args)
+    if text is None:
+        known = (*FUNCTIONS, *DTYPES)
+        return unknown("unknown-function", "function or cast", name, known, most=len(known))
+    return problem(
+        "unknown-function", f"there is no function or cast called `{name.text}`", name.span,
+        advice=f"write `{_short(text)}`{remark(name.text)}", edits=(Edit(span, text),),
+    )  # fmt: skip
 
 
 def _rounding_mode(
@@ -277,6 +290,7 @@ def _unify(
                 f"`{_short(args[0].span.text)}` is {values[0].dtype}",
                 f"`{_short(arg.span.text)}` is {value.dtype}",
                 advice=_common_type_help(args[0], values[0].dtype, arg, value.dtype),
+                edits=_to_common_type(args[0], values[0].dtype, arg, value.dtype),
             )
     return values
 
@@ -336,16 +350,36 @@ def _cast_help(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
     return f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
 
 
+def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
+    """The expression in the wanted type, as `_cast_help` proposes it first."""
+    if wanted == BOOL:
+        return f"({e.span.text}) != 0"
+    fits = wanted.is_float or found == BOOL or converts_exactly(found, wanted)
+    return f"{'' if fits else 'sat_'}{wanted}({e.span.text})"
+
+
 def _common_type_help(left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType) -> str:
-    """The cast that makes two types one without losing values, where there is one."""
+    casts = [f"`{t}({_short(e.span.text)})`" for e, t in _common_type(left, a, right, b)]
+    return f"write {' and '.join(casts)}" if casts else "cast both to one type"
+
+
+def _to_common_type(left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType) -> tuple[Edit, ...]:
+    casts = _common_type(left, a, right, b)
+    return tuple(Edit(e.span, f"{target}({e.span.text})") for e, target in casts)
+
+
+def _common_type(
+    left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType
+) -> list[tuple[ast.ExprSyntax, DType]]:
+    """The casts that make two types one without losing values, where there are any."""
     for source, target, e in ((a, b, left), (b, a, right)):
         if converts_exactly(source, target) or (source == I64 and target.is_float):
-            return f"write `{target}({_short(e.span.text)})`"
+            return [(e, target)]
     wide = [t for t in DTYPES.values() if converts_exactly(a, t) and converts_exactly(b, t)]
     if not wide:
-        return "cast both to one type"
+        return []
     target = min(wide, key=lambda t: (t.kind != a.kind and t.kind != b.kind, max(t.bits, 32)))
-    return f"write `{target}({_short(left.span.text)})` and `{target}({_short(right.span.text)})`"
+    return [(left, target), (right, target)]
 
 
 def _short(text: str) -> str:

@@ -1,0 +1,82 @@
+"""How the language says what other languages have a word for: functions, and signs that it does not have.
+
+`floor(x[i])` is `round(x[i], down)`; `a && b` is `a & b`.
+"""
+
+from __future__ import annotations
+
+from isamap.source import Edit, Span
+from isamap.syntax import ast
+
+FUNCTIONS: dict[str, tuple[int, str]] = {
+    "floor": (1, "round({0}, down)"),
+    "ceil": (1, "round({0}, up)"),
+    "trunc": (1, "round({0}, zero)"),
+    "rint": (1, "round({0}, even)"),
+    "nearbyint": (1, "round({0}, even)"),
+    "fabs": (1, "abs({0})"),
+    "fmin": (2, "min({0}, {1})"),
+    "fmax": (2, "max({0}, {1})"),
+    "minimum": (2, "min({0}, {1})"),
+    "maximum": (2, "max({0}, {1})"),
+    "where": (3, "select({0}, {1}, {2})"),
+    "clamp": (3, "min(max({0}, {1}), {2})"),
+    "clip": (3, "min(max({0}, {1}), {2})"),
+    "relu": (1, "max({0}, 0)"),
+    "square": (1, "(({0}) * ({0}))"),
+    "rsqrt": (1, "(1 / sqrt({0}))"),
+    "pow": (2, "exp(({1}) * log({0}))"),
+    "exp2": (1, "exp(({0}) * 0.6931471805599453)"),
+    "expm1": (1, "(exp({0}) - 1)"),
+    "log1p": (1, "log(1 + ({0}))"),
+    "log2": (1, "(log({0}) * 1.4426950408889634)"),
+    "log10": (1, "(log({0}) * 0.4342944819032518)"),
+    "tan": (1, "(sin({0}) / cos({0}))"),
+    "fmod": (2, "(({0}) - ({1}) * round(({0}) / ({1}), zero))"),
+    "float": (1, "f32({0})"),
+    "double": (1, "f64({0})"),
+    "int": (1, "sat_i32({0})"),
+}
+"""How many arguments a function of other languages takes, and what it is here: {0} is the first."""
+_REMARKS = {"pow": "for positive bases", "expm1": "less exact near 0", "log1p": "less exact near 0"}
+
+
+def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
+    """What a call of another language's function is here; None where there is nothing."""
+    arity, text = FUNCTIONS.get(name, (-1, ""))
+    return text.format(*(a.span.text for a in args)) if len(args) == arity else None
+
+
+def remark(name: str) -> str:
+    """What is to be known about that form, in brackets, or nothing."""
+    return f" ({_REMARKS[name]})" if name in _REMARKS else ""
+
+
+def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:
+    """What to write instead of a sign or a word that other languages have, and the edit that does it."""
+    before = span.source.text[: span.start].rstrip()
+    behind = span.source.text[span.end :]
+    match token:
+        case "/":
+            return "comments start with `#`", ()
+        case "-" if "ASSIGN" in expected:
+            return "there is no `-=`: write `+= -x`", ()
+        case "-" if "LPAR" in expected:
+            return "names are letters, digits and `_`", ()
+        case "=" if not expected & {"EQUAL", "RSQB"}:
+            return "compare with `==`", (Edit(span, "=="),)
+        case "&" | "|" if before.endswith(token):
+            return f"`{token}` joins conditions", (Edit(span, ""),)
+        case "and" | "or":
+            sign = "&" if token == "and" else "|"
+            return f"`{sign}` joins conditions", (Edit(span, sign),)
+        case "*" if before.endswith("*"):
+            return "there is no `**`: write `x*x`, or `exp(y * log(x))` for positive bases", ()
+        case ".." if expected & {"LBRACE", "COMMA"}:
+            return "axes begin at 0: write `i in HIGH - LOW`, and `i + LOW` for `i` where it is used", ()
+        case "?":
+            return "write `select(condition, a, b)`", ()
+        case "!" if not behind.startswith("="):
+            return "`~` is the opposite of a condition", (Edit(span, "~"),)
+        case _:
+            return None, ()
