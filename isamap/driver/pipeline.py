@@ -27,7 +27,7 @@ from isamap.driver.recalled import (
 from isamap.driver.replaying import question_of, replayed
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
-from isamap.driver.workspace import pack_workspace
+from isamap.driver.workspace import finished
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
@@ -131,7 +131,7 @@ def compile_kernel(
         made = (kernel, machine, canonical, problem, schedule, None, None)
         return Compilation(*made, warnings, clock.seconds, form, origin)
     with clock("lower"):
-        program = pack_workspace(lower(canonical, machine, schedule, sizes), machine)
+        program = finished(lower(canonical, machine, schedule, sizes), machine)
     if stop_after == "lower":
         made = (kernel, machine, canonical, problem, schedule, program, None)
         return Compilation(*made, warnings, clock.seconds, form, origin)

@@ -16,7 +16,7 @@ from isamap.driver.boundaries import parts_of_size
 from isamap.driver.pipeline import Clock, Compilation, Watch, compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
-from isamap.driver.workspace import pack_workspace
+from isamap.driver.workspace import finished
 from isamap.ir import bind
 from isamap.lower.versions import Version, lower_versions
 from isamap.plan.parse import parse_schedule
@@ -67,7 +67,7 @@ def _joined(
             assert one.schedule, "all stages up to the schedule have run"
             versions.append(Version(one.canonical, one.schedule, complete_sizes(parsed, part.sizes)))
         lowered = lower_versions(make_guards_explicit(kernel), last.machine, versions, sizes)
-        program = pack_workspace(lowered, last.machine)
+        program = finished(lowered, last.machine)
     found = replace(found, program=program, stage_seconds=seconds | clock.seconds)
     if stop_after == "lower":
         return found

@@ -1,14 +1,41 @@
-"""The workspace of a program packed: lives from the program, offsets from the packer, judged by neither."""
+"""The workspace of a program packed: lives from the program, offsets from the packer, judged by neither.
+
+Behind it the whole program is judged, before code is emitted from it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from isamap.lower.program import LoweredProgram
+from isamap.lower.touched import check_touched
 from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.machine import Machine
 from isamap.plan.memory import check_placement
 from isamap.source import Diagnostic, UsageProblem
+
+
+MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
+
+
+def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """The program with its workspace packed, ready to be emitted: it touches nothing beside its tensors."""
+    packed = pack_workspace(program, machine)
+    outside = check_touched(packed, machine, _sizes_at_ends(packed))
+    assert not outside, f"lowering broke its rules: {outside[0]}"
+    return packed
+
+
+def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
+    """Sets of what a caller may give: the least and the largest, or nearly."""
+    found: list[dict[str, int]] = []
+    for from_low, away in ((True, 0), (True, 1), (False, 1), (False, 0)):
+        chosen: dict[str, int] = {}
+        for name, low, high in program.symbols:
+            most = min(high, max(low, MOST_OF_A_SIZE))
+            chosen[name] = min(low + away, most) if from_low else max(most - away, low)
+        found.append(chosen)
+    return [some for n, some in enumerate(found) if some not in found[:n]]
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:

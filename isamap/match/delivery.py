@@ -9,7 +9,7 @@ from math import prod
 from isamap.ir import DType, Expr, Index, Operand, Read
 from isamap.match.bounds import laid_over
 from isamap.match.instructions import Pattern
-from isamap.match.params import fit_shape
+from isamap.match.params import Params, fit_shape
 from isamap.match.reach import axis_limits, dims, reads_past
 from isamap.match.supply import find_location, supply_inputs
 from isamap.match.unify import Binding, unify_once
@@ -71,6 +71,8 @@ def _try_delivery(
     if placed is None:
         return None
     limits, masks = placed
+    if pattern.output.outside in ("zero", "undefined") and (masks or not _is_filled(pattern, params, limits)):
+        return None  # it would write what lies behind
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over = {d: i.substitute(prefixed) for d, i in zip(dims(len(want.shape)), own[0].index, strict=True)}
     extents = {f"%{a}": e for a, e in limits.items()}
@@ -101,6 +103,12 @@ def _try_delivery(
                 place,
             )
     return None
+
+
+def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool:
+    """Whether a writing instruction assigns all elements of its output."""
+    size = prod(s.substitute(params).value or 0 for s in pattern.output.shape)
+    return prod(limits[a] for a in limits if any(a in i.symbols for i in pattern.target.index)) == size
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:

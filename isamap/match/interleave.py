@@ -199,8 +199,8 @@ def _source(
     operand = piece.instruction.operand(value.buffer)
     limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
     if suppliers.is_addressable(operand.memory):
-        moving = {a for i in value.index for a in i.symbols if box.limits.get(a, 1) > 1}
-        if moving and not box.full:
+        lengths, _ = extents_of(piece, params)
+        if not box.full and any(lengths[a] > 1 for i in value.index for a in i.symbols):
             return None  # it would read what may not be there
         binding = Binding(operand.name, value.index, subject)
         place = locate(suppliers.strides, operand, binding, params, limits)

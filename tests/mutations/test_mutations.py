@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mutations.checks import (
+    chains_touch_what_is_wanted,
     guards_made_explicit_change_nothing,
     mappings_are_those_of_the_definition,
     mappings_compute_what_the_kernel_does,
@@ -47,6 +48,7 @@ from mutations.wrong import (
 
 Check = Callable[[], bool]
 CHECKS: tuple[Check, ...] = (
+    chains_touch_what_is_wanted,
     mappings_are_those_of_the_definition,
     mappings_compute_what_the_kernel_does,
     guards_made_explicit_change_nothing,
@@ -227,7 +229,12 @@ LOWERING = (
     ),
 )
 
-MUTATIONS = (*MATCHING, *PERFORMING, *TRANSFORMING, *LOWERING)
+MOVING = (
+    Mutation("read behind a part", "isamap.match.supply:reads_past", always(False), chains_touch_what_is_wanted),
+    Mutation("write behind a part", "isamap.match.delivery:reads_past", always(False), chains_touch_what_is_wanted),
+)
+
+MUTATIONS = (*MOVING, *MATCHING, *PERFORMING, *TRANSFORMING, *LOWERING)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)

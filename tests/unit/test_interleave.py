@@ -173,6 +173,18 @@ def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_pa
     assert find_supply(on, want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
 
 
+def test_a_broadcast_of_a_pair_is_not_taken_for_one_of_its_elements(tmp_path: Path) -> None:
+    """The other one would be shifted out; behind the last element of the array it does not exist."""
+    one = Want(Cast(Read("B", (K, N), BF16), F32), "zmm", F32, (16,), (None,))
+    pair = want(BF16, 32, K, N + LANE.mod(2))
+    found = find_supply(suppliers(), pair)
+    assert isinstance(found, Supply)
+    assert names(found) == ["broadcast2_zmm_bf16"]
+    on = without(tmp_path, "broadcast_zmm", "spread1_", "set_", "load_xmm_i16")
+    other = find_supply(on, one)
+    assert not isinstance(other, Supply) or "broadcast2_zmm_bf16" not in names(other)
+
+
 def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
     turn = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
     plain = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")

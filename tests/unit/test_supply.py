@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, load_machine
@@ -241,3 +243,28 @@ def test_lanes_that_have_to_be_zero_are_not_broadcast() -> None:
     masked = find_supply(dot, want(element(M, K), "vec", 16, valid=one, zero=True))
     assert isinstance(masked, Supply)
     assert dict(masked.params)["L"] == one
+
+
+def test_a_store_that_zeroes_what_it_leaves_out_is_not_taken_for_a_part(tmp_path: Path) -> None:
+    """The elements behind the part are somebody else's, or do not exist."""
+    text = """isamap: 1
+name: m
+summary: s
+extends: model-f32
+sources: {here: made up}
+instructions:
+  - semantics: |
+      instruction store_zeroing(scalar B: 0..16) {
+        in a: f32[16] @ vec;
+        out z: f32[16] @ mem outside zero;
+        for i in B { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 0.001, latency_cycles: 1}
+    source: here
+"""
+    (tmp_path / "m.yaml").write_text(text)
+    on = suppliers(load_machine(str(tmp_path / "m.yaml")))
+    held = Read("$value:vec", (LANE,), F32)
+    part = find_delivery(on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3)))
+    assert part is None or part.instruction != "store_zeroing"

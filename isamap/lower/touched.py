@@ -1,0 +1,346 @@
+"""The independent judge of lowered programs: what their issues touch are elements of tensors and buffers.
+
+    check_touched(program, machine, {})  ->  ("broadcast2_zmm_bf16 reads A[1, 1024] of 2 x 1024, at k1 = 1023",)
+
+It shares no code with the search for moves. What an issue touches is what its instruction's meaning says, whatever
+becomes of it afterwards; where that lies is what the emitted code would compute. Loops are performed at their
+ends, or in all of their turns, on numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, evaluate_expr
+from isamap.ir.evaluate import evaluate_index
+from isamap.ir.index import ONE
+from isamap.lower.program import (
+    Block,
+    Buffer,
+
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    Tensor,
+)
+from isamap.machine import Machine
+from isamap.transform import reads, statements, symbols
+
+Array = NDArray[Any]
+
+GAP = 1 << 16  # elements between the rows of a tensor: more than one issue spans, so that it meets them
+MOST_BYTES = 1 << 60  # of a tensor: places are computed in 64 bits
+_COMPARE: dict[str, Any] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<=": np.less_equal,
+    "<": np.less,
+    ">=": np.greater_equal,
+    ">": np.greater,
+}
+MOST_POINTS = 1 << 15  # of a body; with more, loops are performed in their first and their last turn only
+
+
+def check_touched(
+    program: LoweredProgram,
+    machine: Machine,
+    sizes: Iterable[Mapping[str, int]] = ({},),
+    *,
+    every_turn: bool = False,
+) -> tuple[str, ...]:
+    """What a program touches outside of its tensors and buffers, a sentence each; () when it is right.
+
+    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`, loops
+    are performed in their first, last but one and last turn: there what grows with their counters is at its ends.
+    """
+    found: dict[str, None] = {}
+    given = [{**dict(program.sizes), **some} for some in sizes]
+    laid_out = [_laid_out(program, some, gap) for some in given for gap in (0, GAP)]
+    laid_out = [numbers for numbers in laid_out if max(numbers.values(), default=0) < MOST_BYTES]
+    if not laid_out:
+        return ()
+    env = {n: np.asarray([numbers[n] for numbers in laid_out]) for n in laid_out[0]}
+    start = _Points(env, len(laid_out))
+    start = start.where([start.holds(condition) for condition in _promised(program)])
+    _Walk(program, machine, every_turn, found).nodes(program.body, start)
+    for pack in program.packs:
+        found |= dict.fromkeys(check_touched(pack, machine, given, every_turn=every_turn))
+    return tuple(found)
+
+
+def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
+    """What callers promise: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
+    yield from program.checks
+    named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
+    for where in program.kernel.where:
+        left, right = where.left.substitute(named), where.right.substitute(named)
+        if not any(symbol.startswith("align(") for symbol in left.symbols | right.symbols):
+            yield left, where.comparison, right
+
+
+def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
+    """Numbers for sizes and strides, with such a gap behind each row, and for what `_stride` and `_extent` name."""
+    env = dict(sizes)
+    for item in (*program.tensors, *program.buffers):
+        least = 1
+        for axis, (extent, stride) in reversed([*enumerate(zip(_shape_of(item), _strides_of(item), strict=True))]):
+            env |= {symbol: least for symbol in stride.symbols - env.keys()}
+            step, count = stride.evaluate(env), extent.evaluate(env)
+            env |= {_stride(item.name, axis): step, _extent(item.name, axis): count}
+            least = max(1, step * count) + gap
+        env[f"{item.name} bytes"] = least * item.dtype.size_bytes
+    return env
+
+
+def _stride(array: str, axis: int) -> str:
+    return f"{array} stride {axis}"
+
+
+def _extent(array: str, axis: int) -> str:
+    return f"{array} extent {axis}"
+
+
+def _shape_of(item: Tensor | Buffer) -> tuple[Index, ...]:
+    """Extents in elements; places in a packed tensor count from behind its header."""
+    if isinstance(item, Buffer):
+        return (item.elements,)
+    if item.header is None:
+        return item.shape
+    return (item.shape[0] - item.header.size_bytes // item.dtype.size_bytes,)
+
+
+def _strides_of(item: Tensor | Buffer) -> tuple[Index, ...]:
+    return (ONE,) if isinstance(item, Buffer) else item.strides
+
+
+# --- performed on numbers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Moments of a run: values of sizes, strides and counters. Shapes: of each, (count,)."""
+
+    env: dict[str, Array]
+    count: int
+
+    def at(self, index: Index) -> Array:
+        """An index at all points."""
+        return np.broadcast_to(evaluate_index(index, self.env), self.count)
+
+    def holds(self, condition: tuple[Index, str, Index]) -> Array:
+        """Whether a condition is met, at all points."""
+        left, comparison, right = condition
+        return np.asarray(_COMPARE[comparison](self.at(left), self.at(right)))
+
+    def where(self, conditions: list[Array]) -> _Points:
+        """The points at which all conditions hold."""
+        if not conditions:
+            return self
+        met = np.logical_and.reduce(conditions)
+        return self.chosen(met.nonzero()[0])
+
+    def chosen(self, numbers: Array) -> _Points:
+        """The points of these numbers."""
+        return _Points({n: v[numbers] for n, v in self.env.items()}, numbers.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    program: LoweredProgram
+    machine: Machine
+    every_turn: bool
+    found: dict[str, None]
+
+    def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
+        """What nodes touch, performed at all points."""
+        if not points.count:
+            return
+        for node in nodes:
+            match node:
+                case Issue():
+                    self.issue(node, points)
+                case Fill(buffer, offset, elements):
+                    first = points.where([points.at(elements) > 0])
+                    ends = np.stack([first.at(offset), first.at(offset + elements - 1)])
+                    self.judge(f"zeros are written to {buffer}", buffer, ends, first)
+                case For(variable, trips, body):
+                    self.nodes(body, self.turned(points, variable, trips))
+                case Parallel(counters, body):
+                    inside = points
+                    for variable, trips in counters:
+                        inside = self.turned(inside, variable, trips)
+                    self.nodes(body, inside)
+                case If(conditions, body):
+                    self.nodes(body, points.where([points.holds(c) for c in conditions]))
+                case Block(_, body):
+                    self.nodes(body, points)
+                case Configure() | Hint() | Declare():
+                    pass  # a hint may name any place
+                case _:
+                    assert_never(node)
+
+    def turned(self, points: _Points, variable: str, trips: Index) -> _Points:
+        """The points of a loop's body."""
+        count = np.maximum(points.at(trips), 0)
+        if not self.every_turn:
+            count = np.minimum(count, 2 if points.count > MOST_POINTS else 3)
+        numbers = np.repeat(np.arange(count.size), count)
+        turns = np.arange(numbers.size) - (np.cumsum(count) - count)[numbers]
+        if not self.every_turn:  # the first, and the last ones
+            turns = np.where(turns > 0, (points.at(trips) - count)[numbers] + turns, 0)
+        inside = points.chosen(numbers)
+        inside.env[variable] = turns
+        return inside
+
+    def issue(self, node: Issue, points: _Points) -> None:
+        """What an issue touches, for every value that its parameters have."""
+        if not any(isinstance(ref, MemoryRef) for _, ref in node.operands):
+            return
+        numbers = {n: v if isinstance(v, int) else v.value for n, v in node.params if isinstance(v, int | Index)}
+        open_ = {n: points.at(v) for n, v in node.params if isinstance(v, Index) and v.value is None}
+        for given in np.unique(np.stack([*open_.values()]), axis=1).T.tolist() if open_ else [[]]:
+            here = points.where([v == value for v, value in zip(open_.values(), given, strict=True)])
+            chosen = numbers | dict(zip(open_, given, strict=True))
+            self.operands(node, tuple((n, v) for n, v in chosen.items() if v is not None), here)
+
+    def operands(self, node: Issue, params: tuple[tuple[str, int], ...], points: _Points) -> None:
+        """What an issue's operands in memory touch."""
+        instruction = self.machine.instructions[node.instruction].instruction
+        touched = dict(touched_elements(instruction, params))
+        items = {i.name: i.dtype.size_bytes for i in (*self.program.tensors, *self.program.buffers)}
+        for name, ref in node.operands:
+            if not isinstance(ref, MemoryRef) or not touched.get(name):
+                continue
+            operand, size = instruction.operand(name), items[ref.buffer]
+            start = points.at(ref.offset) * size
+            steps = _steps(operand, ref, params, size, points)
+            ends = [start + sum((n * s for n, s in zip(at, steps, strict=True)), start=0) for at in touched[name]]
+            places = np.stack(ends)
+            if operand.dtype.size_bytes != size:  # its elements are views of others
+                places = np.concatenate([places, places + operand.dtype.size_bytes - 1])
+            verb = "reads" if operand.role == "in" else "writes"
+            self.judge(f"{node.instruction} {verb} {ref.buffer}", ref.buffer, places // size, points)
+
+    def judge(self, what: str, array: str, places: Array, points: _Points) -> None:
+        """Notes a place that is not one of an array's elements. Shapes: `places` is (places, points)."""
+        inside: Array = np.ones(places.shape, np.bool_)
+        rest, axis = places, 0
+        while (stride := points.env.get(_stride(array, axis))) is not None:
+            at = rest // stride
+            inside &= (at >= 0) & (at < points.env[_extent(array, axis)])
+            rest, axis = rest - at * stride, axis + 1
+        if axis == 0:
+            inside = places == 0
+        if inside.all():
+            return
+        place, point = (int(n[0]) for n in (~inside).nonzero())
+        named = ", ".join(f"{n} = {v[point]}" for n, v in sorted(points.env.items()) if " " not in n)
+        size = " x ".join(str(points.env[_extent(array, n)][point]) for n in range(axis))
+        self.found[f"{what}, {size} elements, at {places[place, point]} where {named}"] = None
+
+
+def _steps(
+    operand: Operand, ref: MemoryRef, params: tuple[tuple[str, int], ...], item_bytes: int, points: _Points
+) -> list[int | Array]:
+    """How far apart an operand's elements lie along each of its axes: its own steps, or those it is given."""
+    numbers = dict(params)
+    shape = [s.evaluate(numbers) for s in operand.shape]
+    found: list[int | Array] = []
+    for axis in range(len(shape)):
+        own = operand.strides[axis] if operand.strides is not None else Index.of(prod(shape[axis + 1 :]))
+        if own is None:
+            found.append(points.at(ref.strides[axis]) * item_bytes)
+        else:
+            found.append(own.evaluate(numbers) * operand.dtype.size_bytes)
+    return found
+
+
+# --- what an instruction's meaning touches ----------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def touched_elements(
+    instruction: Instruction, params: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
+    """For each operand that a meaning touches the elements at its ends: others lie between them.
+
+    `params` are values of the integer parameters. A condition that asks data counts as true, and one branch of a
+    selection as both where data decide. An output that is said to be something outside of what is
+    assigned is written as a whole.
+    """
+    numbers = dict(params)
+    shapes = {o.name: tuple(s.evaluate(numbers) for s in o.shape) for o in instruction.operands}
+    places: dict[str, set[tuple[int, ...]]] = {}
+    for statement in statements(instruction):
+        axes = (*statement.sequence, *statement.axes)
+        grid = _all_of(tuple(a.extent.evaluate(numbers) for a in axes))
+        env = {**{n: np.full(grid.shape[1], v) for n, v in params}, **dict(zip((a.name for a in axes), grid, strict=True))}
+        points = _Points(env, grid.shape[1])
+        met = _met(statement.assign.guard, points)
+        for access, where in ((statement.assign.target, met), *_reads(statement.assign.value, points, met)):
+            at = [points.at(i) for i in access.index]
+            if access.fill is not None:  # taken instead of what is not there
+                ends = zip(at, shapes[access.buffer], strict=True)
+                where = np.logical_and.reduce([where, *((p >= 0) & (p < extent) for p, extent in ends)])
+            places.setdefault(access.buffer, set()).update(zip(*(p[where].tolist() for p in at), strict=True))
+            if not at and where.any():
+                places[access.buffer].add(())
+    for operand in instruction.operands:
+        if operand.role != "in" and (operand.outside in ("zero", "undefined") or operand.accumulate):
+            places.setdefault(operand.name, set()).update(map(tuple, _all_of(shapes[operand.name]).T.tolist()))
+    return tuple((name, _ends(elements)) for name, elements in places.items())
+
+
+def _all_of(shape: tuple[int, ...]) -> Array:
+    """All elements of a box. Shapes: axis x element."""
+    return np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
+
+
+def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Array]]:
+    """The accesses of a value, each with the points at which it may happen."""
+    match value:
+        case Read():
+            yield value, met
+        case Call("select", (condition, yes, no)):
+            yield from _reads(condition, points, met)
+            yield from _reads(yes, points, met & _met(condition, points))
+            yield from _reads(no, points, met & _met(Call("not", (condition,), condition.dtype), points))
+        case Call(_, args):
+            for argument in args:
+                yield from _reads(argument, points, met)
+        case Cast(inner):
+            yield from _reads(inner, points, met)
+        case _:
+            return
+
+
+def _met(condition: Expr | None, points: _Points) -> Array:
+    """Where a condition may be true: everywhere when data decide."""
+    if condition is None or reads(condition) or not symbols(condition) <= points.env.keys():
+        return np.ones(points.count, np.bool_)
+    return np.broadcast_to(evaluate_expr(condition, Env(points.env)), points.count)
+
+
+def _ends(elements: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Of a full box its corners, between which all others lie; else all elements."""
+    if not elements:
+        return ()
+    spans = [sorted({at[axis] for at in elements}) for axis in range(len(next(iter(elements))))]
+    full = len(elements) == prod(len(span) for span in spans)
+    return tuple(sorted(set(product(*((s[0], s[-1]) for s in spans))) if full else elements))
