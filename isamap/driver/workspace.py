@@ -14,7 +14,6 @@ from isamap.machine import Machine
 from isamap.plan.memory import check_placement
 from isamap.source import Diagnostic, UsageProblem
 
-
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
 
 

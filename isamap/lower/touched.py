@@ -1,10 +1,10 @@
 """The independent judge of lowered programs: what their issues touch are elements of tensors and buffers.
 
-    check_touched(program, machine, {})  ->  ("broadcast2_zmm_bf16 reads A[1, 1024] of 2 x 1024, at k1 = 1023",)
+    check_touched(program, machine)  ->  ("broadcast2_zmm_bf16 reads A, 2 x 1024 elements, at 2048 where …",)
 
-It shares no code with the search for moves. What an issue touches is what its instruction's meaning says, whatever
-becomes of it afterwards; where that lies is what the emitted code would compute. Loops are performed at their
-ends, or in all of their turns, on numbers.
+It shares no code with the search for moves. What an issue touches is what its instruction's meaning says,
+whatever becomes of it afterwards; where that lies is what the emitted code would compute. Loops are performed
+at their ends, or in all of their turns, on numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from isamap.ir.index import ONE
 from isamap.lower.program import (
     Block,
     Buffer,
-
     Configure,
     Declare,
     Fill,
@@ -66,8 +65,9 @@ def check_touched(
 ) -> tuple[str, ...]:
     """What a program touches outside of its tensors and buffers, a sentence each; () when it is right.
 
-    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`, loops
-    are performed in their first, last but one and last turn: there what grows with their counters is at its ends.
+    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`,
+    loops are performed in their first, last but one and last turn: what grows with their counters is at its
+    ends there.
     """
     found: dict[str, None] = {}
     given = [{**dict(program.sizes), **some} for some in sizes]
@@ -95,12 +95,14 @@ def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
 
 
 def _laid_out(program: LoweredProgram, sizes: Mapping[str, int], gap: int) -> dict[str, int]:
-    """Numbers for sizes and strides, with such a gap behind each row, and for what `_stride` and `_extent` name."""
+    """Numbers for sizes, strides with such a gap behind each row, and what `_stride` and `_extent` name."""
     env = dict(sizes)
     for item in (*program.tensors, *program.buffers):
         least = 1
-        for axis, (extent, stride) in reversed([*enumerate(zip(_shape_of(item), _strides_of(item), strict=True))]):
-            env |= {symbol: least for symbol in stride.symbols - env.keys()}
+        for axis, (extent, stride) in reversed(
+            [*enumerate(zip(_shape_of(item), _strides_of(item), strict=True))]
+        ):
+            env |= dict.fromkeys(stride.symbols - env.keys(), least)
             step, count = stride.evaluate(env), extent.evaluate(env)
             env |= {_stride(item.name, axis): step, _extent(item.name, axis): count}
             least = max(1, step * count) + gap
@@ -212,9 +214,12 @@ class _Walk:
         """What an issue touches, for every value that its parameters have."""
         if not any(isinstance(ref, MemoryRef) for _, ref in node.operands):
             return
-        numbers = {n: v if isinstance(v, int) else v.value for n, v in node.params if isinstance(v, int | Index)}
+        numbers = {n: Index.of(v).value for n, v in node.params if isinstance(v, int | Index)}
         open_ = {n: points.at(v) for n, v in node.params if isinstance(v, Index) and v.value is None}
-        for given in np.unique(np.stack([*open_.values()]), axis=1).T.tolist() if open_ else [[]]:
+        values: list[list[int]] = [[]]
+        if open_:
+            values = np.unique(np.stack([*open_.values()]), axis=1).T.tolist()
+        for given in values:
             here = points.where([v == value for v, value in zip(open_.values(), given, strict=True)])
             chosen = numbers | dict(zip(open_, given, strict=True))
             self.operands(node, tuple((n, v) for n, v in chosen.items() if v is not None), here)
@@ -230,7 +235,9 @@ class _Walk:
             operand, size = instruction.operand(name), items[ref.buffer]
             start = points.at(ref.offset) * size
             steps = _steps(operand, ref, params, size, points)
-            ends = [start + sum((n * s for n, s in zip(at, steps, strict=True)), start=0) for at in touched[name]]
+            ends = [
+                start + sum((n * s for n, s in zip(at, steps, strict=True)), start=0) for at in touched[name]
+            ]
             places = np.stack(ends)
             if operand.dtype.size_bytes != size:  # its elements are views of others
                 places = np.concatenate([places, places + operand.dtype.size_bytes - 1])
@@ -280,9 +287,9 @@ def touched_elements(
 ) -> tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]:
     """For each operand that a meaning touches the elements at its ends: others lie between them.
 
-    `params` are values of the integer parameters. A condition that asks data counts as true, and one branch of a
-    selection as both where data decide. An output that is said to be something outside of what is
-    assigned is written as a whole.
+    `params` are values of the integer parameters. Where data decide, a condition counts as true, and both
+    branches of a selection. An output that is said to be something outside of what is assigned is written as
+    a whole.
     """
     numbers = dict(params)
     shapes = {o.name: tuple(s.evaluate(numbers) for s in o.shape) for o in instruction.operands}
@@ -290,20 +297,26 @@ def touched_elements(
     for statement in statements(instruction):
         axes = (*statement.sequence, *statement.axes)
         grid = _all_of(tuple(a.extent.evaluate(numbers) for a in axes))
-        env = {**{n: np.full(grid.shape[1], v) for n, v in params}, **dict(zip((a.name for a in axes), grid, strict=True))}
+        env = {
+            **{n: np.full(grid.shape[1], v) for n, v in params},
+            **dict(zip((a.name for a in axes), grid, strict=True)),
+        }
         points = _Points(env, grid.shape[1])
         met = _met(statement.assign.guard, points)
-        for access, where in ((statement.assign.target, met), *_reads(statement.assign.value, points, met)):
+        for access, happens in ((statement.assign.target, met), *_reads(statement.assign.value, points, met)):
             at = [points.at(i) for i in access.index]
+            inside = [happens]
             if access.fill is not None:  # taken instead of what is not there
                 ends = zip(at, shapes[access.buffer], strict=True)
-                where = np.logical_and.reduce([where, *((p >= 0) & (p < extent) for p, extent in ends)])
-            places.setdefault(access.buffer, set()).update(zip(*(p[where].tolist() for p in at), strict=True))
-            if not at and where.any():
-                places[access.buffer].add(())
+                inside += [(place >= 0) & (place < extent) for place, extent in ends]
+            chosen = np.stack(at, axis=1) if at else np.zeros((points.count, 0), np.int64)
+            chosen = chosen[np.logical_and.reduce(inside)]
+            places.setdefault(access.buffer, set()).update(map(tuple, chosen.tolist()))
     for operand in instruction.operands:
         if operand.role != "in" and (operand.outside in ("zero", "undefined") or operand.accumulate):
-            places.setdefault(operand.name, set()).update(map(tuple, _all_of(shapes[operand.name]).T.tolist()))
+            places.setdefault(operand.name, set()).update(
+                map(tuple, _all_of(shapes[operand.name]).T.tolist())
+            )
     return tuple((name, _ends(elements)) for name, elements in places.items())
 
 

@@ -17,7 +17,7 @@ from isamap.driver.request import Request
 from isamap.ir import F64, Const, Kernel, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, For, If, Issue, Node
-from isamap.machine import load_machine, missing_features
+from isamap.machine import Machine, load_machine, missing_features
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
@@ -190,7 +190,9 @@ instruction dot2() {
 )
 
 
-@pytest.mark.parametrize(("name", "cheap"), [("x86-avx2", "broadcast2_ymm"), ("x86-avx512-bf16", "broadcast2_zmm")])
+@pytest.mark.parametrize(
+    ("name", "cheap"), [("x86-avx2", "broadcast2_ymm"), ("x86-avx512-bf16", "broadcast2_zmm")]
+)
 def test_the_last_element_at_the_end_of_a_page_is_read_alone_however_cheap_pairs_are(
     name: str, cheap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,9 +202,15 @@ def test_the_last_element_at_the_end_of_a_page_is_read_alone_however_cheap_pairs
     costs = {n: replace(i.cost, interval_ns=Const(1e-6, F64)) for n, i in known if n.startswith(cheap)}
     favouring = {n: replace(i, cost=costs.get(n, i.cost)) for n, i in known}
     changed = replace(machine, instructions=favouring)
-    monkeypatch.setattr("isamap.driver.pipeline.load_machine", lambda _: changed)
-    text = "kernel scale(M, N, K) { in A: bf16[M, K]; in B: bf16[K, N]; inout C: f32[M, N];" \
+
+    def always(_: object) -> Machine:
+        return changed
+
+    monkeypatch.setattr("isamap.driver.pipeline.load_machine", always)
+    text = (
+        "kernel scale(M, N, K) { in A: bf16[M, K]; in B: bf16[K, N]; inout C: f32[M, N];"
         " for m in M, n in N, k in K { C[m, n] += f32(A[m, k]) * f32(B[k, n]); } }"
+    )
     sizes = {"M": 2, "N": 16, "K": 3}
     source = Source("k.ir", text)
     model = bool(missing_features(machine))

@@ -241,7 +241,7 @@ def numbers(kernel: Kernel) -> dict[str, Array]:
 
 # --- chains of moves --------------------------------------------------------------------------------------
 
-ROW = Read("A", (Index.of("@m"), Index.of("@k") + Index.of("%0")), F32)
+PART_OF_A_ROW = Read("A", (Index.of("@m"), Index.of("@k") + Index.of("%0")), F32)
 AT = {"@m": 2, "@k": 3, "A.s0": 100}
 
 
@@ -251,8 +251,13 @@ def chains_touch_what_is_wanted() -> bool:
     suppliers = Suppliers(machine, {"A": STRIDES})
     held = Read("$value:ymm", (Index.of("%0"),), F32)
     for part in (None, Index.of(3)):
-        want = Want(ROW, "ymm", F32, (8,), (part,))
-        for found in (find_supply(suppliers, want), find_delivery(suppliers, ROW, held, "", None, want)):
-            if isinstance(found, Supply) and touched(found, machine, AT) != elements(ROW, (8,), (part,), AT):
+        want = Want(PART_OF_A_ROW, "ymm", F32, (8,), (part,))
+        for found in (
+            find_supply(suppliers, want),
+            find_delivery(suppliers, PART_OF_A_ROW, held, "", None, want),
+        ):
+            if isinstance(found, Supply) and touched(found, machine, AT) != elements(
+                PART_OF_A_ROW, (8,), (part,), AT
+            ):
                 return False
     return True

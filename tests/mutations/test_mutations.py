@@ -230,8 +230,12 @@ LOWERING = (
 )
 
 MOVING = (
-    Mutation("read behind a part", "isamap.match.supply:reads_past", always(False), chains_touch_what_is_wanted),
-    Mutation("write behind a part", "isamap.match.delivery:reads_past", always(False), chains_touch_what_is_wanted),
+    Mutation(
+        "read behind a part", "isamap.match.supply:reads_past", always(False), chains_touch_what_is_wanted
+    ),
+    Mutation(
+        "write behind a part", "isamap.match.delivery:reads_past", always(False), chains_touch_what_is_wanted
+    ),
 )
 
 MUTATIONS = (*MOVING, *MATCHING, *PERFORMING, *TRANSFORMING, *LOWERING)

@@ -1,7 +1,7 @@
-"""What chains of moves touch: elements that are wanted, whatever becomes of them, and whichever chain is the cheapest.
+"""What chains of moves touch: only what is wanted, whatever becomes of it, whichever chain is the cheapest.
 
-For each want, each instruction that reads or writes memory is once made the cheapest of all, so that every chain
-that some calibration would choose is looked at: the instruction's meaning, performed over addresses.
+For each want, each instruction that reads or writes memory is once made the cheapest of all, so that every
+chain that some calibration would choose is looked at: the instruction's meaning, performed over addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from properties.touching import STRIDES, elements, touched
 
 from isamap.ir import Cast, DType, Expr, Index, Read, converts_exactly
 from isamap.machine import Machine, load_machine
-from isamap.match import Leaf, Location, Suppliers, Supply, Want, find_delivery, find_supply
+from isamap.match import Suppliers, Supply, Want, find_delivery, find_supply
 from isamap.match.chains import steps_of
 
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx")
@@ -48,7 +48,7 @@ def forms(rank: int) -> tuple[tuple[Index, Index], ...]:
 
 
 def wants(machine: Machine, suppliers: Suppliers) -> Iterator[tuple[Want, Read]]:
-    """Registers that the machine's instructions write, as parts of them may be wanted, and what they hold of A."""
+    """Registers that instructions write, as parts of them may be wanted, and what they hold of A."""
     known = suppliers.known
     registers = {
         (p.output.memory or "", p.output.dtype, tuple(s.value for s in p.output.shape))

@@ -1,4 +1,4 @@
-"""The addresses that a chain of moves touches by the meaning of its instructions, and those that are wanted."""
+"""Addresses that a chain of moves touches by the meaning of its instructions, and those that are wanted."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ STRIDES = (Index.of("A.s0"), ONE)
 """Of A, the array of all wants: rows as far apart as the caller says."""
 
 
-def elements(read: Read, sizes: tuple[int, ...], valid: tuple[Index | None, ...], env: Mapping[str, int]) -> Places:
+def elements(
+    read: Read, sizes: tuple[int, ...], valid: tuple[Index | None, ...], env: Mapping[str, int]
+) -> Places:
     """Addresses of the elements that an access names at all coordinates that matter."""
     counts = [s if v is None else min(s, v.evaluate(env)) for s, v in zip(sizes, valid, strict=True)]
     at = np.indices(counts).reshape(len(counts), -1) if counts else np.zeros((0, 1), np.int64)
     named: dict[str, Any] = {**env, **{f"%{n}": row for n, row in enumerate(at)}}
-    address = sum((evaluate_index(i, named) * s.evaluate(env) for i, s in zip(read.index, STRIDES, strict=True)))
+    address = sum(
+        (evaluate_index(i, named) * s.evaluate(env) for i, s in zip(read.index, STRIDES, strict=True))
+    )
     return {(read.buffer, int(a)) for a in np.broadcast_to(address, at.shape[1:])}
 
 

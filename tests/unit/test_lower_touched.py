@@ -16,7 +16,10 @@ from isamap.lower.touched import check_touched, touched_elements
 from isamap.machine import Machine
 from isamap.source import Source
 
-SUM = "kernel sum() { in X: f32[5, 19]; out Y: f32[5, 19]; for i in 5, j in 19 { Y[i, j] = X[i, j] + X[i, j]; } }"
+SUM = """kernel sum() {
+  in X: f32[5, 19]; out Y: f32[5, 19];
+  for i in 5, j in 19 { Y[i, j] = X[i, j] + X[i, j]; }
+}"""
 
 
 @cache
@@ -66,7 +69,9 @@ def test_places_one_element_away_are_noticed_at_the_ends_of_rows(array: str, by:
 def test_a_mask_that_is_too_long_is_noticed_between_rows() -> None:
     """Behind all rows but the last there is memory; it is the tensor's only where rows follow each other."""
     program, machine = lowered()
-    shorter = tuple(replace(t, shape=(t.shape[0], Index.of(18))) if t.name == "X" else t for t in program.tensors)
+    shorter = tuple(
+        replace(t, shape=(t.shape[0], Index.of(18))) if t.name == "X" else t for t in program.tensors
+    )
     assert any("X, 5 x 18" in said for said in check_touched(replace(program, tensors=shorter), machine))
 
 

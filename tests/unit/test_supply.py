@@ -266,5 +266,7 @@ instructions:
     (tmp_path / "m.yaml").write_text(text)
     on = suppliers(load_machine(str(tmp_path / "m.yaml")))
     held = Read("$value:vec", (LANE,), F32)
-    part = find_delivery(on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3)))
+    part = find_delivery(
+        on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3))
+    )
     assert part is None or part.instruction != "store_zeroing"
