@@ -12,7 +12,7 @@ from math import ceil
 from isamap.ir import Index
 from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, Parallel, RegisterRef, Value
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
-from isamap.plan.steady import Dependence, LocalValue, Operation, Steady
+from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Steady
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 """Whether an operand of a role is read, and whether it is written."""
@@ -53,15 +53,14 @@ def steady_of(loop: For, machine: Machine) -> Steady:
     intervals = [
         _time(item, issue, machine, latency=False) for item, issue in zip(items, issues, strict=True)
     ]
-    tick = min((t for t in intervals if t > 0), default=1.0)
+    delays = [_time(item, issue, machine, latency=True) for item, issue in zip(items, issues, strict=True)]
+    # The shortest interval, but where another operation takes thousands of these: tables grow with ticks.
+    tick = max(min((t for t in intervals if t > 0), default=1.0), sum((*intervals, *delays)) / MAX_TICKS)
     operations = tuple(
         Operation(issue.instruction, item.cost.unit, max(1, round(t / tick)))
         for issue, item, t in zip(issues, items, intervals, strict=True)
     )
-    latencies = [
-        max(1, ceil(_time(item, issue, machine, latency=True) / tick - 1e-9))
-        for item, issue in zip(items, issues, strict=True)
-    ]
+    latencies = [max(1, ceil(delay / tick - 1e-9)) for delay in delays]
     own = {value.name for value in locals_of(loop)}
     used = {operation.unit for operation in operations}
     return Steady(

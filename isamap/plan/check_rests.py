@@ -44,8 +44,11 @@ def _tiles(axis: TileAxis, block: LoopStep, around: list[LoopStep]) -> int:
     nested = all(loop.step % block.step == 0 for loop in around)
     if nested and not axis.is_open:
         return whole
-    pieces = [size // axis.tile for size in block.rest] or list(range(1, whole))
-    return whole + sum(pieces) + (whole if axis.tile > 1 else 0)
+    if block.rest:
+        pieces = sum(size // axis.tile for size in block.rest)
+    else:
+        pieces = whole * (whole - 1) // 2  # one piece for each number of tiles, 1 to whole - 1
+    return whole + pieces + (whole if axis.tile > 1 else 0)
 
 
 def _check_pieces(

@@ -15,6 +15,11 @@ from dataclasses import dataclass
 
 from isamap.source import Diagnostic
 
+MAX_TICKS = 4096
+"""Of an interval and of a start: the table of what a unit performs at each tick is so long at most."""
+MAX_ISSUES = 4096
+"""Before and behind a loop, of turns that begin or end there: what C compilers take minutes for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -107,6 +112,11 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
     if len(starts) != len(steady.operations) or interval < 1 or min(starts, default=0) < 0:
         yield _wrong(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")
         return
+    if max((interval, *starts)) > MAX_TICKS:
+        yield _wrong(f"an interval and a start are {MAX_TICKS} ticks at most")
+        return
+    if (issues := (pipeline.stages - 1) * len(starts)) > MAX_ISSUES:
+        yield _wrong(f"{issues} operations stand before and behind the loop, at most {MAX_ISSUES} can")
     for wait in steady.dependences:
         ready = starts[wait.source] + wait.delay
         if starts[wait.target] + wait.distance * interval < ready:
@@ -123,8 +133,8 @@ def _check_units(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
     for unit, count in steady.units:
         taken = [0] * pipeline.interval
         for operation, start in zip(steady.operations, pipeline.starts, strict=True):
-            for tick in range(operation.busy if operation.unit == unit else 0):
-                taken[(start + tick) % pipeline.interval] += 1
+            if operation.unit == unit:
+                _take(taken, start, operation.busy)
         if max(taken) > count:
             yield _wrong(f"`{unit}` performs {max(taken)} operations at once, and there are {count} of it")
 
@@ -135,10 +145,17 @@ def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]
         for value in steady.values:
             if value.memory == memory and value.users:
                 last = max(pipeline.starts[user] for user in value.users)
-                for tick in range(pipeline.starts[value.definer], last):
-                    alive[tick % pipeline.interval] += 1
+                first = pipeline.starts[value.definer]
+                _take(alive, first, last - first)
         if max(alive) > count:
             yield _wrong(f"{max(alive)} registers of `{memory}` are taken at once, and {count} are free")
+
+
+def _take(slots: list[int], first: int, ticks: int) -> None:
+    """Counts so many ticks from the first on, around the slots of an interval."""
+    rounds, rest = divmod(max(0, ticks), len(slots))
+    for slot in range(len(slots)):
+        slots[slot] += rounds + ((slot - first) % len(slots) < rest)
 
 
 def _wrong(message: str) -> Diagnostic:

@@ -218,7 +218,8 @@ PLAN_CODES: dict[str, Explanation] = {
         "the line `pipeline` is no order of this loop",
         "`pipeline every 12 at 0 1 ...;` says when each issue of the innermost loop starts, in ticks from "
         "the start of its turn, and every how many ticks a turn starts. An issue that reads a result starts "
-        "after the one that makes it, and nothing is overwritten before it has been read.",
+        "after the one that makes it, and nothing is overwritten before it has been read. Intervals and "
+        "starts are 4096 ticks at most, and as many issues stand before and behind the loop at most.",
     ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",
@@ -238,8 +239,9 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "schedule-too-large": Explanation(
         "a schedule exceeds the limits",
-        "Steps are at most 2**31, and the bytes of every staging buffer fit into 64 bits. At most 4096 "
-        "issues are unrolled in one loop body, and in the pieces of rests that only the run knows together.",
+        "Steps are at most the extent of their axis, in whole tiles, or 2**31 where only the run knows it, "
+        "and the bytes of every staging buffer fit into 64 bits. At most 4096 issues are unrolled in one "
+        "loop body, and in the pieces of rests that only the run knows together.",
     ),
     "schedule-unknown": Explanation(
         "a schedule names what does not exist",

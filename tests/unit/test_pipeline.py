@@ -223,6 +223,26 @@ def test_an_order_that_overwrites_what_is_still_read_is_refused() -> None:
     assert "need as many starts" in caught.value.diagnostics[0].message
 
 
+def test_what_a_pipeline_says_is_bounded_before_anything_grows_with_it() -> None:
+    count = len(STEADY.operations)
+    for interval, start in ((10**17, 0), (1, 10**17)):
+        assert said(Pipeline(interval, (*(0,) * (count - 1), start))) == [
+            "an interval and a start are 4096 ticks at most"
+        ]
+    assert any(
+        f"{4096 * count} operations stand before and behind the loop" in text
+        for text in said(Pipeline(1, (*(0,) * (count - 1), 4096)))
+    )
+
+
+def test_an_operation_that_takes_very_long_is_counted_without_a_table_of_its_ticks() -> None:
+    first, *others = STEADY.operations
+    slow = replace(STEADY, operations=(replace(first, busy=10**17), *others))
+    assert any(
+        f"`{first.unit}` performs " in text for text in said(Pipeline(7, (0,) * len(STEADY.operations)), slow)
+    )
+
+
 # --- text -------------------------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def test_registers_are_accumulators_and_what_is_used_again() -> None:
         ("n:64 m:6 | k:4 um:1 un:16", (), "schedule-tiling", "the steps are 4"),
         ("m:6 n:64 m:6 | k:1 um:1 un:16", (), "schedule-tiling", "the steps 6, 6, 1 do not decrease"),
         ("n:40 m:6 | k:1 um:1 un:16", (), "schedule-tiling", "not all multiples of 16"),
-        ("n:4294967296 m:1 n:16 | k:1", (), "schedule-too-large", "a step is at most 2**31"),
+        ("n:4294967296 m:1 n:16 | k:1", (), "schedule-too-large", "a step is at most 1024, the ext"),
         ("um:6 m:1 n:16 | k:1", (), "schedule-tiling", "only its innermost loop can be unrolled"),
         ("m:6 um:1 n:16 | k:1", (), "schedule-tiling", "`for n by 16` stands inside an unrolled loop"),
         ("m:6 n:16 k:1 um:1 | ", (), "schedule-hold", "`hold` has to stand around all unrolled loops"),
@@ -55,6 +55,18 @@ def test_registers_are_accumulators_and_what_is_used_again() -> None:
 def test_a_spoilt_schedule_is_found(words: str, stages: tuple[Stage, ...], code: str, said: str) -> None:
     findings = check_schedule(answer(GEMM, words, stages), GEMM)
     assert code in [finding.code for finding in findings]
+    assert said in "\n".join(finding.render() for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [(1 << 31, "issues together, at most 4096 can be"), (1 << 32, "a step is at most 2**31")],
+)
+def test_no_list_grows_with_the_step_of_an_axis_that_only_the_run_knows(step: int, said: str) -> None:
+    option = GEMM.nests[0].options[0]
+    axes = tuple(replace(axis, is_open=axis.name == "m") for axis in option.axes)
+    nests = (replace(GEMM.nests[0], options=(replace(option, axes=axes),)),)
+    findings = check_schedule(answer(GEMM, f"m:{step} n:16 | k:1 um:1"), replace(GEMM, nests=nests))
     assert said in "\n".join(finding.render() for finding in findings)
 
 
