@@ -116,16 +116,13 @@ def _serve(memory_bytes: int) -> None:
 
 def _warm_up() -> None:
     """Imports what takes memory once, so that the limit is about inputs."""
-    import lark
-    import numpy
-    import ruamel.yaml
+    from importlib import import_module
 
-    import isamap.driver.pipeline
-    import isamap.machine
-    import isamap.scheduler.greedy
+    for name in ("lark", "numpy", "ruamel.yaml", "isamap.driver.pipeline", "isamap.scheduler.greedy"):
+        import_module(name)
+    from isamap.machine import load_machine
 
-    del lark, numpy, ruamel
-    isamap.machine.load_machine("generic-c")
+    load_machine("generic-c")
 
 
 def _limit(memory_bytes: int) -> None:

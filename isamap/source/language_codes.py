@@ -259,6 +259,11 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "The text cannot be read at this place; the message says what could stand there.",
         "kernel k(M) { inout C: f32[M] }",
     ),
+    "too-many-accesses": Explanation(
+        "more accesses of one buffer than can be compared",
+        "Iterations of a `for` are independent, so every two accesses of a buffer in one are compared, each "
+        "pair of different ones. A million pairs are some thousand statements without a loop among them.",
+    ),
     "text-too-large": Explanation(
         "a text above 1 MB",
         "Texts have at most 1,000,000 bytes.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from isamap.ir import BOOL, Assign, Axis, Index, Kernel, Operand, Read, is_nonnegative
-from isamap.ir.dependences import equal_axes
+from isamap.ir.equal_axes import equal_axes
 from isamap.ir.facts import Known, known_facts
 from isamap.ir.sites import AxisAt, Site
 from isamap.transform.rewrite import accesses

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isamap.ir import dependences
 from isamap.source import Diagnostic, IsamapError, Source, Span, SyntaxProblem, TypeProblem
 from isamap.syntax import format_source, parse_kernel, parse_module
 
@@ -126,6 +127,15 @@ def test_a_kernel_with_a_piece_cut_out_is_read_or_refused(data: st.DataObject) -
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 12)))
     assert all(d.render() for d in diagnostics_of(parse_module, text[:start] + text[end:]))
+
+
+def test_accesses_are_compared_in_a_bounded_number_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependences, "MAX_PAIRS", 50)
+    several = "".join(f"C[16*m + {n}] = 0.0; " for n in range(12))
+    text = f"kernel k(M) {{ inout C: f32[16*M]; for m in M {{ {several} }} }}"
+    assert code_of(text) == "too-many-accesses"
+    monkeypatch.undo()
+    assert diagnostics_of(parse_module, text) == ()
 
 
 def test_the_ground_floor_imports_no_parser() -> None:

@@ -1,0 +1,264 @@
+"""Whether two accesses of one buffer touch one element in different iterations of the loops around both.
+
+The question is whether equal elements imply equal values of every axis of the `for` loops around both. It is
+answered like reading digits: in `32*i + j` with j < 32, equal values mean equal i, and then equal j. Where
+that does not settle it guards may, and small fixed extents are enumerated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from isamap.ir.facts import Known
+from isamap.ir.guarded import never_meet
+from isamap.ir.index import Atom, FloorDiv, Index, Mod
+from isamap.ir.meetings import Access, listed_apart
+from isamap.ir.nodes import Read
+from isamap.ir.prove import Facts, is_nonnegative, smallest_value
+from isamap.ir.sites import AxisAt, Site
+
+
+@dataclass
+class _Digits:
+    """The difference of two subscripts as a sum of unknowns; used while one pair is examined.
+
+    `shared` maps an unknown that must turn out 0 (or may stay) to its coefficient and largest magnitude.
+    """
+
+    shared: dict[Atom, tuple[Index, Index | None]] = field(
+        default_factory=dict[Atom, tuple[Index, Index | None]]
+    )
+    loose: list[Index] = field(default_factory=list[Index])
+    constant: Index = field(default_factory=Index)
+
+
+def shared_axes(
+    f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
+) -> tuple[str, ...]:
+    """The unordered axes of which two different iterations may touch one element.
+
+    Guards count where asked: an iteration that a guard keeps out reads nothing, but may write back what is
+    there, so that two writes have to be apart without guards.
+    """
+    unordered = [x.name for x in common if not x.ordered]
+    if not by_guards:
+        a, b = replace(a, guards=(), conditions=()), replace(b, guards=(), conditions=())
+    found: list[str] = []
+    for axis in common:
+        if axis.ordered:
+            continue
+        outer = {x.name for x in common if x.ordered and x.loop < axis.loop}
+        if _determines(axis.name, f, g, a, b, common, outer, known):
+            continue
+        if never_meet(f, g, a, b, axis.name, outer, known):
+            continue
+        if not found and listed_apart(Access(f, a), Access(g, b), unordered):
+            return ()
+        found.append(axis.name)
+    return tuple(found)
+
+
+def _determines(
+    axis: str,
+    f: Read,
+    g: Read,
+    a: Site,
+    b: Site,
+    common: tuple[AxisAt, ...],
+    equal: set[str],
+    known: Known,
+) -> bool:
+    """Whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
+    solved = equal_axes(f, g, a, b, common, equal, known, until=axis)
+    return solved is None or axis in solved
+
+
+def equal_axes(
+    f: Read,
+    g: Read,
+    a: Site,
+    b: Site,
+    common: tuple[AxisAt, ...],
+    equal: set[str],
+    known: Known,
+    *,
+    until: str | None = None,
+) -> frozenset[str] | None:
+    """The axes of which f in a and g in b have equal values wherever they touch one element.
+
+    None when they never touch one. `equal` are axes that are taken to be equal; axes that are not `common`
+    are of one site each, whatever they are called. The search ends when `until` is found.
+    """
+    facts = known.facts
+    extents_a = {x.name: x.extent.substitute(known.bindings) for x in a.axes}
+    extents_b = {x.name: x.extent.substitute(known.bindings) for x in b.axes}
+    names = {x.name for x in common}
+    pairs = [
+        (i.substitute(known.bindings), j.substitute(known.bindings))
+        for i, j in zip(f.index, g.index, strict=True)
+    ]
+    solved: set[Atom] = set(equal)
+    changed = True
+    while changed and (until is None or until not in solved):
+        changed = False
+        for left, right in list(pairs):
+            digits = _digits(left, right, names, extents_a, extents_b, solved, facts)
+            if digits is None:
+                continue
+            if _never_zero(digits, facts):
+                return None
+            for unknown in [u for u in digits.shared if u not in solved]:
+                if _is_leading(unknown, digits, facts):
+                    solved.add(unknown)
+                    changed = True
+                    digits.shared.pop(unknown)
+        changed = _join_divisions(solved, pairs) or changed
+        changed = _without_remainders(solved, pairs, names, extents_a, extents_b, facts) or changed
+    return frozenset(s for s in solved if isinstance(s, str))
+
+
+def _digits(
+    left: Index,
+    right: Index,
+    common: set[str],
+    extents_a: dict[str, Index],
+    extents_b: dict[str, Index],
+    solved: set[Atom],
+    facts: Facts,
+) -> _Digits | None:
+    """left - right with common unknowns as differences; None when it is not linear in the axes."""
+    digits = _Digits()
+    mine, mine_rest = _linear(left, extents_a)
+    its, its_rest = _linear(right, extents_b)
+    if mine is None or its is None:
+        return None
+    digits.constant = mine_rest - its_rest
+    for atom in {**mine, **its}:
+        c, d = mine.get(atom, Index()), its.get(atom, Index())
+        span = _span(atom, extents_a if atom in mine else extents_b, facts)
+        names = Index.of(atom).symbols & (extents_a.keys() | extents_b.keys())
+        if c == d and (names <= common or _same_private(names, extents_a, extents_b)):
+            if atom not in solved:
+                digits.shared[atom] = (c, span)
+            continue
+        for slope, extents in ((c, extents_a), (d, extents_b)):
+            if slope.terms:
+                reach = _span(atom, extents, facts)
+                if reach is None:
+                    return None
+                magnitude = _magnitude(slope, facts)
+                if magnitude is None:
+                    return None
+                digits.loose.append(magnitude * reach)
+    return digits
+
+
+def _same_private(names: frozenset[str] | set[str], a: dict[str, Index], b: dict[str, Index]) -> bool:
+    return all(n in a and n in b and a[n] == b[n] for n in names)
+
+
+def _linear(index: Index, extents: dict[str, Index]) -> tuple[dict[Atom, Index] | None, Index]:
+    """Coefficients of axes and of divisions of axes, and what is left."""
+    slopes: dict[Atom, Index] = {}
+    rest = Index()
+    for m, c in index.terms:
+        moving = [x for x in m if (x in extents if isinstance(x, str) else _moves(x, extents))]
+        if len(moving) > 1 or any(not isinstance(x, (str, FloorDiv, Mod)) for x in moving):
+            return None, rest
+        fixed = list(m)
+        for x in moving:
+            fixed.remove(x)
+        term = Index(((tuple(fixed), c),))
+        if moving:
+            slopes[moving[0]] = slopes.get(moving[0], Index()) + term
+        else:
+            rest = rest + term
+    return slopes, rest
+
+
+def _moves(atom: Atom, extents: dict[str, Index]) -> bool:
+    return bool(Index.of(atom).symbols & extents.keys())
+
+
+def _span(atom: Atom, extents: dict[str, Index], facts: Facts) -> Index | None:
+    """The largest difference of two values of an unknown, None where it is not known."""
+    match atom:
+        case str():
+            return extents[atom] - 1 if atom in extents else None
+        case Mod(_, divisor):
+            return divisor - 1
+        case FloorDiv(value, divisor):
+            within = replace(facts, extents=extents)
+            least, most = smallest_value(value, within), smallest_value(-value, within)
+            if least is None or most is None:
+                return None
+            return (-most).floordiv(divisor) - least.floordiv(divisor)
+        case _:
+            return None
+
+
+def _magnitude(c: Index, facts: Facts) -> Index | None:
+    if is_nonnegative(c, facts):
+        return c
+    return -c if is_nonnegative(-c, facts) else None
+
+
+def _is_leading(unknown: Atom, digits: _Digits, facts: Facts) -> bool:
+    """Whether one step of this unknown outweighs everything else, so that the sum is 0 only if it is."""
+    slope = _magnitude(digits.shared[unknown][0], facts)
+    others = _reach({u: v for u, v in digits.shared.items() if u != unknown}, digits, facts)
+    constant = _magnitude(digits.constant, facts)
+    if slope is None or others is None or constant is None:
+        return False
+    return is_nonnegative(slope - 1 - others - constant, facts)
+
+
+def _never_zero(digits: _Digits, facts: Facts) -> bool:
+    reach = _reach(digits.shared, digits, facts)
+    constant = _magnitude(digits.constant, facts)
+    if reach is None or constant is None:
+        return False
+    return is_nonnegative(constant - 1 - reach, facts)
+
+
+def _reach(shared: dict[Atom, tuple[Index, Index | None]], digits: _Digits, facts: Facts) -> Index | None:
+    total = Index()
+    for slope, span in shared.values():
+        magnitude = _magnitude(slope, facts)
+        if span is None or magnitude is None:
+            return None
+        total = total + magnitude * span
+    for loose in digits.loose:
+        total = total + loose
+    return total
+
+
+def _join_divisions(solved: set[Atom], pairs: list[tuple[Index, Index]]) -> bool:
+    """When x / d and x % d are both equal, so is x: one more equation."""
+    for atom in list(solved):
+        if not isinstance(atom, FloorDiv) or Mod(atom.value, atom.divisor) not in solved:
+            continue
+        if (atom.value, atom.value) not in pairs:
+            pairs.append((atom.value, atom.value))
+            return True
+    return False
+
+
+def _without_remainders(
+    solved: set[Atom],
+    pairs: list[tuple[Index, Index]],
+    common: set[str],
+    extents_a: dict[str, Index],
+    extents_b: dict[str, Index],
+    facts: Facts,
+) -> bool:
+    """When x % d is equal and two values of x differ by less than d, x is equal: one more equation."""
+    for atom in list(solved):
+        if not isinstance(atom, Mod) or (atom.value, atom.value) in pairs:
+            continue
+        digits = _digits(atom.value, atom.value, common, extents_a, extents_b, solved, facts)
+        reach = _reach(digits.shared, digits, facts) if digits is not None else None
+        if reach is not None and is_nonnegative(atom.divisor - 1 - reach, facts):
+            pairs.append((atom.value, atom.value))
+            return True
+    return False
