@@ -169,7 +169,7 @@ def _integer_call(e: Call, scope: Scope) -> Text:
             return choice(infix(a, "<" if e.op == "min" else ">", b), a, b)
         case "not":
             return _wrap(prefix("~", value_text(e.args[0], scope)), dtype)
-        case "div" | "rem" | "shl" | "shr" | "abs":
+        case "div" | "rem" | "shl" | "shr" | "abs" | "popcount":
             return _checked(e, dtype, scope)
         case "rounding_shift":
             wide = "_wide" if dtype.bits == 64 else ""

@@ -171,19 +171,30 @@ static inline float round_{name}(float x) {{
 # --- integers ---------------------------------------------------------------------------------------------
 
 
+# Sums of 2, 4 and 8 bits side by side, then of all bytes in the highest: C compilers know it as an instruction
+# where there is one; their own function would want a library.
+_ONES = """\
+  v -= v >> 1 & 0x5555555555555555u;
+  v = (v & 0x3333333333333333u) + (v >> 2 & 0x3333333333333333u);
+  v = ((v + (v >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u;
+"""
+
+
 def _integer_helpers(dtype: DType) -> dict[str, Helper]:
-    """Division, shifts and absolute value that are defined for all operands."""
+    """Division, shifts, absolute value and the number of ones, defined for all operands."""
     t, n, bits = storage_type(dtype), dtype.name, dtype.bits
     u = f"uint{max(8, bits)}_t"
     signed = dtype.kind == "int"
     by_minus_one = f"\n  if (b == -1) return ({t})(0 - ({u})a);" if signed else ""
     rem_minus_one = " || b == -1" if signed else ""
     beyond = "x < 0 ? -1 : 0" if signed else "0"
+    pattern = f"({u})x" if bits >= 8 else f"({u})x & {(1 << bits) - 1}"
     functions = {
         f"div_{n}": f"({t} a, {t} b) {{{by_minus_one}\n  return ({t})(b == 0 ? a : a / b);\n}}",
         f"rem_{n}": f"({t} a, {t} b) {{\n  return ({t})(b == 0{rem_minus_one} ? 0 : a % b);\n}}",
         f"shl_{n}": f"({t} x, {t} n) {{\n  return ({t})((uint64_t)n < {bits} ? (uint64_t)x << n : 0);\n}}",
         f"shr_{n}": f"({t} x, {t} n) {{\n  return ({t})((uint64_t)n < {bits} ? x >> n : {beyond});\n}}",
+        f"popcount_{n}": f"({t} x) {{\n  uint64_t v = {pattern};\n{_ONES}  return ({t})(v >> 56);\n}}",
         f"abs_{n}": f"({t} x) {{\n  return ({t})(x < 0 ? 0 - ({u})x : ({u})x);\n}}",
     }
     return {name: Helper(f"static inline {t} {name}{body}\n") for name, body in functions.items()}

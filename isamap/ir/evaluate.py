@@ -60,6 +60,9 @@ _IN_FLOAT32 = frozenset(
 _NEEDS_INT64 = frozenset(("div", "rem", "rounding_shift"))
 """Operations whose intermediate values leave narrow integer types."""
 
+_OF_PATTERNS = frozenset(("popcount",))
+"""Operations on the bits of an integer, whatever its sign."""
+
 
 def evaluate_expr(e: Expr, env: Env) -> Array:
     """The values of an expression at all points, in numpy's type for its dtype (float64 for exact floats).
@@ -153,6 +156,9 @@ def _call(e: Call, env: Env) -> Array:
         return _float_call(e, op.compute, operand, args, more, env)
     if op.name in _NEEDS_INT64 and operand.bits < 64:
         args = [a.astype(np.int64) for a in args]
+    if op.name in _OF_PATTERNS:
+        mask = np.uint64((1 << operand.bits) - 1)
+        args = [a.astype(np.uint64) & mask for a in args]
     found = np.asarray(op.compute(*args, *more))
     return found if op.result == "bool" or not operand.is_integer else wrap(found, operand)
 

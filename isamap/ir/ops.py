@@ -114,6 +114,11 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
             raise AssertionError(mode)
 
 
+def _popcount(x: Any) -> Any:
+    """How many bits of a pattern without a sign are 1."""
+    return np.bitwise_count(x).astype(np.int64)
+
+
 ROUNDING = ("even", "away", "zero", "up", "down")
 
 # One row each, to be read as a table.
@@ -162,6 +167,7 @@ OPS: dict[str, Op] = {
         Op("fma", 3, "float", _fma),
         Op("select", 3, "any", np.where),
         Op("round", 1, "float", _round, modes=ROUNDING),
+        Op("popcount", 1, "integer", _popcount),
         Op("rounding_shift", 2, "integer", _rounding_shift, modes=ROUNDING),
     )
 }

@@ -114,6 +114,8 @@ def _call_bounds(op: str, b: list[tuple[int, int]]) -> tuple[int, int] | None:
             return max(x[0], y[0]), max(x[1], y[1])
         case "abs", [x]:
             return (0 if x[0] <= 0 <= x[1] else min(map(abs, x))), max(map(abs, x))
+        case "popcount", [_]:
+            return 0, 64
         case "and", [x, y] if x[0] >= 0 or y[0] >= 0:
             return 0, min(limit[1] for limit in (x, y) if limit[0] >= 0)
         case "shr", [x, (low, high)] if 0 <= low <= high < 64:

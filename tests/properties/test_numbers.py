@@ -163,6 +163,7 @@ def test_integer_operations_on_one_value(dtype: DType, data: st.DataObject) -> N
     assert compute("neg", [a], dtype) == fit(-a, dtype)
     assert compute("not", [a], dtype) == fit(~a, dtype)
     assert compute("abs", [a], dtype) == fit(abs(a), dtype)
+    assert compute("popcount", [a], dtype) == fit((a % 2**dtype.bits).bit_count(), dtype)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
