@@ -171,8 +171,8 @@ static inline float round_{name}(float x) {{
 # --- integers ---------------------------------------------------------------------------------------------
 
 
-# Sums of 2, 4 and 8 bits side by side, then of all bytes in the highest: C compilers know it as an instruction
-# where there is one; their own function would want a library.
+# Sums of 2, 4 and 8 bits side by side, then of all bytes in the highest: C compilers know that as an
+# instruction where there is one; their own function would want a library.
 _ONES = """\
   v -= v >> 1 & 0x5555555555555555u;
   v = (v & 0x3333333333333333u) + (v >> 2 & 0x3333333333333333u);
