@@ -391,6 +391,9 @@ class _Nest:
     def _assign(self, result: OperandTile, place: Place, emitter: Emitter) -> None:
         """A statement without accumulation: its value goes to its target."""
         target, where = self.tile.target_elements, self.tile.target_positions
+        value, made = self.tile.value_elements, self.tile.value_positions
         assert target is not None, "a statement that only assigns has a target"
         assert where is not None, "a statement that only assigns has a target"
-        self.results.write(result, Written(target, result.elements, where, result.subject), place, emitter)
+        assert value is not None, "a statement that only assigns has a value"
+        assert made is not None, "a statement that only assigns has a value"
+        self.results.write(result, Written(target, value, where, made), place, emitter)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from isamap.ir import Axis, Call, Expr, Index, Instruction, Operand, Read
+from isamap.ir import Axis, Call, Const, Expr, Index, IndexValue, Instruction, Operand, Read
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
 from isamap.match.encoded import encoded_params, with_encoded
@@ -55,11 +55,80 @@ def pattern_of(instruction: Instruction) -> Pattern | None:
 @lru_cache(maxsize=4096)
 def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
     """Equal instructions of two descriptions are told apart by where they stand, as refusals point there."""
-    found = statements(instruction)
+    found = _statements(instruction)
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
         return None
     return _pattern(instruction, found[0])
+
+
+def _statements(instruction: Instruction) -> tuple[Statement, ...]:
+    """An instruction's statements; conditions that hold for the first values of an axis are how many it has.
+
+    `for i in 8 if i < B` with B at most 8 is `for i in B`.
+    """
+    return tuple(_shortened(s, instruction) for s in statements(instruction))
+
+
+def _shortened(statement: Statement, instruction: Instruction) -> Statement:
+    """The statement with its whole guard as extents, or as it is."""
+    extents = {a.name: a.extent for a in statement.axes}
+    for condition in _conjuncts(statement.assign.guard):
+        found = _bound(condition, extents, instruction)
+        if found is None:
+            return statement
+        extents[found[0]] = found[1]
+    axes = tuple(replace(a, extent=extents[a.name]) for a in statement.axes)
+    return replace(statement, axes=axes, assign=replace(statement.assign, guard=None))
+
+
+def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
+    match guard:
+        case None:
+            return ()
+        case Call("and", args):
+            return tuple(c for a in args for c in _conjuncts(a))
+        case _:
+            return (guard,)
+
+
+def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:
+    """The axis that a condition cuts short, and what it leaves: its first values, as many as a bound says."""
+    match condition:
+        case Call("lt" | "le" | "gt" | "ge" as op, args):
+            left, right = (_count(a) for a in (args if op in ("lt", "le") else args[::-1]))
+            if left is None or right is None:
+                return None
+            within = right - left + (op in ("le", "ge"))
+        case _:
+            return None
+    for axis, extent in extents.items():
+        bound = within + Index.of(axis)
+        if axis in bound.symbols or extents.keys() & bound.symbols:
+            continue
+        if bound.value is not None and extent.value is not None:
+            return axis, Index.of(max(0, min(bound.value, extent.value)))
+        for shorter, longer in ((bound, extent), (extent, bound)):
+            high = _most(shorter, instruction)
+            if high is not None and longer.value is not None and high <= longer.value:
+                return axis, shorter
+    return None
+
+
+def _count(expr: Expr) -> Index | None:
+    match expr:
+        case IndexValue(index):
+            return index
+        case Const(int(value)):
+            return Index.of(value)
+        case _:
+            return None
+
+
+def _most(count: Index, instruction: Instruction) -> int | None:
+    """The most that a parameter known to the run says; None of anything else."""
+    param = next((p for p in instruction.params if p.kind == "scalar" and str(count) == p.name), None)
+    return param.high.value if param is not None and param.high is not None else None
 
 
 def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
@@ -82,7 +151,7 @@ def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
 @lru_cache(maxsize=4096)
 def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, ...]:
     found: list[Pattern] = []
-    for statement in statements(instruction):
+    for statement in _statements(instruction):
         guard = statement.assign.guard
         if statement.sequence or not (guard is None or is_predicate(guard, instruction)):
             return ()

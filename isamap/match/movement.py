@@ -249,16 +249,19 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
 
 def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
     """Of a statement that only assigns: what its instruction reads, and what it writes."""
-    result, target = tile.result, tile.target_elements
+    result, target, value = tile.result, tile.target_elements, tile.value_elements
     assert result is not None
     assert target is not None
+    assert value is not None
     fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
     output = tile.pattern.output.name
-    found = find_delivery(suppliers, target, result.elements, result.memory, result.dtype, result.want(fixed))
+    found = find_delivery(suppliers, target, value, result.memory, result.dtype, result.want(fixed))
     if found is None or found.instruction != tile.mapping.instruction:
         said = in_scratchpad(tile.pattern.instruction, tile.statement, suppliers)
         if said is None and found is not None:
             said = f"{found.instruction} writes {target.buffer} sooner"
+        if said is None and not suppliers.is_addressable(tile.pattern.output.memory or ""):
+            return _around_register(tile, result, target, suppliers)
         said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
@@ -270,6 +273,26 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
     size = prod(result.cell_shape) * target.dtype.size_bytes
     written = Movement(output, "in place" if dense else "strided", (), bytes_per_issue=size)
     return ((moved_by(result, kind, chain),), (written,))
+
+
+def _around_register(
+    tile: Tile, result: OperandTile, target: Read, suppliers: Suppliers
+) -> tuple[tuple[Movement, ...], ...]:
+    """Of an instruction between registers: which of its ends is not moved, what it reads or writes."""
+    output = tile.pattern.output
+    brought = find_supply(suppliers, result.want({}))
+    read = Movement(result.name, "none", (), why_unsupplied(result, tile, suppliers))
+    if brought is not None:
+        chain = steps_of(brought)
+        read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), suppliers), chain)
+    why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+    written = Movement(output.name, "none", (), why)
+    held = Read(f"$value:{output.memory}", tuple(Index.of(d) for d in dims(len(result.shape))), output.dtype)
+    back = find_delivery(suppliers, target, held, output.memory or "", output.dtype, result.want({}))
+    if brought is None and back is not None:
+        chain = steps_of(back)
+        written = replace(moved_by(result, kind_of(chain, 1, suppliers), chain), operand=output.name)
+    return ((read,), (written,))
 
 
 # --- where there is none ----------------------------------------------------------------------------------

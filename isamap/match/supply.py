@@ -227,7 +227,8 @@ def supply_inputs(
         inputs.append((binding.name, found))
         cost += found.cost_ns if isinstance(found, Supply) else 0.0
     named = {p.name for p in pattern.instruction.params}
-    if named - chosen.keys() or not holds(pattern, params):
+    known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
+    if named - chosen.keys() or not holds(pattern, known):
         return None
     return tuple(inputs), tuple(sorted(chosen.items())), cost
 

@@ -70,7 +70,8 @@ class Tile:
     """One issue of a mapped instruction: the loop axes around it and its operands.
 
     `accumulator` is None for a statement that only assigns; then `result` is the register to be written, and
-    the target is given over its coordinates (`target_elements`) and over positions (`target_positions`).
+    the target is given over its coordinates (`target_elements`) and over positions (`target_positions`), and
+    so is the value, which the instruction may convert on its way (`value_elements`, `value_positions`).
     With `held` the accumulator's lanes are shares of a sum, which are added to what `held` is in the end.
     """
 
@@ -85,6 +86,8 @@ class Tile:
     scalars: tuple[tuple[str, Expr], ...]
     target_elements: Read | None = None
     target_positions: Read | None = None
+    value_elements: Expr | None = None
+    value_positions: Expr | None = None
     held: OperandTile | None = None
 
     def axis(self, name: str) -> LoopAxis:
@@ -135,13 +138,15 @@ def apply_mapping(
     (result,) = operands
     target = statement.assign.target
     written = _operand(pattern, result.name, target, result.pattern, params, axes, lengths, positions)
-    if written is None:
+    value = statement.assign.value
+    made = _operand(pattern, result.name, value, result.pattern, params, axes, lengths, positions)
+    if written is None or made is None:
         return None
     assert isinstance(written.elements, Read)
     assert isinstance(written.subject, Read)
     # A value that is the same everywhere follows no axis, but where it is written does.
     result = replace(result, scattered=result.scattered | written.scattered)
-    ends = (written.elements, written.subject)
+    ends = (written.elements, written.subject, made.elements, made.subject)
     return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
 
 

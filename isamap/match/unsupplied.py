@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from isamap.ir import Index, Operand
+from isamap.ir.bind import comparison_holds
 from isamap.match.instructions import Pattern
 from isamap.match.layouts import in_tiles
 from isamap.match.params import fit_shape
+from isamap.match.reach import axis_limits
 from isamap.match.scratch import uncleared
 from isamap.match.supply import find_supply
 from isamap.match.tiles import OperandTile, Tile, is_read_of
@@ -38,6 +40,11 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
     if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, suppliers)}
         others = {p.instruction.name: p.output for p in writers}
+        hindered = (
+            said for p in writers if _reads_memory(p, suppliers) and (said := _unmet(p, operand.shape))
+        )
+        if (said := next(hindered, None)) is not None:
+            return f"{said}, which {register} does not meet"
         return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
             f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
             f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
@@ -46,6 +53,21 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
     if stores and (said := _other_shape(operand, machine, "stores {} from", stores)) is not None:
         return said
     return f"{machine} cannot copy an element of {array_of(operand)} into a buffer, or one back"
+
+
+def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
+    """What an instruction requires of its parameters, and they are not when it writes such a register."""
+    params = fit_shape(pattern.output, shape)
+    whole = tuple(None for _ in shape)
+    placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None
+    if params is None or placed is None:
+        return None
+    known = params | {n: mask.value for n, mask in placed[1].items() if mask.value is not None}
+    for c in pattern.instruction.where:
+        left, right = c.left.substitute(known).value, c.right.substitute(known).value
+        if left is not None and right is not None and not comparison_holds(left, c.comparison, right):
+            return f"{pattern.name} requires `{c.left} {c.comparison} {c.right}`"
+    return None
 
 
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:

@@ -179,9 +179,10 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: S
     zero = any(a.is_reduction for a in cut)
     if tile.result is not None:
         assert tile.target_elements is not None
+        assert tile.value_elements is not None
         want = operand.want(part)
         value = find_delivery(
-            suppliers, tile.target_elements, operand.elements, operand.memory, operand.dtype, want
+            suppliers, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
         )
         return "masked" if value is not None else "staged"
     if bring(suppliers, tile, operand, operand.want(part, zero=zero)) is None:

@@ -141,9 +141,10 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     if tile.accumulator is None:
         assert tile.result is not None
         assert tile.target_elements is not None
+        assert tile.value_elements is not None
         want = tile.result.want(_fixed_parts(tile, tile.result))
         found = find_delivery(
-            suppliers, tile.target_elements, tile.result.elements, tile.result.memory, tile.result.dtype, want
+            suppliers, tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, want
         )
         if found is None or found.instruction != tile.mapping.instruction:
             return None

@@ -216,3 +216,59 @@ def test_the_last_element_at_the_end_of_a_page_is_read_alone_however_cheap_pairs
     model = bool(missing_features(machine))
     made = compile_kernel(Request(source, name, dict(sizes), heuristic="greedy", model=model, cache=False))
     assert_right_of(parse_kernel(source), made, sizes)
+
+
+NARROWING = """isamap: 1
+name: narrowing
+summary: sums of i32 whose only way back narrows them
+extends: model-f32
+sources: {here: made up}
+language: |
+  memory acc: registers(count = 32, bytes = 64, named = compiler);
+memories:
+  acc: {source: here}
+links:
+  - {from: mem, to: acc, bandwidth_bytes_per_ns: 16, shared: false, source: here}
+instructions:
+  - semantics: |
+      instruction load_acc(scalar L: 1..16) {
+        in a: i32[L] @ mem;
+        out z: i32[16] @ acc outside zero;
+        for i in L { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 4, latency_cycles: 8}
+    source: here
+  - semantics: |
+      instruction at_least(scalar v: i32) {
+        in a: i32[16] @ acc;
+        out z: i32[16] @ acc;
+        for i in 16 { z[i] = max(a[i], v); }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 2, latency_cycles: 4}
+    source: here
+  - semantics: |
+      instruction store_narrow(scalar L: 1..16) {
+        in a: i32[16] @ acc;
+        out z: i8[L] @ mem;
+        for i in L { z[i] = wrap_i8(a[i]); }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 1, latency_cycles: 8}
+    source: here
+"""
+
+
+@pytest.mark.parametrize("size", [5, 16, 21])
+@pytest.mark.parametrize("value", ["wrap_i8(s[n])", "wrap_i8(max(s[n], 1))"])
+def test_a_store_that_narrows_on_its_way_performs_the_conversion(
+    value: str, size: int, tmp_path: Path
+) -> None:
+    (tmp_path / "narrowing.yaml").write_text(NARROWING)
+    text = f"kernel narrow(N) {{ in s: i32[N]; out y: i8[N]; for n in N {{ y[n] = {value}; }} }}"
+    source = Source("k.ir", text)
+    made = compile_kernel(Request(source, str(tmp_path / "narrowing.yaml"), {"N": size}))
+    assert made.program
+    assert {"load_acc", "store_narrow"} <= issued(made.program.body)
+    assert_right_of(parse_kernel(source), made, {"N": size})

@@ -128,3 +128,58 @@ def test_what_can_move_is_not_explained(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert "cannot move" not in said
     assert said.endswith("no refusal: every instruction asked for performs every statement\n")
+
+
+BOUNDED = """\
+isamap: 1
+name: bounded
+summary: a load under a bound
+extends: model-f32
+sources: {here: "this test"}
+language: |
+  memory v8: registers(count = 8, bytes = 32, named = compiler);
+memories:
+  v8: {source: here}
+links:
+  - {from: mem, to: v8, bandwidth_bytes_per_ns: 64, shared: false, source: here}
+instructions:
+  - semantics: |
+      instruction prefix_load(scalar B: 1..8) where B < 8 {
+        in a: f32[B] @ mem;
+        out z: f32[8] @ v8 outside zero;
+        for i in B { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 1, latency_cycles: 1}
+    source: here
+  - semantics: |
+      instruction prefix_store(scalar B: 1..8) {
+        in a: f32[8] @ v8;
+        out z: f32[B] @ mem;
+        for i in B { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: move, interval_cycles: 1, latency_cycles: 1}
+    source: here
+  - semantics: |
+      instruction double8() {
+        in a: f32[8] @ v8;
+        out z: f32[8] @ v8;
+        for i in 8 { z[i] = a[i] + a[i]; }
+      }
+    emit: semantics
+    cost: {unit: product, interval_cycles: 1, latency_cycles: 1}
+    source: here
+"""
+
+
+def test_a_load_whose_precondition_is_not_met_is_named_and_only_its_operand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bounded.yaml").write_text(BOUNDED)
+    kernel = tmp_path / "k.ir"
+    kernel.write_text("kernel d(N) { in x: f32[N]; out y: f32[N]; for i in N { y[i] = x[i] + x[i]; } }")
+    words = ["verify", str(kernel), "--hw", str(tmp_path / "bounded.yaml"), "-D", "N=5"]
+    assert main(words) == 3
+    said = capsys.readouterr().err
+    assert "nothing moves a: prefix_load requires `B < 8`, which f32[8] does not meet" in said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, load_machine
@@ -270,3 +272,65 @@ instructions:
         on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3))
     )
     assert part is None or part.instruction != "store_zeroing"
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def with_load(folder: Path, head: str, loop: str) -> Suppliers:
+    """A machine whose registers `v8` only this load fills."""
+    text = f"""isamap: 1
+name: m
+summary: s
+extends: model-f32
+sources: {{here: made up}}
+language: |
+  memory v8: registers(count = 8, bytes = 32, named = compiler);
+memories:
+  v8: {{source: here}}
+links:
+  - {{from: mem, to: v8, bandwidth_bytes_per_ns: 64, shared: false, source: here}}
+instructions:
+  - semantics: |
+      instruction prefix_load{head} {{
+        in a: f32[B] @ mem;
+        out z: f32[8] @ v8 outside zero;
+        {loop}
+      }}
+    emit: semantics
+    cost: {{unit: move, interval_cycles: 1, latency_cycles: 1}}
+    source: here
+"""
+    (folder / "m.yaml").write_text(text)
+    return suppliers(load_machine(str(folder / "m.yaml")))
+
+
+def part_of_a_row(part: Index | None) -> Want:
+    return want(element(K + LANE, buffer="V"), "v8", 8, valid=part)
+
+
+@pytest.mark.parametrize("guard", ["i < B", "B > i", "i <= B - 1", "(i < B) & (i < 8)"])
+@pytest.mark.parametrize("part", [None, Index.of(3), Index.of("#n")])
+def test_a_mask_written_as_a_guard_is_a_mask(tmp_path: Path, guard: str, part: Index | None) -> None:
+    plain = find_supply(
+        with_load(tmp_path, "(scalar B: 1..8)", "for i in B { z[i] = a[i]; }"), part_of_a_row(part)
+    )
+    guarded = find_supply(
+        with_load(tmp_path, "(scalar B: 1..8)", f"for i in 8 if {guard} {{ z[i] = a[i]; }}"),
+        part_of_a_row(part),
+    )
+    assert isinstance(plain, Supply)
+    assert guarded == plain
+
+
+@pytest.mark.parametrize("guard", ["i > B", "i < 2*B", "i == B"])
+def test_a_guard_that_holds_elsewhere_is_no_mask(tmp_path: Path, guard: str) -> None:
+    on = with_load(tmp_path, "(scalar B: 1..8)", f"for i in 8 if {guard} {{ z[i] = a[i % B]; }}")
+    assert find_supply(on, part_of_a_row(None)) is None
+
+
+def test_a_precondition_on_a_mask_is_asked_where_the_mask_is_a_number(tmp_path: Path) -> None:
+    on = with_load(tmp_path, "(scalar B: 1..8) where B < 8", "for i in B { z[i] = a[i]; }")
+    assert isinstance(find_supply(on, part_of_a_row(Index.of(3))), Supply)
+    assert find_supply(on, part_of_a_row(None)) is None
+    assert find_supply(on, part_of_a_row(Index.of("#n"))) is None
