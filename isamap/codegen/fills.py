@@ -2,7 +2,12 @@
 
 `integers`: floats hold small integers, so that sums are exact in any order; integers their whole range.
 `random`: floats symmetric about 0, integers their whole range.
-`edges`: integers at the ends of their range, floats of very different sizes and signs.
+`edges`: integers at the ends of their range, floats of very different sizes and signs, zeros and subnormal
+numbers among them; NaN and infinities in so few elements that most of each output stays finite.
+
+Floats of `random` are between -1 and 1. Where a loop runs in order, what one turn computes goes into the
+next, and sums of n terms would make more and more of a rounding, until two right results have nothing to do
+with each other. Divided by n, no sum makes an error larger than the largest of its terms'.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.codegen.share import shares
 from isamap.ir import DType, Kernel, Operand
+from isamap.ir.sites import find_sites
 
 Array = NDArray[Any]
 LINE_BYTES = 64
@@ -28,7 +35,38 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
         rng = np.random.default_rng((seed, number))
         arrays[operand.name] = make(rng, shape_of(operand), operand.dtype)
+    if fill == "edges":
+        _strew(kernel, arrays, seed)
+    if fill == "random" and (terms := _terms_in_turn(kernel)) > 1:
+        for operand in kernel.operands:
+            if operand.name in arrays and operand.dtype.is_float:
+                scaled = arrays[operand.name].astype(np.float64) / terms
+                arrays[operand.name] = scaled.astype(operand.dtype.numpy())
     return arrays
+
+
+def _terms_in_turn(kernel: Kernel) -> int:
+    """The most terms of a sum inside of a loop that runs in order; 1 without one."""
+    counts = [1]
+    for site in find_sites(kernel):
+        if site.assign.op == "add" and any(a.ordered for a in site.axes):
+            kept = {s for i in site.assign.target.index for s in i.symbols}
+            kept |= {a.name for a in site.axes if a.ordered}
+            counts.append(prod(a.extent.evaluate({}) for a in site.axes if a.name not in kept))
+    return max(counts)
+
+
+def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
+    """Put NaN and infinities into inputs: as many as leave more than half of each output untouched."""
+    reach = shares(kernel)
+    for number, name in enumerate(n for n in reach if kernel.operand(n).dtype.is_float):
+        array = arrays[name].reshape(-1)
+        count = min(int(0.5 / len(reach) / reach[name]), array.size // 8)
+        at = np.random.default_rng((seed, number, 1 << 21)).choice(array.size, size=count, replace=False)
+        array[at] = np.resize(np.roll(_SPECIAL, -number), count).astype(array.dtype)
+
+
+_SPECIAL = np.array([np.nan, np.inf, -np.inf])
 
 
 def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
@@ -97,7 +135,9 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> A
 
 def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     if dtype.is_float:
-        values = np.array([1, -1, 0.5, -0.0, 3, -1024, 2.0**-20, -(2.0**-20), 0.3125, 96])
+        tiny, normal = dtype.smallest_subnormal, dtype.smallest_normal
+        usual = [1, -1, 0.5, 3, -1024, 2.0**-20, -(2.0**-20), 0.3125, 96, -96, 7, -0.75]
+        values = np.array([*usual, 0.0, -0.0, 3 * tiny, tiny - normal])
         return rng.choice(values, size=shape).astype(dtype.numpy())
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)

@@ -33,7 +33,7 @@ def find_deviation(found: Array, wanted: Expected) -> Deviation:
     values = found[wanted.at] if wanted.at is not None else found
     errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
     with np.errstate(all="ignore"):
-        ratios = np.where(errors == 0, 0.0, errors / bounds)
+        ratios = np.where((errors == 0) | np.isinf(bounds), 0.0, errors / bounds)
     ratios = np.where(np.isnan(ratios), np.inf, ratios)
     position = int(np.argmax(ratios))
     return Deviation(

@@ -100,6 +100,7 @@ def measure_of(kernel: Kernel, fill: str) -> Measure:
         cancels=fill == "random",
         mantissa_bits=sums.mantissa_bits,
         given=given,
+        flushes=not kernel.strict,
     )
 
 
@@ -122,7 +123,7 @@ def _expect(
     samples: int | None,
 ) -> dict[str, Expected]:
     sums = sum_type(kernel)
-    lost = smallest_subnormal(sums) if kernel.strict else smallest_normal(sums)
+    lost = sums.smallest_subnormal if kernel.strict else sums.smallest_normal
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
     found: dict[str, Expected] = {}
     if samples is None:
@@ -188,16 +189,6 @@ def last_place(values: Array, dtype: DType) -> Array:
     lowest = 2 - (1 << (dtype.exponent_bits - 1))
     exponent = np.where(values == 0, lowest, np.maximum(exponent - 1, lowest))
     return np.ldexp(1.0, exponent - (dtype.mantissa_bits - 1))
-
-
-def smallest_normal(dtype: DType) -> float:
-    """Smaller results may be flushed to 0."""
-    return 2.0 ** (2 - (1 << (dtype.exponent_bits - 1)))
-
-
-def smallest_subnormal(dtype: DType) -> float:
-    """Results that are not flushed are rounded to multiples of it."""
-    return smallest_normal(dtype) * 2.0 ** (1 - dtype.mantissa_bits)
 
 
 def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:

@@ -57,6 +57,16 @@ class DType:
             return 448.0  # the largest exponent holds numbers, too: all but one
         return (2 - 2.0 ** (1 - self.mantissa_bits)) * 2.0 ** ((1 << (self.exponent_bits - 1)) - 1)
 
+    @property
+    def smallest_normal(self) -> float:
+        """Smallest positive number of a float type that has all digits."""
+        return 2.0 ** (2 - (1 << (self.exponent_bits - 1)))
+
+    @property
+    def smallest_subnormal(self) -> float:
+        """Smallest positive number of a float type: what all of its numbers are multiples of."""
+        return self.smallest_normal * 2.0 ** (1 - self.mantissa_bits)
+
     def numpy(self) -> np.dtype[np.generic]:
         """The numpy type that stores it (sub-byte integers in one byte, tf32 in a float32)."""
         return _numpy_dtype(self.name)

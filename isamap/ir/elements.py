@@ -29,6 +29,7 @@ from isamap.ir.measure import (
     count_roundings,
     finish_tally,
     is_tallied,
+    size_of,
     split_factors,
 )
 from isamap.ir.measuring import fill_magnitude, with_roundings, with_storage
@@ -141,7 +142,7 @@ def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work
             return np.full(shape, np.nan), np.full(shape, np.nan)
         found = np.asarray(work.arrays[buffer][tuple(at)])
         is_float = work.routine.operand(buffer).dtype.is_float
-        return found, np.abs(found.astype(np.float64)) if is_float else np.zeros(found.shape)
+        return found, size_of(found) if is_float else np.zeros(found.shape)
     if prod(shape) > ELEMENTS // 4 and len(shape) == 1:
         half = shape[0] // 2
         parts = [
@@ -217,7 +218,8 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
     assert found is not None, "an iteration space has at least one box"
     values, sizes = found
     if tally is not None:
-        reduction = Reduction(str(s.op), prod(n for _, n in inner), count_roundings(s.value), False)
+        count = prod(n for _, n in inner)
+        reduction = Reduction(str(s.op), count, count_roundings(s.value), False, dtype.largest)
         sizes = finish_tally(reduction, tally, values, sizes, work.measure)
     return (values if dtype.is_float else wrap(values, operand.dtype)), sizes
 
@@ -237,7 +239,8 @@ def _perform_box(
     env = Env(symbols, work.scalars, reader.load, exact=True)
     runs = _holds(asked, box, symbols, work)
     values = evaluate_expr(s.value, env)
-    magnitudes = evaluate_magnitude(s.value, env, reader.load_magnitude, work.measure)
+    summed = s.op in ("add", "mul")
+    magnitudes = evaluate_magnitude(s.value, env, reader.load_magnitude, work.measure, summed=summed)
     if s.op is None:
         magnitudes = with_roundings(magnitudes, s.value, values, work.measure)
         last = tuple(-1 for _ in box.counts)  # one iteration writes an element: inner axes have one point
@@ -264,7 +267,7 @@ def _perform_box(
         factors, relative = split_factors(values, magnitudes)
         terms, relative = tally.terms * reduced("mul", factors), tally.relative + reduced("add", relative)
         return (total, old[1]), Tally(terms, relative, touched)
-    terms = tally.terms + reduced("add", np.abs(values.astype(np.float64)))
+    terms = tally.terms + reduced("add", size_of(values))
     return (total, old[1] + reduced("add", magnitudes)), Tally(terms, tally.relative, touched)
 
 

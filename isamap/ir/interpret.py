@@ -22,7 +22,7 @@ import numpy as np
 
 from isamap.ir.bind import bind
 from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
-from isamap.ir.measure import PLAIN, Measure
+from isamap.ir.measure import PLAIN, Measure, size_of
 from isamap.ir.nodes import Assign, Loop, Routine, Stmt
 from isamap.ir.pieces import symbols_of, written_by
 from isamap.ir.rounding import Array
@@ -79,7 +79,7 @@ def interpret_magnitude(
     bound = bind_all(routine, sizes)
     state = _start(bound, arrays, scalars or {}, True, None)
     magnitudes = {
-        o.name: np.abs(values.astype(np.float64)) if o.dtype.is_float else np.zeros(values.shape)
+        o.name: size_of(values) if o.dtype.is_float else np.zeros(values.shape)
         for o, values in ((bound.operand(name), values) for name, values in state.values.items())
     }
     magnitudes = {name: np.asarray(sizes) for name, sizes in magnitudes.items()}

@@ -11,14 +11,14 @@ The magnitude of an integer is by how much it may differ: 0 unless a float was r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
 
 from isamap.ir.dtypes import F64, DType
 from isamap.ir.evaluate import Env, Loader, evaluate_expr
-from isamap.ir.measure import PLAIN, Measure, is_one_rounding
+from isamap.ir.measure import PLAIN, Measure, is_one_rounding, size_of
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array, convert
@@ -26,16 +26,24 @@ from isamap.ir.rounding import Array, convert
 _EXACT = ("neg", "abs", "min", "max", "select", "round")
 """Float operations that add no rounding error of their own."""
 
+_KEEPS_OVERFLOW = ("neg", "abs", "min", "max", "select", "exp", "tanh", "sigmoid", "erf")
+"""Float operations that give of an overflow what they give of the number beyond the largest one."""
 
-def evaluate_magnitude(e: Expr, env: Env, load_magnitude: Loader, measure: Measure = PLAIN) -> Array:
+
+def evaluate_magnitude(
+    e: Expr, env: Env, load_magnitude: Loader, measure: Measure = PLAIN, *, summed: bool = False
+) -> Array:
     """The magnitudes of an expression at all points, float64; of floats never below finite absolute values.
 
     `env` gives the values and `load_magnitude` the magnitudes of what is read. Elementwise functions pass an
     error on by the size of their derivative, to first order; a rounding to whole numbers by as many of them
-    as lie within it.
+    as lie within it. Infinite is the magnitude of a float that may be anything, as an operand of it may have
+    overflowed; `summed` when a sum or a product takes the float in, which then is such an operand.
     """
     work = _Work(env, load_magnitude, measure)
-    return work.floats(e) if e.dtype.is_float else work.integers(e)
+    if not e.dtype.is_float:
+        return work.integers(e)
+    return work.operand(e) if summed else work.floats(e)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +53,12 @@ class _Work:
     env: Env
     load: Loader
     measure: Measure
+    known: dict[int, Array] = field(default_factory=dict[int, Array])
 
     def value(self, e: Expr) -> Array:
-        return evaluate_expr(e, self.env).astype(np.float64)
+        if id(e) not in self.known:  # expressions outlive the work on them
+            self.known[id(e)] = evaluate_expr(e, self.env).astype(np.float64)
+        return self.known[id(e)]
 
     # --- floats -------------------------------------------------------------------------------------------
 
@@ -55,20 +66,65 @@ class _Work:
         """Sums of absolute values."""
         match e:
             case Const() | IndexValue() | Scalar():
-                found = np.abs(self.value(e))
-                # Nothing rounds an infinity: a maximum that begins with one is as exact as what it is of.
-                return np.where(np.isinf(found), 0.0, found)
+                return size_of(self.value(e))
             case Read():
                 return self.load(e).astype(np.float64, copy=False)
             case Cast(value, dtype, _, _):
                 if not value.dtype.is_float:
                     return np.abs(self.value(value)) + self.measure.as_magnitudes(self.integers(value))
-                return self._rounded(e, self.floats(value), dtype.mantissa_bits < value.dtype.mantissa_bits)
+                wider = dtype.exponent_bits > value.dtype.exponent_bits
+                given = self.operand(value) if wider else self.floats(value)
+                return self._rounded(e, given, dtype.mantissa_bits < value.dtype.mantissa_bits)
             case Call():
-                args = [np.zeros(()) if a.dtype.kind == "bool" else self.floats(a) for a in e.args]
-                return self._rounded(e, self._call(e, args), e.op not in _EXACT)
+                take = self.floats if e.op in _KEEPS_OVERFLOW else self.operand
+                args = [np.zeros(()) if a.dtype.kind == "bool" else take(a) for a in e.args]
+                return self._rounded(e, self._settled(e, self._call(e, args), args), e.op not in _EXACT)
             case _:
                 assert_never(e)
+
+    def operand(self, e: Expr) -> Array:
+        """The magnitudes of a float that something is computed with."""
+        return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
+
+    def _settled(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
+        """The magnitude of what an operation gives: 0 of what is infinite or NaN for certain."""
+        odd = ~np.isfinite(self.value(e))
+        vague = self._is_vague(e, args)
+        if not odd.any() and not vague.any() and np.isfinite(magnitude).all():
+            return magnitude
+        certain = odd & ~vague
+        for a in args:
+            certain = certain & np.isfinite(a)
+        return np.where(certain, 0.0, np.where(odd | vague | np.isnan(magnitude), np.inf, magnitude))
+
+    def _is_vague(self, e: Call, args: list[Array]) -> Array:
+        """Where an operation may be infinite or NaN, or may not be.
+
+        Such are quotients by what may be 0, products of that and infinity, logarithms and roots of it, and
+        overflows of f64, which values are computed in.
+        """
+
+        def zero(number: int) -> Array:
+            return self.measure.may_be_zero(args[number], self.value(e.args[number]), e.args[number].dtype)
+
+        def infinite(number: int) -> Array:
+            return np.isinf(self.value(e.args[number]))
+
+        found = np.zeros((), np.bool_)
+        match e.op:
+            case "div":
+                found = zero(1) | (zero(0) & (self.value(e.args[1]) == 0))
+            case "log" | "sqrt":
+                found = zero(0)
+            case "mul" | "fma":
+                found = (infinite(0) & zero(1)) | (zero(0) & infinite(1))
+            case _:
+                pass
+        if e.dtype.name == "f64":
+            given = [np.isfinite(self.value(a)) for a in e.args if a.dtype.is_float]
+            overflown = np.isinf(self.value(e)) & np.logical_and.reduce(np.broadcast_arrays(*given))
+            return found | (overflown if e.op not in ("div", "log") else overflown & ~_is_pole(e, self.value))
+        return found
 
     def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
         """The magnitude with the rounding of a type that is narrower than the measure's."""
@@ -77,7 +133,7 @@ class _Work:
             return np.where(magnitude < 2.0**bits, magnitude, np.maximum(magnitude, self.measure.exact_below))
         if not rounds or bits >= self.measure.mantissa_bits:
             return magnitude
-        return magnitude + self.measure.as_magnitudes(2.0**-bits * np.abs(self.value(e)))
+        return magnitude + self.measure.as_magnitudes(2.0**-bits * size_of(self.value(e)))
 
     def _call(self, e: Call, args: list[Array]) -> Array:
         match e.op, args:
@@ -104,12 +160,12 @@ class _Work:
                 raise AssertionError(e.op)
 
     def _product(self, left: Expr, right: Expr, a: Array, b: Array) -> Array:
-        """Two bounds: products of terms, and errors passed on by the other factor's value.
+        """Two bounds: products of terms, and errors passed on by the other factor's value and error.
 
         The first is the smaller one for what is read, the second for what was computed, step after step.
         """
         x, y = np.abs(self.value(left)), np.abs(self.value(right))
-        return np.minimum(a * b, x * b + a * y)
+        return np.minimum(a * b, x * b + a * y + self.measure.scale * a * b)
 
     def _function(self, e: Call, a: Array) -> Array:
         """|f(x)| plus the magnitude of x times |f'(x)|, at the steepest within the error of x.
@@ -138,7 +194,7 @@ class _Work:
                 raise AssertionError(e.op)
         passed_on = slope * a
         if bounded and self.measure.scale:
-            passed_on = np.minimum(passed_on, 2 / self.measure.scale)
+            passed_on = np.where(np.isinf(a), np.inf, np.minimum(passed_on, 2 / self.measure.scale))
         return y + passed_on
 
     # --- floats that become whole numbers -----------------------------------------------------------------
@@ -235,6 +291,11 @@ class _Work:
         by = np.minimum(radius, 2.0**62).astype(np.int64)
         low, exact, high = (function(x).astype(np.float64) for x in (value - by, value, value + by))
         return np.where(low > high, float(dtype.high - dtype.low), np.maximum(high - exact, exact - low))
+
+
+def _is_pole(e: Call, value: Callable[[Expr], Array]) -> Array:
+    """Where a quotient or a logarithm is infinite as its last operand is 0."""
+    return value(e.args[-1]) == 0
 
 
 def anything(radius: Array, dtype: DType) -> Array:

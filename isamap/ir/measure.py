@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isamap.ir.dtypes import DType
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.rounding import Array
 
@@ -21,7 +22,7 @@ class Measure:
     `scale` is the error for each unit of magnitude, `growth` what a rounding adds to a magnitude, as a
     fraction of what is rounded. `cancels` when the signs of terms are random. Below `exact_below` sums are
     exact. Floats with fewer than `mantissa_bits` round more than the scale allows for. `given` are the
-    operands that nothing is computed into.
+    operands that nothing is computed into. `flushes` when subnormal numbers may count as zero.
     """
 
     scale: float = 0.0
@@ -30,6 +31,7 @@ class Measure:
     exact_below: float = 0.0
     mantissa_bits: int = 0
     given: frozenset[str] = frozenset()
+    flushes: bool = False
 
     def errors(self, magnitudes: Array) -> Array:
         """The largest errors of floats with these magnitudes."""
@@ -39,8 +41,31 @@ class Measure:
         """The magnitudes that have these errors."""
         return errors / self.scale if self.scale else np.zeros(errors.shape)
 
+    def may_be_zero(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
+        """Where a value may be 0 although it is another one, or another one although it is 0."""
+        lost = dtype.smallest_normal if self.flushes else dtype.smallest_subnormal
+        within = self.scale * np.where(np.isfinite(magnitudes), magnitudes, 0.0)
+        return (magnitudes > 0) & (np.abs(values) <= within + lost)
+
+    def beyond(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
+        """The magnitudes of what is computed with; infinite where a value may have overflowed in its type.
+
+        What follows from an overflow may be an infinity, a NaN or, where both meet a bound, a number.
+        """
+        if not self.scale:
+            return magnitudes
+        sizes = size_of(values)
+        over = sizes + np.where(np.isfinite(magnitudes), self.scale * magnitudes, 0.0) > dtype.largest
+        return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
+
 
 PLAIN = Measure()
+
+
+def size_of(values: Array) -> Array:
+    """Absolute values, float64; 0 for infinities and NaN, which nothing rounds: they are as exact as 0 is."""
+    sizes = np.abs(values.astype(np.float64))
+    return np.where(np.isfinite(sizes), sizes, 0.0)
 
 
 def count_roundings(e: Expr) -> int:
@@ -102,7 +127,7 @@ def begin_tally(op: str, values: Array, magnitudes: Array) -> Tally:
     touched = np.zeros(values.shape, np.bool_)
     if op == "mul":
         return Tally(*split_factors(values, magnitudes), touched)
-    return Tally(np.array(np.abs(values.astype(np.float64))), np.zeros(values.shape), touched)
+    return Tally(np.array(size_of(values)), np.zeros(values.shape), touched)
 
 
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
@@ -111,7 +136,7 @@ def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
     A product is off by the sum of the latter, to first order; the product of magnitudes would be wider by a
     power of their ratio. Of a factor that is 0 only within its error, the error stands for the value.
     """
-    sizes = np.abs(values.astype(np.float64))
+    sizes = size_of(values)
     excess = np.maximum(magnitudes - sizes, 0.0)
     vague = (sizes == 0) & (excess > 0)
     factors = np.where(vague, excess, sizes)
@@ -122,13 +147,15 @@ def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
 class Reduction:
     """A float reduction: its operation, how many values an element takes in, and the roundings in each.
 
-    `ordered` when the statement runs again for the same elements, in order.
+    `ordered` when the statement runs again for the same elements, in order; `largest` is the largest number
+    of the type that it runs in.
     """
 
     op: str
     count: int
     roundings: int
     ordered: bool
+    largest: float = np.inf
 
 
 def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, measure: Measure) -> Array:
@@ -143,6 +170,9 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
     never below the bound for any order.
 
     A product of n factors is off by n·u of itself, whatever the signs.
+
+    Where the terms together are beyond the largest number and their sum is not, partial sums overflow in some
+    orders and not in others.
     """
     if r.op == "mul":
         roundings = measure.growth * r.count * (1 + r.roundings)
@@ -150,8 +180,10 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
     elif not measure.cancels:
         grown = magnitudes + measure.growth * (r.count + r.roundings) * tally.terms
     else:
-        sided = np.abs(totals.astype(np.float64))
+        sided = size_of(totals)
         if not r.ordered:
             sided = np.maximum(sided - np.sqrt(8 / max(1, r.count)) * tally.terms, 0.0)
         grown = magnitudes + measure.growth * r.count * sided
+    if r.op == "add":
+        grown = np.where((tally.terms > r.largest) & (size_of(totals) <= r.largest), np.inf, grown)
     return np.where(tally.touched, grown, magnitudes)

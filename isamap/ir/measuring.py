@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 from math import isfinite, prod
 
 import numpy as np
 
 from isamap.ir.buffers import load
 from isamap.ir.contraction import sum_of_products
-from isamap.ir.dtypes import BOOL, F64
+from isamap.ir.dtypes import BOOL, F64, DType
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.index import Index
 from isamap.ir.magnitude import anything, evaluate_magnitude
-from isamap.ir.measure import Measure, Tally, count_roundings, split_factors
+from isamap.ir.measure import Measure, Tally, count_roundings, size_of, split_factors
 from isamap.ir.nodes import Assign, Cast, Const, Expr, Operand, Read, Routine
 from isamap.ir.pieces import factors_of
 from isamap.ir.rounding import Array
@@ -101,16 +102,25 @@ def with_roundings(magnitudes: Array, e: Expr, values: Array, measure: Measure) 
     roundings = count_roundings(e) if e.dtype.is_float else 0
     if not measure.growth or not roundings:
         return magnitudes
-    sizes = np.abs(values.astype(np.float64))
-    return magnitudes + measure.growth * roundings * np.where(np.isinf(sizes), 0.0, sizes)
+    return magnitudes + measure.growth * roundings * size_of(values)
 
 
 def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand, measure: Measure) -> Array:
-    """Magnitudes of what is read, with the rounding of sums in a wider type to the operand's."""
-    bits = operand.dtype.mantissa_bits
-    if operand.accumulate is None or not operand.dtype.is_float or bits >= measure.mantissa_bits:
+    """Magnitudes of what is read, with the rounding of sums in a wider type to the operand's.
+
+    And with subnormal numbers as far as they may count as zero.
+    """
+    if not operand.dtype.is_float:
         return magnitudes
-    return magnitudes + measure.as_magnitudes(2.0**-bits * np.abs(load().astype(np.float64)))
+    if measure.flushes:
+        sizes = size_of(load())
+        lost = np.where(sizes < operand.dtype.smallest_normal, sizes, 0.0)
+        if lost.any():
+            magnitudes = magnitudes + measure.as_magnitudes(lost)
+    bits = operand.dtype.mantissa_bits
+    if operand.accumulate is None or bits >= measure.mantissa_bits:
+        return magnitudes
+    return magnitudes + measure.as_magnitudes(2.0**-bits * size_of(load()))
 
 
 # --- what one box gives -----------------------------------------------------------------------------------
@@ -127,14 +137,20 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
         return with_storage(found, lambda: evaluate_expr(read, env), operand, measured.measure)
 
     def measured_expr(e: Expr) -> Array:
-        return evaluate_magnitude(e, env, load_magnitude, measured.measure)
+        summed = s.op in ("add", "mul")
+        return evaluate_magnitude(e, env, load_magnitude, measured.measure, summed=summed)
 
     if not by_products:
         return measured_expr(s.value)
     rank = len(cells.box.names)
     factors = [full_rank(measured_expr(f), rank) for f in factors_of(s.value)]
     if s.value.dtype.is_float:
-        return sum_of_products(factors, cells.box.counts, cells.kept)
+        values = [full_rank(evaluate_expr(f, env), rank) for f in factors_of(s.value)]
+        sums = sum_of_products(factors, cells.box.counts, cells.kept)
+        if any((m > size_of(v)).any() for m, v in zip(factors, values, strict=True)):
+            sums = np.minimum(sums, _passed_on(values, factors, cells, measured.measure))
+        vague = np.isnan(sums) | _vague_products(values, factors, s.value.dtype, cells, measured.measure)
+        return np.where(vague, np.inf, sums)  # NaN: infinity times 0
     if not any(f.any() for f in factors):
         return np.zeros((1,) * rank)
     # Σ (|a| + r)·(|b| + q) - Σ |a|·|b|: by how much a sum of products of integers differs.
@@ -145,12 +161,38 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
     )
 
 
+def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measure: Measure) -> Array:
+    """The magnitudes of sums of products whose factors are off: Σ (Π (|x| + s·m) - Π |x|) / s, without loss.
+
+    Of what was computed from sums it is far less than the sums of products of magnitudes.
+    """
+    total, sizes = np.zeros(()), [size_of(v) for v in values]
+    wide = [x + measure.scale * m for x, m in zip(sizes, magnitudes, strict=True)]
+    for i, own in enumerate(magnitudes):
+        total = total + sum_of_products([*sizes[:i], own, *wide[i + 1 :]], cells.box.counts, cells.kept)
+    return total
+
+
+def _vague_products(
+    values: list[Array], sizes: list[Array], dtype: DType, cells: Cells, measure: Measure
+) -> Array:
+    """Where a term is infinity times what may be 0, whose sum may be anything."""
+    found, infinite = np.zeros((), np.bool_), [np.isinf(v) for v in values]
+    if any(i.any() for i in infinite):
+        near = [measure.may_be_zero(m, v, dtype) for m, v in zip(sizes, values, strict=True)]
+        for one, other in permutations(range(len(values)), 2):
+            marks = [np.ones_like(m) for m in sizes]
+            marks[one], marks[other] = infinite[one] * 1.0, marks[other] * near[other]
+            found = found | (sum_of_products(marks, cells.box.counts, cells.kept) > 0)
+    return found
+
+
 def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
     """Sums of the absolute values of what is added up."""
     if not by_products:
-        return np.abs(evaluate_expr(s.value, env).astype(np.float64))
+        return size_of(evaluate_expr(s.value, env))
     rank = len(cells.box.names)
-    factors = [np.abs(full_rank(evaluate_expr(f, env), rank).astype(np.float64)) for f in factors_of(s.value)]
+    factors = [size_of(full_rank(evaluate_expr(f, env), rank)) for f in factors_of(s.value)]
     return sum_of_products(factors, cells.box.counts, cells.kept)
 
 

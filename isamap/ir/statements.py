@@ -103,7 +103,8 @@ def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
     assert state.magnitudes is not None, "there is a tally"
     assert s.op is not None, "there is a tally"
     count = most_hits(s.target.index, dict(nest.axes))
-    reduction = Reduction(s.op, count, count_roundings(s.value), ordered=bool(nest.fixed))
+    largest = accumulator(state.routine.operand(s.target.buffer)).largest
+    reduction = Reduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
     values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
     sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
 

@@ -65,6 +65,80 @@ def test_a_type_without_infinities_overflows_to_nan() -> None:
     assert not is_right(np.array([448]).astype(f8), wanted)
 
 
+# --- overflow on the way ----------------------------------------------------------------------------------
+
+
+def expected(body: str, **arrays: list[float]) -> Expected:
+    """What the f32 output y should hold, all operands of one length."""
+    given = {name: np.array(values, F32) for name, values in arrays.items()}
+    size = len(next(iter(arrays.values())))
+    declared = " ".join(f"in {name}: f32[N];" for name in arrays)
+    k = bind(parse_kernel(Source("k.ir", f"kernel k(N) {{ {declared} out y: f32[N]; {body} }}")), {"N": size})
+    return expect(k, given | {"y": np.zeros(size, F32)}, {}, "edges")["y"]
+
+
+def test_what_follows_from_an_overflow_is_not_compared() -> None:
+    wanted = expected("for i in N { y[i] = exp(x[i]) * z[i]; }", x=[96, 96, 1], z=[1e-20, 0, 2])
+    e = F32(2 * np.e)
+    for first, second in ((INF, np.nan), (1.23e21, INF), (0, 0)):
+        assert is_right(np.array([first, second, e], F32), wanted)
+    assert not is_right(np.array([INF, np.nan, INF], F32), wanted)
+
+
+def test_an_overflow_itself_is_compared() -> None:
+    wanted = expected("for i in N { y[i] = exp(x[i]); }", x=[96, 1000, 1])
+    assert is_right(np.array([INF, INF, F32(np.e)], F32), wanted)
+    assert not is_right(np.array([INF, 3e38, F32(np.e)], F32), wanted)
+    assert not is_right(np.array([3e38, INF, F32(np.e)], F32), wanted)
+
+
+def test_an_overflow_is_passed_on_where_it_makes_no_difference() -> None:
+    wanted = expected("for i in N { y[i] = min(exp(x[i]), 1); }", x=[96, -1])
+    assert is_right(np.array([1, F32(np.exp(-1))], F32), wanted)
+    assert not is_right(np.array([INF, F32(np.exp(-1))], F32), wanted)
+
+
+def test_a_sum_that_leaves_the_type_and_comes_back_is_not_compared() -> None:
+    body = "for i in N { y[i] = 0; } for i in N, j in N { y[i] += select(i == 0, x[j], z[j]); }"
+    wanted = expected(body, x=[3e38, 3e38, -3e38, -3e38], z=[1, 2, 3, 4])
+    assert is_right(np.array([np.nan, 10, 10, 10], F32), wanted)
+    assert not is_right(np.array([np.nan, np.nan, 10, 10], F32), wanted)
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ("max(x[i], 0)", [np.nan, INF, 0, 2]),
+        ("x[i] + 1", [np.nan, INF, -INF, 3]),
+        ("1 / x[i]", [np.nan, 0, 0, 0.5]),
+        ("x[i] / 0", [np.nan, INF, -INF, INF]),
+        ("x[i] * 0", [np.nan, np.nan, np.nan, 0]),
+        ("exp(x[i]) - 1", [np.nan, INF, -1, np.e**2 - 1]),
+        ("tanh(x[i])", [np.nan, 1, -1, np.tanh(2)]),
+        ("sqrt(x[i])", [np.nan, INF, np.nan, np.sqrt(2)]),
+        ("select(x[i] > 0, x[i], 0)", [0, INF, 0, 2]),
+        ("min(max(x[i], -6), 6)", [np.nan, 6, -6, 2]),
+    ],
+)
+def test_what_is_infinite_or_nan_for_certain_is_compared(value: str, right: list[float]) -> None:
+    wanted = expected(f"for i in N {{ y[i] = {value}; }}", x=[np.nan, INF, -INF, 2])
+    assert is_right(np.array(right, F32), wanted)
+    for at in range(4):
+        for other in (np.nan, INF, 7.0):
+            found = np.array(right, F32)
+            found[at] = other
+            same = right[at] == other or (np.isnan(right[at]) and np.isnan(other))
+            assert is_right(found, wanted) is bool(same)
+
+
+@pytest.mark.parametrize("value", ["1 / (x[i] - z[i])", "log(x[i] - z[i])", "sqrt(x[i] - z[i])"])
+def test_what_may_be_infinite_is_not_compared(value: str) -> None:
+    wanted = expected(f"for i in N {{ y[i] = {value}; }}", x=[1, 2], z=[1 - 2.0**-24, 1])
+    for found in (np.nan, INF, 2.0**24, -16.6):
+        assert is_right(np.array([found, np.float32(wanted.values[1])], F32), wanted)
+    assert not is_right(np.array([0.5, np.nan], F32), wanted)
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e5m2", "f8e4m3"])
 def test_sums_that_are_stored_may_overflow(dtype: str) -> None:
     text = f"in x: f32[M, N]; inout y: {dtype}[M] accumulate f32;"

@@ -1,0 +1,98 @@
+"""What fills hold: awkward numbers where they can be seen, and no chaos in recurrences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from isamap.codegen.fills import make_arrays
+from isamap.codegen.share import shares
+from isamap.driver.oracle import expect
+from isamap.ir import Kernel, bind
+from isamap.kernels import kernel_path
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+
+def bound(text: str, **sizes: int) -> Kernel:
+    return bind(parse_kernel(Source("k.ir", f"kernel k({', '.join(sizes)}) {{ {text} }}")), sizes)
+
+
+def shipped(name: str, **sizes: int) -> Kernel:
+    text = kernel_path(name).read_text(encoding="utf-8")
+    return bind(parse_kernel(Source(f"{name}.ir", text)), sizes)
+
+
+RELU = "in x: f32[N]; out y: f32[N]; for n in N { y[n] = max(x[n], 0); }"
+POOL = """in x: f32[R, N]; out y: f32[N];
+    for n in N { y[n] = -inf; } for n in N, r in R { y[n] max= x[r, n]; }"""
+SOFTMAX = """in x: f32[M, N]; out y: f32[M, N]; temp top: f32[M]; temp total: f32[M];
+    for m in M { top[m] = -inf; total[m] = 0; }
+    for m in M, n in N { top[m] max= x[m, n]; }
+    for m in M, n in N { total[m] += exp(x[m, n] - top[m]); }
+    for m in M, n in N { y[m, n] = exp(x[m, n] - top[m]) / total[m]; }"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "share"),
+    [
+        (shipped("gemm_f32", M=8, N=4, K=9), {"A": 1 / 8, "B": 1 / 4, "C": 1 / 32}),
+        (shipped("gemv_f32", M=8, K=4), {"A": 1 / 8, "x": 1.0, "y": 1 / 8}),
+        (bound(RELU, N=16), {"x": 1 / 16}),
+        (bound(POOL, R=3, N=4), {"x": 1 / 4}),
+        (bound(SOFTMAX, M=5, N=7), {"x": 1 / 5}),
+        (
+            bound(
+                "in x: f32[T, N]; inout h: f32[N]; seq t in T { for n in N { h[n] += x[t, n]; } }", T=6, N=4
+            ),
+            {"x": 1 / 4, "h": 1 / 4},
+        ),
+    ],
+)
+def test_an_element_reaches_a_share_of_the_results(kernel: Kernel, share: dict[str, float]) -> None:
+    assert shares(kernel) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        bound(RELU, N=84),
+        bound(POOL, R=4, N=3),
+        bound(SOFTMAX, M=5, N=7),
+        shipped("gemm_f32", M=9, N=7, K=11),
+        shipped("gemm_bf16", M=9, N=7, K=11),
+        shipped("gemm_f64", M=9, N=7, K=11),
+    ],
+)
+def test_a_few_inputs_are_not_finite_and_most_results_are(kernel: Kernel) -> None:
+    arrays = make_arrays(kernel, "edges")
+    given = [a for o in kernel.operands if (a := arrays.get(o.name)) is not None and o.role != "out"]
+    assert any(np.isnan(a.astype(np.float64)).any() for a in given)
+    for wanted in expect(kernel, arrays, {}, "edges").values():
+        odd = np.count_nonzero(~np.isfinite(wanted.values))
+        assert 0 < odd < wanted.values.size / 2
+        assert np.isfinite(wanted.bound).all()  # all of them are compared
+
+
+def test_what_reaches_all_results_stays_finite() -> None:
+    arrays = make_arrays(shipped("gemv_f32", M=64, K=64), "edges")
+    assert np.isfinite(arrays["x"]).all()
+    assert not np.isfinite(arrays["A"]).all()
+
+
+def test_zeros_of_both_signs_and_subnormal_numbers_are_there() -> None:
+    x = make_arrays(bound(RELU, N=400), "edges")["x"]
+    zeros = x[x == 0]
+    assert 0 < np.count_nonzero(np.signbit(zeros)) < zeros.size
+    subnormal = np.abs(x[(x != 0) & (np.abs(x) < np.finfo(np.float32).tiny)])
+    assert np.unique(subnormal).size == 2
+
+
+def test_factors_of_a_recurrence_shrink_with_the_length_of_its_sums() -> None:
+    text = """in u: f32[N, N]; in x: f32[T, N]; inout h: f32[T + 1, N];
+        seq t in T { for n in N { h[t + 1, n] = x[t, n]; }
+                     for n in N, k in N { h[t + 1, n] += u[n, k] * h[t, k]; } }"""
+    arrays = make_arrays(bound(text, T=4, N=64), "random")
+    assert 0.9 / 64 < np.abs(arrays["u"]).max() <= 1 / 64
+    text = "in u: f32[N, N]; in x: f32[N]; inout h: f32[N]; for n in N, k in N { h[n] += u[n, k] * x[k]; }"
+    assert np.abs(make_arrays(bound(text, N=64), "random")["u"]).max() > 0.9
