@@ -61,7 +61,8 @@ def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:
     reach = shares(kernel)
     for number, name in enumerate(n for n in reach if kernel.operand(n).dtype.is_float):
         array = arrays[name].reshape(-1)
-        count = min(int(0.5 / len(reach) / reach[name]), array.size // 8)
+        reached = max(reach[name], 1 / array.size)  # what nothing reads reaches nothing
+        count = min(int(0.5 / len(reach) / reached), array.size // 8)
         at = np.random.default_rng((seed, number, 1 << 21)).choice(array.size, size=count, replace=False)
         array[at] = np.resize(np.roll(_SPECIAL, -number), count).astype(array.dtype)
 

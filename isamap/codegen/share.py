@@ -29,7 +29,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
     """Whether an assignment spreads what it reads further than was known; then it is known."""
-    assign, extents = site.assign, {a.name: a.extent.evaluate({}) for a in site.axes}
+    assign, extents = site.assign, {name: int(n.evaluate({})) for name, n in site.extents.items()}
     kept = symbols_of(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
     for read in dict.fromkeys(site.reads):
