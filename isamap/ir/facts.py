@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.index import Index, Mod
-from isamap.ir.nodes import Call, Const, Constraint, Expr, IndexValue, Param, Routine
+from isamap.ir.nodes import Call, Const, Constraint, Expr, IndexValue, Param, Read, Routine
 from isamap.ir.prove import Facts
 from isamap.ir.substitute import substitute_routine
+from isamap.source import Span
 
 R = TypeVar("R", bound=Routine)
 
@@ -118,6 +120,21 @@ def guard_facts(guard: Expr | None) -> list[Index]:
             return _comparison_facts(op, a, b) if a is not None and b is not None else []
         case _:
             return []
+
+
+def inside_conditions(read: Read, shape: tuple[Index, ...]) -> tuple[tuple[Expr, Expr], ...]:
+    """That each subscript is at least 0, and below the extent."""
+    return tuple(
+        (
+            Call("ge", (_index_value(index, read.span), Const(0, I64)), BOOL),
+            Call("lt", (_index_value(index, read.span), _index_value(extent, read.span)), BOOL),
+        )
+        for index, extent in zip(read.index, shape, strict=True)
+    )
+
+
+def _index_value(index: Index, span: Span | None) -> Expr:
+    return IndexValue(index, I64, span) if index.value is None else Const(index.value, I64, span)
 
 
 def unequal_gaps(guard: Expr) -> list[Index]:

@@ -73,7 +73,7 @@ class _Builder:
             case "name":
                 return ast.Name(str(children[0]), span)
             case "access":
-                fill = self.fill(children[2]) if children[2] is not None else None
+                fill = self.expr(children[2]) if children[2] is not None else None
                 return ast.Access(self.ident(children[0]), self.exprs(children[1]), fill, span)
             case "call":
                 return ast.Apply(self.ident(children[0]), self.exprs(children[1]), span)
@@ -84,15 +84,6 @@ class _Builder:
 
     def exprs(self, node: SyntaxTree | None) -> tuple[ast.ExprSyntax, ...]:
         return tuple(self.expr(child) for child in node.children) if node is not None else ()
-
-    def fill(self, node: SyntaxTree) -> ast.ExprSyntax:
-        span = self.span(node)
-        infinite = str(node.data) == "infinity"
-        minus = bool(node.children) and str(node.children[0]) == "-"
-        value = (
-            ast.Name("inf", span) if infinite else ast.Number(read_number(str(node.children[-1]), span), span)
-        )
-        return ast.Unary("neg", value, span) if minus else value
 
     # --- statements
 

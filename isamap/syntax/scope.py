@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from isamap.ir.dtypes import DTYPES, DType
+from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
 from isamap.syntax import ast
@@ -26,13 +27,17 @@ class Cascade(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed."""
+    """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed.
+
+    `extents` are those of the axes, where they were not refused.
+    """
 
     indices: dict[str, IndexRole] = field(default_factory=dict[str, IndexRole])
     scalars: dict[str, DType] = field(default_factory=dict[str, DType])
     operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
     broken: frozenset[str] = frozenset()
     known: Module = field(default_factory=lambda: Module(()))
+    extents: dict[str, Index] = field(default_factory=dict[str, Index])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,6 +57,10 @@ class Scope:
 
     def with_index(self, name: str, role: IndexRole) -> Scope:
         return replace(self, indices={**self.indices, name: role})
+
+    def with_axis(self, name: str, extent: Index) -> Scope:
+        """The scope inside a loop."""
+        return replace(self.with_index(name, "axis"), extents={**self.extents, name: extent})
 
     def with_axes(self, names: Iterable[str]) -> Scope:
         return replace(self, indices={**self.indices, **dict.fromkeys(names, "axis")})

@@ -35,7 +35,10 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
             check_free(axis.name, inner, "axis")
             extent = resolve_extent(axis.extent, scope, f"the extent of axis `{name}`")
             axes.append(Axis(name, extent, axis.span))
-        inner = inner.with_index(name, "axis") if name not in inner.names else inner.with_broken(name)
+        if axes and axes[-1].name == name:
+            inner = inner.with_axis(name, axes[-1].extent)
+        else:
+            inner = inner.with_index(name, "axis") if name not in inner.names else inner.with_broken(name)
     guard: Expr | None = None
     if s.guard is not None:
         with findings.collect():
@@ -95,7 +98,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
             s.target.span,
             advice="declare it `out` or `inout`",
         )
-    target = resolve_access(s.target.name, s.target.subscripts, None, s.target.span, scope)
+    target = resolve_access(s.target.name, s.target.subscripts, s.target.span, scope)
     op = REDUCTIONS[s.op] if s.op else None
     if op is not None:
         _check_reduction(op, operand, s)

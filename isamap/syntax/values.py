@@ -7,9 +7,11 @@ of the other operand, so `max(x, 0)` needs no cast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite
+from dataclasses import replace
+from functools import reduce
 
 from isamap.ir.dtypes import BOOL, DTYPES, I64, DType, converts_exactly
+from isamap.ir.facts import inside_conditions
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
@@ -18,9 +20,9 @@ from isamap.syntax import ast
 from isamap.syntax.casts import cast_target, convert
 from isamap.syntax.hints import remark, written_as
 from isamap.syntax.indices import combine, resolve_index
+from isamap.syntax.literals import FUNCTIONS, is_bare, is_known, literal_value, make_const
 from isamap.syntax.scope import Scope, problem, unknown
 
-FUNCTIONS = tuple(op.name for op in OPS.values() if op.spelling is None)
 _INDEX_OPS = frozenset(("add", "sub", "mul", "div", "rem", "min", "max"))
 _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logical": "integers or bool"}
 
@@ -44,7 +46,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
 
 def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
     """The typed expression; `expected` decides the type of literals only."""
-    if (number := literal_value(e)) is not None and not _is_known(e, scope):
+    if (number := literal_value(e)) is not None and not is_known(e, scope):
         return make_const(number, expected, e.span)
     match e:
         case ast.Flag(value, span):
@@ -52,7 +54,7 @@ def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
         case ast.Name(name, span):
             return _named(ast.Ident(name, span), scope)
         case ast.Access(name, subscripts, fill, span):
-            return resolve_access(name, subscripts, fill, span, scope)
+            return _filled(name, subscripts, fill, span, scope)
         case ast.Unary(op, operand, span):
             return operation(OPS[op], [operand], None, e, span, scope, expected)
         case ast.Binary(op, left, right, span):
@@ -61,90 +63,6 @@ def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
             return _apply(name, args, e, span, scope, expected)
         case ast.Number():
             raise AssertionError("a number is a literal")
-
-
-def _is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Whether `inf` in the expression is a declared name, not the literal."""
-    inner = e.operand if isinstance(e, ast.Unary) else e
-    return isinstance(inner, ast.Name) and inner.name in scope.names
-
-
-# --- literals ---------------------------------------------------------------------------------------------
-
-
-def literal_value(e: ast.ExprSyntax) -> int | float | None:
-    """The number that a literal, with or without a sign, stands for; None for anything else."""
-    match e:
-        case ast.Number(value, _):
-            return value
-        case ast.Name("inf", _):
-            return inf
-        case ast.Unary("neg", ast.Number() | ast.Name("inf") as operand, _):
-            inner = literal_value(operand)
-            return -inner if inner is not None else None
-        case _:
-            return None
-
-
-def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Whether an expression is made of literals only, so that it has no type of its own."""
-    if literal_value(e) is not None:
-        return not _is_known(e, scope)
-    match e:
-        case ast.Unary(_, operand, _):
-            return is_bare(operand, scope)
-        case ast.Binary(op, left, right, _):
-            return OPS[op].result == "same" and is_bare(left, scope) and is_bare(right, scope)
-        case ast.Apply(name, args, _) if name.text in FUNCTIONS:
-            op = OPS[name.text]
-            values = args[: op.arity][1 if op.name == "select" else 0 :]
-            return bool(values) and all(is_bare(a, scope) for a in values)
-        case _:
-            return False
-
-
-def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
-    """A literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
-    if dtype is None:
-        raise problem(
-            "cannot-infer-type",
-            f"nothing says which type {_number_text(value)} has",
-            span,
-            advice=f"write a cast, as in `f32({_number_text(value)})`",
-        )
-    if dtype.is_float:
-        return Const(_as_float(value, dtype, span), dtype, span)
-    if dtype == BOOL:
-        raise problem("literal-type", "a bool is written `true` or `false`", span)
-    if isinstance(value, float):
-        raise problem(
-            "literal-type", f"{_number_text(value)} is no {dtype}: it has a fraction or an exponent", span
-        )
-    if not dtype.low <= value <= dtype.high:
-        raise problem(
-            "literal-out-of-range",
-            f"{_number_text(value)} is no {dtype}",
-            span,
-            f"{dtype} holds {dtype.low} to {dtype.high}",
-        )
-    return Const(value, dtype, span)
-
-
-def _as_float(value: int | float, dtype: DType, span: Span) -> float:
-    limit = 2.0 ** (2 ** (dtype.exponent_bits - 1)) if dtype.exponent_bits < 11 else inf
-    try:
-        number = float(value)
-    except OverflowError:
-        number = inf
-    too_large = not isfinite(number) if not isinstance(value, float) or value not in (inf, -inf) else False
-    if too_large or (isfinite(number) and abs(number) >= limit):
-        raise problem("literal-out-of-range", f"{_number_text(value)} is too large for {dtype}", span)
-    return number
-
-
-def _number_text(value: int | float) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 # --- names and accesses -----------------------------------------------------------------------------------
@@ -156,17 +74,11 @@ def _named(name: ast.Ident, scope: Scope) -> Expr:
     if name.text in scope.scalars:
         return Scalar(name.text, scope.scalars[name.text], name.span)
     if name.text in scope.operands:
-        return resolve_access(name, (), None, name.span, scope)
+        return resolve_access(name, (), span=name.span, scope=scope)
     raise scope.unknown(name)
 
 
-def resolve_access(
-    name: ast.Ident,
-    subscripts: tuple[ast.ExprSyntax, ...],
-    fill: ast.ExprSyntax | None,
-    span: Span,
-    scope: Scope,
-) -> Read:
+def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Read:
     """An element of an operand. Raises: TypeProblem."""
     operand = scope.operand(name)
     if len(subscripts) != len(operand.shape):
@@ -179,12 +91,42 @@ def resolve_access(
             *([f"`{name.text}` is {operand.dtype}{shape}"] if operand.shape else []),
         )
     index = tuple(resolve_index(s, scope, f"a subscript of `{name.text}`") for s in subscripts)
-    constant: Const | None = None
-    if fill is not None:
-        number = literal_value(fill)
-        assert number is not None, "the grammar allows literals only"
-        constant = make_const(number, operand.dtype, fill.span)
-    return Read(name.text, index, operand.dtype, constant, span)
+    return Read(name.text, index, operand.dtype, None, span)
+
+
+def _filled(
+    name: ast.Ident,
+    subscripts: tuple[ast.ExprSyntax, ...],
+    fill: ast.ExprSyntax | None,
+    span: Span,
+    scope: Scope,
+) -> Expr:
+    """An element, or what stands behind `else` where there is none: a literal is part of the access."""
+    read = resolve_access(name, subscripts, span, scope)
+    if fill is None:
+        return read
+    number = literal_value(fill)
+    if number is not None and not is_known(fill, scope):
+        return replace(read, fill=make_const(number, read.dtype, fill.span))
+    value = resolve_value(fill, scope, read.dtype, f"what `else` gives for `{name.text}`")
+    inside = _inside(read, scope)
+    if inside is None:
+        return read
+    nothing = 0.0 if read.dtype.is_float else read.dtype != BOOL and 0
+    guarded = replace(read, fill=Const(nothing, read.dtype, fill.span))
+    return Call("select", (inside, guarded, value), read.dtype, None, span)
+
+
+def _inside(read: Read, scope: Scope) -> Expr | None:
+    """That all subscripts are within the operand; None where axes of its extents say so."""
+    shape = scope.operands[read.buffer].shape
+    conditions = [
+        condition
+        for index, extent, both in zip(read.index, shape, inside_conditions(read, shape), strict=True)
+        if scope.extents.get(str(index)) != extent
+        for condition in both
+    ]
+    return reduce(lambda a, b: Call("and", (a, b), BOOL), conditions) if conditions else None
 
 
 def _count(n: int, one: str, many: str) -> str:

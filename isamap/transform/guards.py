@@ -24,11 +24,13 @@ from isamap.ir import (
     Loop,
     Operand,
     Read,
+    Scalar,
     Stmt,
     index_max,
     index_min,
     substitute_routine,
 )
+from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
@@ -137,6 +139,10 @@ def identity_of(op: str, dtype: DType) -> Const:
             return Const(float(number) if dtype.is_float else int(number), dtype)
 
 
+# What is padded to which sizes, with what, and where it begins.
+_Padding = tuple[Read, Expr, tuple[tuple[str, Index], ...]]
+
+
 @dataclass
 class _Builder:
     """Collects padded arrays; one per array, subscript and fill."""
@@ -144,8 +150,8 @@ class _Builder:
     taken: set[str]
     temps: list[Operand] = field(default_factory=list[Operand])
     pending: list[Stmt] = field(default_factory=list[Stmt])
-    known: dict[tuple[Read, tuple[tuple[str, Index], ...]], tuple[str, tuple[Index, ...]]] = field(
-        default_factory=dict[tuple[Read, tuple[tuple[str, Index], ...]], tuple[str, tuple[Index, ...]]]
+    known: dict[_Padding, tuple[str, tuple[Index, ...]]] = field(
+        default_factory=dict["_Padding", tuple[str, tuple[Index, ...]]]
     )
 
     def take_pending(self) -> list[Stmt]:
@@ -160,7 +166,11 @@ class _Builder:
         """The expression with every read that has a fill replaced by one of a padded array."""
         match expr:
             case Read(fill=fill) if fill is not None:
-                return self._padded(expr, kernel, extents)
+                return self._padded(expr, fill, kernel, extents)
+            case Call("select", (condition, Read(fill=Const()) as read, (Const() | Scalar()) as value)) if (
+                _is_inside(condition, read, kernel, extents)
+            ):
+                return self._padded(read, value, kernel, extents)
             case Call(_, args):
                 return replace(expr, args=tuple(self.plain(a, kernel, extents) for a in args))
             case Cast(value):
@@ -168,25 +178,26 @@ class _Builder:
             case _:
                 return expr
 
-    def _padded(self, read: Read, kernel: Kernel, extents: dict[str, Index]) -> Read:
+    def _padded(self, read: Read, fill: Expr, kernel: Kernel, extents: dict[str, Index]) -> Read:
         shape = kernel.operand(read.buffer).shape
         ranges = [_range(i, extents, read) for i in read.index]
         if all(_inside(low, high, size) for (low, high), size in zip(ranges, shape, strict=True)):
             return replace(read, fill=None)
         lows = tuple(low for low, _ in ranges)
         sizes = tuple(high - low + 1 for low, high in ranges)
-        name = self._pad(read, shape, ranges, sizes)
+        name = self._pad(read, fill, shape, ranges, sizes)
         return Read(name, tuple(i - low for i, low in zip(read.index, lows, strict=True)), read.dtype)
 
     def _pad(
         self,
         read: Read,
+        fill: Expr,
         shape: tuple[Index, ...],
         ranges: list[tuple[Index, Index]],
         sizes: tuple[Index, ...],
     ) -> str:
         """The padded array: filled whole, then the part that exists copied in."""
-        key = (replace(read, index=sizes), tuple(("low", low) for low, _ in ranges))
+        key = (replace(read, index=sizes), fill, tuple(("low", low) for low, _ in ranges))
         if key in self.known:
             return self.known[key][0]
         name = self._fresh(f"{read.buffer}_padded")
@@ -194,8 +205,7 @@ class _Builder:
         self.temps.append(Operand(name, "temp", read.dtype, sizes))
         axes = tuple(Axis(f"i{d}", s) for d, s in enumerate(sizes))
         here = tuple(Index.of(a.name) for a in axes)
-        assert read.fill is not None
-        self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, read.fill),)))
+        self.pending.append(Loop(axes, (Assign(Read(name, here, read.dtype), None, fill),)))
         self.pending += _common_part(read, shape, name, ranges)
         return name
 
@@ -221,6 +231,25 @@ class _Builder:
             name += "_"
         self.taken.add(name)
         return name
+
+
+def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, Index]) -> bool:
+    """Whether a condition says that a read is inside its array, which `else` with a value is written as."""
+    said = _parts(condition)
+    shape = kernel.operand(read.buffer).shape
+    conditions = inside_conditions(read, shape)
+    return said <= {part for both in conditions for part in both} and all(
+        said.issuperset(both) or _inside(*_range(index, extents, read), size)
+        for index, size, both in zip(read.index, shape, conditions, strict=True)
+    )
+
+
+def _parts(condition: Expr) -> frozenset[Expr]:
+    match condition:
+        case Call("and", (left, right)):
+            return _parts(left) | _parts(right)
+        case _:
+            return frozenset((condition,))
 
 
 def _common_part(
