@@ -14,7 +14,7 @@ from isamap.cli.progress import Progress
 from isamap.cli.words import read_pair
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.suites import SUITES, suite_path
 
 if TYPE_CHECKING:
@@ -73,22 +73,32 @@ def _read_rows(request: Request, name: str) -> list[dict[str, Size]]:
     source = read_file(suite_path(name) if name in SUITES else Path(name), name)
     kernel = parse_kernel(request.kernel)
     known = {param.name for param in kernel.params}
-    reader = csv.DictReader(source.text.splitlines())
-    columns = [column for column in reader.fieldnames or () if column in known]
+    header, rows = _cells(source)
+    columns = [column for column in header if column in known]
     if not columns:
         raise UsageProblem(
             Diagnostic(
                 "rows-without-sizes",
                 f"no column of {name} is a size of {kernel.name}",
                 notes=(
-                    f"columns: {', '.join(reader.fieldnames or ()) or 'none'}",
+                    f"columns: {', '.join(c[:40] for c in header[:12]) or 'none'}",
                     f"sizes: {', '.join(param.name for param in kernel.params)}",
                 ),
                 help="the first line names the columns, as in `M,N,K`",
             )
         )
     common = {n: size for n, size in request.sizes.items() if n not in columns}
-    return [common | dict(read_pair(f"{c}={row[c] or ''}") for c in columns) for row in reader]
+    return [common | dict(read_pair(f"{c}={row[c] or ''}") for c in columns) for row in rows]
+
+
+def _cells(source: Source) -> tuple[list[str], list[dict[str, str]]]:
+    """The header of a table, and its rows. Raises: UsageProblem for what is no CSV."""
+    reader = csv.DictReader(source.text.splitlines())
+    try:
+        return list(reader.fieldnames or ()), list(reader)
+    except csv.Error as error:  # a cell longer than such a reader takes
+        said = f"{source.name} is no table: line {reader.line_num}: {error}"
+        raise UsageProblem(Diagnostic("rows-without-sizes", said)) from None
 
 
 def _payload(request: Request, done: Sequence[Done]) -> dict[str, object]:

@@ -10,6 +10,9 @@ from isamap.cli.answer import Answer, Finding, print_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
 from isamap.source import Diagnostic, IsamapError
 
+MAX_SHOWN = 50
+"""Findings of one input that people are told: what is wrong with the rest, these say too."""
+
 
 def run(words: Sequence[str]) -> int:
     """The exit code of a command line, after everything was said."""
@@ -36,13 +39,22 @@ def _answer(command: str, words: Sequence[str]) -> Answer:
 
         return invoke(command, spread_sizes(fill_values(words)))
     except IsamapError as error:
-        return Answer(findings=tuple(Finding.of(d) for d in error.diagnostics), exit=error.exit_code)
+        return Answer(findings=_shown(error.diagnostics), exit=error.exit_code)
     except RecursionError as error:
         return _internal(words, error)
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, people see one line and developers a bundle
         return _internal(words, error)
+
+
+def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
+    """The findings as they are told; of very many the first ones, and how many more there are."""
+    more = len(diagnostics) - MAX_SHOWN
+    told = list(diagnostics[:MAX_SHOWN])
+    if more > 0:
+        told.append(Diagnostic("more-findings", f"and {more} more like these", severity="note"))
+    return tuple(Finding.of(diagnostic) for diagnostic in told)
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from isamap.kernels import kernel_path, list_kernels
-from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean, read_limited
 
 MAX_BYTES = 1 << 20
 STDIN = "<stdin>"
@@ -40,8 +40,7 @@ def named_kernel(word: str) -> Source:
 def read_file(path: Path, name: str) -> Source:
     """A text file of at most 1 MB. Raises: UsageProblem."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_limited(path, MAX_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
         raise UsageProblem(

@@ -34,5 +34,7 @@ def with_profile(machine: Machine, profile: Profile | None) -> Machine:
     if profile is None:
         return machine
     from isamap.tune.overlay import lay_over
+    from isamap.tune.store import check_names
 
+    check_names(profile, machine)
     return lay_over(machine, profile)

@@ -13,7 +13,7 @@ from pathlib import Path
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
 from isamap.machine.findings import nearest
 from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, read_tree
-from isamap.source import Diagnostic, Source, Span, SpecProblem, UsageProblem
+from isamap.source import Diagnostic, Source, Span, SpecProblem, UsageProblem, read_limited
 
 MAX_CHAIN = 16
 _SUFFIXES = (".yaml", ".yml")
@@ -70,8 +70,7 @@ def _open(name: str) -> File:
 
 def _read(path: Path, name: str) -> File:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = read_limited(path, MAX_FILE_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
         said = getattr(error, "strerror", None) or str(error)
         raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
@@ -100,13 +99,21 @@ def _parent(extends: Scalar, child: File) -> File:
             "extends-leaves", "standard input has no folder: it extends shipped machines only", extends.span
         )
     folder = child.path.parent
-    path = (folder / name).resolve()
+    try:
+        path = (folder / name).resolve()
+        is_file = path.is_file()
+    except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
+        said = getattr(error, "strerror", None) or str(error)
+        raise _problem(
+            "extends-unknown", f"`{name[:40]}…` is no file's name: {said}", extends.span,
+            f"shipped are {', '.join(shipped)}",
+        ) from None  # fmt: skip
     if Path(name).is_absolute() or not path.is_relative_to(folder):
         raise _problem(
             "extends-leaves", f"`{name}` leaves the folder of this file", extends.span,
             advice="put the parent beside this file, or name a shipped machine",
         )  # fmt: skip
-    if not path.is_file():
+    if not is_file:
         beside = [p.name for p in folder.glob("*.yaml") if p != child.path]
         near = nearest(name, beside)
         raise _problem(

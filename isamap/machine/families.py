@@ -12,7 +12,7 @@ from itertools import product
 from isamap.machine.fields import read_names, read_text
 from isamap.machine.findings import Findings
 from isamap.machine.tree import Mapping, Node, Scalar, Sequence
-from isamap.source import Span
+from isamap.source import Span, shown
 
 MAX_MEMBERS = 256
 
@@ -41,9 +41,8 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
             )  # fmt: skip
             return ()
     if (count := sum(_size(table) for table in tables)) > MAX_MEMBERS:
-        findings.report(
-            "family-too-large", f"this family has {count} members; the limit is {MAX_MEMBERS}", node.span
-        )
+        said = f"this family has {shown(count)} members; the limit is {MAX_MEMBERS}"
+        findings.report("family-too-large", said, node.span)
         return ()
     return tuple(
         dict(zip(table, values, strict=True)) for table in tables for values in product(*table.values())

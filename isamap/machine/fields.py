@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from math import isfinite
 
-from isamap.machine.findings import Findings, nearest
+from isamap.machine.findings import Findings
 from isamap.machine.tree import Mapping, Node, Scalar, Sequence
 from isamap.source import Span
 
@@ -156,7 +156,7 @@ def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Fin
             advice=f"write {' or '.join(f'`{k}`' for k in same)}",
         )
         return
-    near = nearest(key.text, allowed)
+    near = findings.nearest(key.text, allowed)
     findings.report(
         "unknown-key",
         f"{what} has no key `{_short(key.text)}`",

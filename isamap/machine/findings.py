@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from isamap.source import Diagnostic, IsamapError, Span, SpecProblem
 
 MAX_FINDINGS = 50
+"""How many names get advice, which is found by comparing each with all that are known."""
 
 
 @dataclass
@@ -32,9 +33,13 @@ class Findings:
         listed = (
             f"known: {', '.join(shown[:16])}{', …' if len(shown) > 16 else ''}" if shown else "there is none"
         )
-        near = nearest(name, shown)
+        near = self.nearest(name, shown)
         advice = f"did you mean `{near}`?" if near else None
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
+
+    def nearest(self, name: str, known: Iterable[str]) -> str | None:
+        """The known name that was probably meant; None where more is wrong already than is shown."""
+        return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager
     def collect(self, *notes: str) -> Generator[None]:
@@ -53,7 +58,7 @@ class Findings:
         for d in self.diagnostics:
             first.setdefault((d.code, d.message, d.span.start if d.span else -1), d)
         ordered = sorted(first.values(), key=lambda d: d.span.start if d.span else -1)
-        raise SpecProblem(*ordered[:MAX_FINDINGS])
+        raise SpecProblem(*ordered)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

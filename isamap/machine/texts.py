@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from isamap.machine.findings import Findings
+from isamap.machine.findings import MAX_FINDINGS, Findings
 from isamap.machine.tree import Scalar
 from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
 from isamap.syntax import parse_template
@@ -41,8 +41,11 @@ def parse_texts(
 
 
 def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findings) -> Declarations | None:
-    """The declarations of one text, so that a mistake in one does not hide those in others."""
-    if region is not None:
+    """The declarations of one text, so that a mistake in one does not hide those in others.
+
+    Each takes as long as the whole file: of a file with more mistakes than are shown the rest is left out.
+    """
+    if region is not None and len(findings.diagnostics) < MAX_FINDINGS:
         with findings.collect():
             return parse_template(source, _blanked(source.text, [region]))
     return None

@@ -23,7 +23,6 @@ ALIGNMENT = "alignment"
 OFFSET = "offset"
 MAX_NUMBER = 1 << 53
 MAX_BUFFERS = 100_000
-_MOST = 20  # findings that are reported of one file
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class BufferTable:
 def read_buffers(source: Source) -> BufferTable:
     """The buffers of a CSV text. Raises: UsageProblem with the line of everything that is wrong."""
     lines = source.text.splitlines(keepends=True)
-    rows = [(n, cells) for n, cells in _rows(lines) if cells]
+    rows = [(n, cells) for n, cells in _rows(source, lines) if cells]
     if not rows:
         raise UsageProblem(Diagnostic("buffers-empty", f"{source.name} is empty", help=_expected()))
     (_, first), *rest = rows
@@ -64,7 +63,7 @@ def read_buffers(source: Source) -> BufferTable:
         else:
             buffers[buffer.name] = buffer
     if findings:
-        raise UsageProblem(*findings[:_MOST])
+        raise UsageProblem(*findings)
     return BufferTable(tuple(header), tuple(tuple(c) for _, c in rest), tuple(buffers.values()))
 
 
@@ -79,9 +78,16 @@ def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
     return out.getvalue()
 
 
-def _rows(lines: Sequence[str]) -> list[tuple[int, list[str]]]:
-    """Cells of each line with its number; a quoted cell does not run over lines."""
-    return [(n, cells) for n, line in enumerate(lines) for cells in csv.reader([line])]
+def _rows(source: Source, lines: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """Cells of each line with its number; a quoted cell does not run over lines. Raises: UsageProblem."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(lines):
+        try:
+            rows += [(number, cells) for cells in csv.reader([line])]
+        except csv.Error as error:  # a cell longer than such a reader takes
+            said = f"line {number + 1} of {source.name} is no row of CSV: {error}"
+            raise UsageProblem(Diagnostic("buffers-row", said)) from None
+    return rows
 
 
 def _check_header(header: list[str], source: Source) -> None:

@@ -16,7 +16,7 @@ from isamap.source.errors import (
     VerificationFailed,
 )
 from isamap.source.explanation import Explanation
-from isamap.source.files import replace_file
+from isamap.source.files import read_limited, replace_file
 from isamap.source.limits import most_allowed
 from isamap.source.nearest import did_you_mean
 from isamap.source.text import Source, Span, is_digits, printable
@@ -45,6 +45,7 @@ __all__ = [
     "is_digits",
     "most_allowed",
     "printable",
+    "read_limited",
     "real_number",
     "replace_file",
     "shown",

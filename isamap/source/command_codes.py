@@ -46,6 +46,10 @@ COMMAND_CODES: dict[str, Explanation] = {
     "missing-argument": Explanation(
         "a command lacks something", "`isamap COMMAND --help` says what a command needs."
     ),
+    "more-findings": Explanation(
+        "an input with more mistakes than are shown",
+        "Of very many findings the first 50 are shown; mend these, and the others are shown next time.",
+    ),
     "no-kernels": Explanation(
         "a folder without kernels",
         "`isamap match FOLDER` shows what a machine has for each kernel in it, a file that ends in .ir.",

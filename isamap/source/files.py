@@ -1,11 +1,29 @@
-"""Files written whole or not at all: beside their place first, then renamed into it."""
+"""Files read up to a limit, and files written whole or not at all.
+
+What is written stands beside its place first, and is then renamed into it.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """The first `limit` + 1 bytes of a regular file: one more than may be, so that a caller can tell.
+
+    Raises: OSError, for what is no regular file too, as a pipe that nobody writes to would be waited for;
+    ValueError where the name holds a zero character.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read(limit + 1)
 
 
 def replace_file(

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar, cast
 
 from isamap.codegen.spread import Spread
 from isamap.machine.cpu import Cpu
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem, shown
 from isamap.tune.figures import (
     BandwidthFigure,
     CacheFigure,
@@ -29,7 +29,10 @@ from isamap.tune.figures import (
 )
 
 FORMAT = 1
+MOST = 1 << 53
+"""Of any figure: what no measurement exceeds, in nanoseconds or bytes, and floats hold exactly."""
 ACCESSES = ("read", "write", "update")
+Figure = TypeVar("Figure")
 _SPREAD = ("min", "low_quartile", "median", "high_quartile")
 
 
@@ -104,7 +107,7 @@ def parse_profile(source: Source) -> Profile:
         raise _refused("profile-damaged", f"{source.name} is not as it was written: its sha256 differs")
     try:
         return _profile(content)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _refused("profile-unreadable", f"{source.name} is no profile: {error!r}") from None
 
 
@@ -249,66 +252,57 @@ def _short(value: float) -> float:
 def _profile(content: dict[str, Any]) -> Profile:
     cpu = content["cpu"]
     return Profile(
-        str(content["machine"]),
-        str(content["machine_digest"]),
-        Cpu(cpu["name"], tuple(cpu["numbers"].items()), cpu["microcode"], tuple(cpu["features"])),
-        str(content["compiler"]),
-        str(content["when"]),
+        _value("str", content["machine"]),
+        _value("str", content["machine_digest"]),
+        Cpu(
+            _value("str", cpu["name"]),
+            tuple((name, _value("str", value)) for name, value in cpu["numbers"].items()),
+            _value("str", cpu["microcode"]),
+            tuple(_value("str", feature) for feature in cpu["features"]),
+        ),
+        _value("str", content["compiler"]),
+        _value("str", content["when"]),
         tuple(
             InstructionFigure(
-                f["instruction"],
-                tuple(f["params"].items()),
+                _value("str", f["instruction"]),
+                tuple((name, _value("int", value)) for name, value in f["params"].items()),
                 _spread(f["interval_ns"]),
                 _spread(f["latency_ns"]),
-                f["said"],
+                _value("str", f["said"]),
             )
             for f in content["instructions"]
         ),
         tuple(
             BandwidthFigure(
-                b["memory"], b["access"], b["instruction"], b["size_bytes"], _measured(b["ns_per_byte"])
+                _value("str", b["memory"]),
+                _value("str", b["access"]),
+                _value("str", b["instruction"]),
+                _value("int", b["size_bytes"]),
+                _measured(b["ns_per_byte"]),
             )
             for b in content["bandwidths"]
         ),
         tuple(
-            PackingFigure(p["way"], p["element_bytes"], _measured(p["ns_per_element"]))
+            PackingFigure(
+                _value("str", p["way"]), _value("int", p["element_bytes"]), _measured(p["ns_per_element"])
+            )
             for p in content["packing"]
         ),
         _spread(content["thread_start_ns"]),
-        tuple(CacheFigure(**c) for c in content.get("caches", ())),
+        tuple(_record(CacheFigure, c) for c in content.get("caches", ())),
         tuple(_row(r) for r in content.get("rows", ())),
-        tuple(Unmeasured(**r) for r in content.get("unmeasured_rows", ())),
-        StreamFigure(**content["streams"]) if "streams" in content else None,
-        Unmeasured(**content["unmeasured_streams"]) if "unmeasured_streams" in content else None,
-        PieceFigure(**content["pieces"]) if "pieces" in content else None,
-        Unmeasured(**content["unmeasured_pieces"]) if "unmeasured_pieces" in content else None,
-        tuple(UnmeasuredPacking(**p) for p in content.get("unmeasured_packing", ())),
+        tuple(_record(Unmeasured, r) for r in content.get("unmeasured_rows", ())),
+        _record(StreamFigure, content["streams"]) if "streams" in content else None,
+        _record(Unmeasured, content["unmeasured_streams"]) if "unmeasured_streams" in content else None,
+        _record(PieceFigure, content["pieces"]) if "pieces" in content else None,
+        _record(Unmeasured, content["unmeasured_pieces"]) if "unmeasured_pieces" in content else None,
+        tuple(_record(UnmeasuredPacking, p) for p in content.get("unmeasured_packing", ())),
     )
 
 
 def _row(stored: dict[str, Any]) -> RowFigure:
-    readings = (
-        RowReading(int(r["computed"]), int(r["together"]), bool(r["hinted"]), float(r["piece_ns"]))
-        for r in stored["readings"]
-    )
-    hinted_ns, crowded_ns = stored["hinted_start_ns"], stored.get("crowded_ns")
-    piece_ns, shown = stored.get("crowded_piece_ns"), stored.get("hinted_traffic_factor")
-    return RowFigure(
-        str(stored["memory"]),
-        int(stored["piece_bytes"]),
-        float(stored["start_ns"]),
-        None if hinted_ns is None else float(hinted_ns),
-        int(stored["swept_count"]),
-        float(stored["computing_factor"]),
-        tuple(readings),
-        None if crowded_ns is None else float(crowded_ns),
-        float(stored.get("swept_ns", 0.0)),
-        int(stored.get("hinted_swept_count", 0)),
-        float(stored.get("hinted_swept_ns", 0.0)),
-        float(stored.get("traffic_factor", 1.0)),
-        None if piece_ns is None else float(piece_ns),
-        None if shown is None else float(shown),
-    )
+    readings = tuple(_record(RowReading, reading) for reading in stored["readings"])
+    return _record(RowFigure, {**stored, "hinted_start_ns": stored["hinted_start_ns"]}, readings=readings)
 
 
 def _spread(stored: dict[str, Any] | None) -> Spread | None:
@@ -316,5 +310,40 @@ def _spread(stored: dict[str, Any] | None) -> Spread | None:
 
 
 def _measured(stored: dict[str, Any]) -> Spread:
-    least, low, middle, high = (float(stored[n]) for n in _SPREAD)
-    return Spread(least, low, middle, high, int(stored["count"]))
+    least, low, middle, high = (_value("float", stored[name]) for name in _SPREAD)
+    return Spread(least, low, middle, high, _value("int", stored["count"]))
+
+
+def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figure:
+    """A figure whose fields have the values that a text gives, each of its field's type.
+
+    Raises: TypeError, ValueError, KeyError for what is none.
+    """
+    types = {field.name: str(field.type) for field in fields(cast("Any", kind))}
+    read = {name: _value(types[name], value) for name, value in stored.items() if name not in given}
+    return kind(**read, **given)
+
+
+def _value(kind: str, value: Any) -> Any:
+    """A value of the type that an annotation names, and no number that no measurement gives.
+
+    Raises: ValueError.
+    """
+    wanted = kind.removesuffix(" | None")
+    match value:
+        case None if wanted != kind:
+            return None
+        case bool():
+            if wanted == "bool":
+                return value
+        case str():
+            if wanted == "str":
+                return value
+        case int() | float() if 0 <= value <= MOST:  # which no NaN is
+            if wanted == "float":
+                return float(value)
+            if wanted == "int" and isinstance(value, int):
+                return value
+        case _:
+            pass
+    raise ValueError(f"{shown(value)} is no {wanted}")

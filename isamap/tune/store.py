@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isamap.codegen.cache import private_folder
 from isamap.machine.cpu import Cpu, this_cpu
-from isamap.source import Diagnostic, Source, UsageProblem, replace_file
+from isamap.source import Diagnostic, Source, UsageProblem, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
+
+if TYPE_CHECKING:
+    from isamap.machine import Machine
 
 MAX_BYTES = 16 << 20
 
@@ -73,8 +78,7 @@ def newest_path(machine_digest: str) -> Path | None:
 def read_profile(path: Path, machine_digest: str) -> Profile:
     """A profile that fits a machine and this processor. Raises: UsageProblem with the reason."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_limited(path, MAX_BYTES)
         text = data.decode("utf-8") if len(data) <= MAX_BYTES else ""
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -115,3 +119,26 @@ def _stem(machine: str, digest: str, cpu: Cpu) -> str:
 
 def _time(profile: Profile) -> str:
     return re.sub(r"[^0-9]", "", profile.when.partition("+")[0])
+
+
+def check_names(profile: Profile, machine: Machine) -> None:
+    """Raises: UsageProblem for a profile of memories or instructions that its machine does not have."""
+    instructions = {**machine.instructions, **machine.hints}
+    for figure in profile.instructions:
+        _check_known("instruction", figure.instruction, instructions)
+    for band in profile.bandwidths:
+        _check_known("instruction", band.instruction, instructions)
+        _check_known("memory", band.memory, machine.memories)
+    for cache in profile.caches:
+        _check_known("memory", cache.memory, machine.memories)
+
+
+def _check_known(what: str, name: str, known: Collection[str]) -> None:
+    if name not in known:
+        raise UsageProblem(
+            Diagnostic(
+                "profile-other-machine",
+                f"the profile names the {what} `{name[:40]}`, which its machine does not have",
+                help="measure again with `isamap hw calibrate`, or say `--profile none`",
+            )
+        )

@@ -1,0 +1,218 @@
+"""Inputs of every reader, changed in a few bytes or tokens at random, as haste or malice change them.
+
+kernel_case(Random(1))  ->  Case(("fmt", "x.ir"), {"x.ir": b"kernel gemm(M, M, K) {"})
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+from isamap.hw_specs import machine_path, shipped_machines
+from isamap.kernels import kernel_path, list_kernels
+
+NUMBERS = (
+    "0", "1", "2", "3", "7", "-1", "16", "4096", "65536", "2147483647", "2147483648", "4294967296", "1e300",
+    "9007199254740993", "9223372036854775807", "18446744073709551616", "100000000000000000", "1" * 400, "1.5",
+    "0.0", "-0", "nan", "inf", "1e-300", "0x10", "٣",
+)  # fmt: skip
+BYTES = (
+    b"\x00", b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\r", b"\t", b"\x1b[31m", "\u2028".encode(), b"\"", b"'",
+    b"{", b"}", b"[", b"]", b"(", b")", b",", b";", b":", b"#", b"&a ", b"*a ", b"!x ", b"- ", b"..", b"|\n",
+)  # fmt: skip
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\s+|.", re.DOTALL)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command line, and the files that it reads."""
+
+    words: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+
+def mutated(data: bytes, random: Random) -> bytes:
+    """The input with one to three changes."""
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        data = random.choice(_CHANGES)(data, random)
+    return data
+
+
+# --- changes ----------------------------------------------------------------------------------------------
+
+
+def _number(data: bytes, random: Random) -> bytes:
+    """Another number."""
+    text = data.decode("utf-8", "replace")
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return data
+    at = random.choice(found)
+    return (text[: at.start()] + random.choice(NUMBERS) + text[at.end() :]).encode()
+
+
+def _token(data: bytes, random: Random) -> bytes:
+    """A token left out, doubled, exchanged with another one, or replaced by it."""
+    tokens = _TOKEN.findall(data.decode("utf-8", "replace"))
+    if not tokens:
+        return data
+    one, other = random.randrange(len(tokens)), random.randrange(len(tokens))
+    match random.randrange(4):
+        case 0:
+            del tokens[one]
+        case 1:
+            tokens.insert(one, tokens[one])
+        case 2:
+            tokens[one], tokens[other] = tokens[other], tokens[one]
+        case _:
+            tokens[one] = tokens[other]
+    return "".join(tokens).encode()
+
+
+def _line(data: bytes, random: Random) -> bytes:
+    """A line left out, doubled many times, or moved."""
+    lines = data.split(b"\n")
+    one, other = random.randrange(len(lines)), random.randrange(len(lines))
+    match random.randrange(3):
+        case 0:
+            del lines[one]
+        case 1:
+            lines[one:one] = [lines[one]] * random.choice((1, 2, 30))
+        case _:
+            lines.insert(other, lines.pop(one))
+    return b"\n".join(lines)
+
+
+def _bytes(data: bytes, random: Random) -> bytes:
+    """Bytes put in, left out, or turned over."""
+    at = random.randrange(len(data) + 1)
+    match random.randrange(4):
+        case 0:
+            return data[:at] + random.choice(BYTES) + data[at:]
+        case 1:
+            return data[:at] + data[at + random.choice((1, 2, 40)) :]
+        case 2:
+            return (
+                data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :]
+                if at < len(data)
+                else data
+            )
+        case _:
+            return data[:at]
+
+
+def _coding(data: bytes, random: Random) -> bytes:
+    """The text in another coding, or with what marks one."""
+    text = data.decode("utf-8", "replace")
+    match random.randrange(4):
+        case 0:
+            return text.encode("utf-16")
+        case 1:
+            return b"\xef\xbb\xbf" + data
+        case 2:
+            return data.replace(b"\n", b"\r\n")
+        case _:
+            return data + b"\x00"
+
+
+_CHANGES: tuple[Callable[[bytes, Random], bytes], ...] = (
+    _number, _number, _number, _token, _token, _token, _line, _line, _bytes, _bytes, _coding,
+)  # fmt: skip
+
+
+# --- readers ----------------------------------------------------------------------------------------------
+
+
+def kernel_case(random: Random) -> Case:
+    """A kernel, formatted or matched."""
+    data = mutated(kernel_path(random.choice(list_kernels())).read_bytes(), random)
+    words = ("fmt", "x.ir") if random.random() < 0.7 else ("match", "x.ir", "--hw", "model-f32")
+    return Case(words, {"x.ir": data})
+
+
+def machine_case(random: Random) -> Case:
+    """A machine, checked."""
+    name = random.choice([n for n in shipped_machines() if n not in ("x86-avx512", "x86-avx2")])
+    return Case(
+        ("hw", "check", f"{name}.yaml"), {f"{name}.yaml": mutated(machine_path(name).read_bytes(), random)}
+    )
+
+
+def schedule_case(random: Random, texts: Mapping[tuple[str, ...], str]) -> Case:
+    """A schedule, replayed as far as it goes."""
+    words = random.choice(list(texts))
+    data = mutated(_unclaimed(texts[words]).encode(), random)
+    return Case(
+        (*words, "--profile", "none", "--schedule", "x.schedule", "--stop-after", "lower"),
+        {"x.schedule": data},
+    )
+
+
+def _unclaimed(text: str) -> str:
+    """Without the digest, so that a change is what it is."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("digest ")) + "\n"
+
+
+def profile_case(random: Random, text: str) -> Case:
+    """A profile, read and laid over its machine; mostly signed again after the change."""
+    words = ("schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--heuristic", "greedy")
+    if random.random() < 0.3:
+        data = mutated(text.encode(), random)
+    else:
+        data = signed(changed_value(json.loads(text), random))
+    return Case((*words, "--profile", "p.json"), {"p.json": data})
+
+
+def buffers_case(random: Random) -> Case:
+    """Buffers for a memory."""
+    text = "id,lower,upper,size,alignment\n" + "".join(f"b{n},{n},{n + 3},{4 * n + 4},4\n" for n in range(6))
+    return Case(
+        ("memplan", "b.csv", "--capacity", "64", "--limit", "1"), {"b.csv": mutated(text.encode(), random)}
+    )
+
+
+def rows_case(random: Random) -> Case:
+    """Sizes, one row each."""
+    data = mutated(b"M,N,K,name\n4,4,4,a\n8,2,4,b\n", random)
+    words = ("schedule", "gemm_f32", "--hw", "generic-c", "--heuristic", "greedy", "--rows", "r.csv")
+    return Case((*words, "--profile", "none"), {"r.csv": data})
+
+
+def signed(content: Mapping[str, Any]) -> bytes:
+    """A profile with the digest of what it says."""
+    kept = {key: value for key, value in content.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**kept, "sha256": digest}).encode()
+
+
+def changed_value(value: dict[str, Any], random: Random) -> dict[str, Any]:
+    """The JSON with another value somewhere, or without one."""
+    places = list(_places(value))
+    where, key = random.choice(places)
+    if random.random() < 0.2:
+        del where[key]
+        return value
+    where[key] = random.choice(
+        [None, True, "", "x\x00y", [], {}, [1], {"a": 1}, 0, -1, 0.0, 1e-300, 1e300, 10**17, 10**400,
+         float("nan"), float("inf"), "l1", random.choice(places)[1]]
+    )  # fmt: skip
+    return value
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Every place of a JSON value, as what holds it and the key there."""
+    items: list[tuple[Any, Any]]
+    if isinstance(value, dict):
+        items = list(cast("dict[str, Any]", value).items())
+    elif isinstance(value, list):
+        items = list(enumerate(cast("list[Any]", value)))
+    else:
+        return []
+    holder = cast("Any", value)
+    return [place for key, inner in items for place in ((holder, key), *_places(inner))]

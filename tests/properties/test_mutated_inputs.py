@@ -1,0 +1,173 @@
+"""No input of any reader takes all memory, or ends in a traceback: changed at random, it is read or refused.
+
+`ISAMAP_MUTATED=1000` raises how many inputs each reader gets.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from bounded import Bounded
+from properties import mutated_inputs as inputs
+
+from isamap.codegen.spread import Spread
+from isamap.machine import load_machine
+from isamap.machine.cpu import this_cpu
+from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
+from isamap.tune.profile import Profile, print_profile
+
+COUNT = int(os.environ.get("ISAMAP_MUTATED", "60"))
+
+
+@pytest.fixture(scope="module")
+def isamap() -> Iterator[Bounded]:
+    with Bounded() as running:
+        yield running
+
+
+def profile_text() -> str:
+    """A profile of this processor with figures of all kinds that `generic-c` may have."""
+    machine = load_machine("generic-c")
+    spread = Spread(0.5, 0.6, 0.7, 0.9, 40)
+    instructions = tuple(
+        InstructionFigure(name, (), spread, spread) for name in list(machine.instructions)[:3]
+    )
+    return print_profile(
+        Profile(
+            machine.name,
+            machine.digest,
+            this_cpu(),
+            "gcc 12",
+            "2026-11-21T12:00:00+00:00",
+            instructions,
+            (BandwidthFigure("l1", "read", instructions[0].instruction, 16384, spread),),
+            (PackingFigure("straight", 4, spread),),
+            spread,
+            (CacheFigure("l1", 32768, 8, 64, None, "here"),),
+        )
+    )
+
+
+SCHEDULES = {
+    ("compile", "gemm_f32", "--hw", "generic-c", "-D", "M=16", "N=16", "K=16"): """isamap schedule 1
+kernel gemm_f32
+machine generic-c
+sizes K = 16, M = 16, N = 16
+
+nest 0 {
+  map mac_f32 (a = A[m, k], b = B[k, n]);
+  stage b;
+  for m by 3 {
+    for n by 3 {
+      hold;
+      for k by 1 {
+        unroll n by 1 {
+          unroll m by 1 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+""",
+    ("compile", "gemm_f32", "--hw", "generic-c", "-D", "M=1..64@32", "N=32", "K=16"): """isamap schedule 1
+kernel gemm_f32
+machine generic-c
+sizes K = 16, M = 1..64@32, N = 32
+
+nest 0 {
+  map mac_f32 (a = A[m, k], b = B[k, n]);
+  for m by 2 rest 1 {
+    for n by 4 {
+      hold;
+      for k by 1 {
+        unroll m by 1 {
+          unroll n by 1 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+""",
+}
+
+READERS: dict[str, Callable[[Random], inputs.Case]] = {
+    "kernel": inputs.kernel_case,
+    "machine": inputs.machine_case,
+    "schedule": lambda random: inputs.schedule_case(random, SCHEDULES),
+    "profile": lambda random: inputs.profile_case(random, profile_text()),
+    "buffers": inputs.buffers_case,
+    "rows": inputs.rows_case,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_changed_input_is_read_or_refused(reader: str, isamap: Bounded) -> None:
+    codes: Counter[int] = Counter()
+    for number in range(COUNT):
+        case = READERS[reader](Random(number))
+        said = isamap.run(case.words, case.files)
+        codes[said.code] += 1
+        assert said.code != 70, f"number {number}: {' '.join(case.words)}\n{case.files}\n{said.text}"
+        assert said.code in (0, 2, 3, 4), f"number {number}: exit {said.code}\n{said.text}"
+    assert codes[2] > 0
+    assert codes[0] > 0, "a few changes leave an input right"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_text_in_another_coding_says_so(reader: str, isamap: Bounded) -> None:
+    case = READERS[reader](Random(1))
+    (name,) = case.files
+    said = isamap.run(case.words, {name: "isamap".encode("utf-16")})
+    assert said.code == 2
+    assert re.search(r"UTF-8", said.text)
+
+
+_SCHEDULE = ("schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=4", "N=4", "K=4", "--heuristic", "greedy")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fmt", "{}.ir"),
+        ("hw", "check", "{}.yaml"),
+        ("compile", *_SCHEDULE[1:8], "--profile", "none", "--schedule", "{}.schedule"),
+        (*_SCHEDULE, "--profile", "{}.json"),
+        (*_SCHEDULE[:4], "--profile", "none", "--rows", "{}.csv"),
+        ("memplan", "{}.csv", "--capacity", "64"),
+    ],
+    ids=READERS,
+)
+def test_a_pipe_and_a_device_are_refused_and_not_waited_for(
+    words: tuple[str, ...], isamap: Bounded, tmp_path: Path
+) -> None:
+    suffix = Path(next(word for word in words if "{" in word)).suffix
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    (tmp_path / f"zeros{suffix}").symlink_to("/dev/zero")
+    for name in ("pipe", "zeros"):
+        said = isamap.run([word.format(tmp_path / name) for word in words])
+        assert (said.code, "it is no regular file" in said.text) == (2, True), said.text
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + ".yaml", "a\\0b.yaml"])
+def test_what_is_no_name_of_a_file_is_not_extended(name: str, isamap: Bounded) -> None:
+    text = f'isamap: 1\nname: m\nsummary: s\nextends: "{name}"\n'
+    said = isamap.run(["hw", "check", "m.yaml"], {"m.yaml": text.encode()})
+    assert said.code == 2
+    assert "extends-unknown" in said.text
+
+
+def test_what_takes_more_memory_than_there_is_ends_as_such(isamap: Bounded) -> None:
+    text = b"kernel k(M) { inout C: f32[M]; for m in M { " + b"C[m] = 0; " * 9000 + b"} }"
+    with Bounded(memory_bytes=1 << 20) as small:
+        assert small.run(["fmt", "x.ir"], {"x.ir": text}).code == 70
+    assert isamap.run(["fmt", "x.ir"], {"x.ir": text}).code == 0
