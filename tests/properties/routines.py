@@ -28,9 +28,11 @@ from isamap.ir import (
     Read,
     Scalar,
     Stmt,
+    converts_exactly,
     index_max,
     index_min,
 )
+from isamap.ir.evaluate import folded
 
 SIZES = ("M", "N", "K")
 AXES = ("i", "j", "k")
@@ -102,7 +104,7 @@ def leaves(draw: st.DrawFn, dtype: DType) -> Expr:
 
 @st.composite
 def expressions(draw: st.DrawFn, dtype: DType, depth: int = 3) -> Expr:
-    """A typed expression as the resolver makes them: no cast to its own type, no negated literal."""
+    """A typed expression as the resolver makes them: no idle cast, none of a number, no negated literal."""
     if depth == 0:
         return draw(leaves(dtype))
     if draw(st.booleans()):
@@ -149,9 +151,9 @@ def casts(draw: st.DrawFn, dtype: DType, depth: int) -> Expr:
     """A conversion that needs no proof."""
     source = draw(st.sampled_from([t for t in TYPES if t != dtype]))
     value = draw(expressions(source, depth - 1))
-    if dtype.is_integer:
-        return Cast(value, dtype, draw(st.sampled_from(("wrap", "sat"))))
-    return Cast(value, dtype)
+    if dtype.is_integer and not converts_exactly(source, dtype):
+        return folded(Cast(value, dtype, draw(st.sampled_from(("wrap", "sat")))))
+    return folded(Cast(value, dtype))
 
 
 @st.composite
