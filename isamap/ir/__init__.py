@@ -2,7 +2,7 @@
 
 from isamap.ir.bind import Range, bind
 from isamap.ir.casts import as_performed
-from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly
+from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly, passes_through
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
@@ -138,6 +138,7 @@ __all__ = [
     "interpret_magnitude",
     "is_nonnegative",
     "layout",
+    "passes_through",
     "print_expr",
     "print_module",
     "print_routine",

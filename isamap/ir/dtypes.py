@@ -91,6 +91,17 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+TYPE_SETS: dict[str, tuple[DType, ...]] = {
+    "any": tuple(DTYPES.values()),
+    "number": tuple(d for d in DTYPES.values() if d.kind != "bool"),
+    "float": tuple(d for d in DTYPES.values() if d.is_float),
+    "integer": tuple(d for d in DTYPES.values() if d.is_integer),
+    "logical": tuple(d for d in DTYPES.values() if d.is_integer or d.kind == "bool"),
+    "signed": tuple(d for d in DTYPES.values() if d.kind == "int"),
+    "unsigned": tuple(d for d in DTYPES.values() if d.kind == "uint"),
+}
+"""Sets of types by the words of the language: what operations take, and what families range over."""
+
 F64, F32, BF16, BOOL, I64 = (DTYPES[n] for n in ("f64", "f32", "bf16", "bool", "i64"))
 
 
@@ -123,3 +134,11 @@ def converts_exactly(source: DType, target: DType) -> bool:
     if target.is_float:
         return target.mantissa_bits >= source.bits - (source.kind == "int") and target.exponent_bits >= 8
     return target.is_integer and target.low <= source.low and source.high <= target.high
+
+
+def passes_through(source: DType, between: DType, target: DType) -> bool:
+    """Whether a cast may be taken apart into two, the first of which loses nothing: i8 to f32 through i32.
+
+    What the second does, rounding and wrapping included, it does to the very number that there was.
+    """
+    return between != target and converts_exactly(source, between)

@@ -1,15 +1,17 @@
 """The `for` clause: rows of values that make many instructions out of one text.
 
-`for: [{T: f32, N: [8, 16]}, {T: f64, N: 4}]` has the rows (T=f32, N=8), (T=f32, N=16), (T=f64, N=4).
+`for: [{T: f32, N: [8, 16]}, {T: f64, N: 4}]` has the rows (T=f32, N=8), (T=f32, N=16), (T=f64, N=4);
+`for: {T: {types: float, except: [f64]}}` one for each float type of the language but f64.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import product
 
-from isamap.machine.fields import read_names, read_text
+from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
 from isamap.machine.findings import Findings
 from isamap.machine.tree import Mapping, Node, Scalar, Sequence
 from isamap.source import Span, shown
@@ -17,6 +19,21 @@ from isamap.source import Span, shown
 MAX_MEMBERS = 256
 
 Row = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """A set of the language's types: without those of `omitted`, which may name other variables of the row,
+    and, where `held` names one, with those alone that hold every value of that type.
+    """
+
+    names: tuple[str, ...]
+    omitted: tuple[Scalar, ...]
+    held: Scalar | None
+
+
+_Table = dict[str, tuple[str, ...] | _Types]
+"""What a row gives each variable."""
 
 _VARIABLE = re.compile(r"[A-Z]+")
 _VALUE = re.compile(r"[A-Za-z0-9_]+")
@@ -44,9 +61,10 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
         said = f"this family has {shown(count)} members; the limit is {MAX_MEMBERS}"
         findings.report("family-too-large", said, node.span)
         return ()
-    return tuple(
-        dict(zip(table, values, strict=True)) for table in tables for values in product(*table.values())
-    )
+    rows = tuple(row for table in tables for row in _members(table))
+    if not rows:
+        findings.report("empty-value", "`for` stands for no member", node.span)
+    return rows
 
 
 def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Findings) -> bool:
@@ -69,16 +87,37 @@ def describe_row(row: Row) -> tuple[str, ...]:
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 
-def _size(table: dict[str, tuple[str, ...]]) -> int:
+def _listed(values: tuple[str, ...] | _Types) -> tuple[str, ...]:
+    return values.names if isinstance(values, _Types) else values
+
+
+def _size(table: _Table) -> int:
     size = 1
     for values in table.values():
-        size *= len(values)
+        size *= len(_listed(values))
     return size
 
 
-def _read_row(node: Node, findings: Findings) -> dict[str, tuple[str, ...]] | None:
+def _members(table: _Table) -> Iterable[Row]:
+    """All combinations of what the variables may be, where each fits the others."""
+    ranging = {name: values for name, values in table.items() if isinstance(values, _Types)}
+    for combination in product(*map(_listed, table.values())):
+        row = dict(zip(table, combination, strict=True))
+        if all(_fits(row[name], values, row) for name, values in ranging.items()):
+            yield row
+
+
+def _fits(name: str, values: _Types, row: Row) -> bool:
+    from isamap.ir import DTYPES, converts_exactly  # brings numpy, which detection does without
+
+    if any(name == row.get(o.text, o.text) for o in values.omitted):
+        return False
+    return values.held is None or converts_exactly(DTYPES[row[values.held.text]], DTYPES[name])
+
+
+def _read_row(node: Node, findings: Findings) -> _Table | None:
     before = len(findings.diagnostics)
-    table: dict[str, tuple[str, ...]] = {}
+    table: _Table = {}
     for key, value in read_names(node, "a row of `for`", findings):
         if not _VARIABLE.fullmatch(key.text):
             findings.report(
@@ -86,10 +125,46 @@ def _read_row(node: Node, findings: Findings) -> dict[str, tuple[str, ...]] | No
                 "variables are written in capitals",
                 advice=f"write `{re.sub('[^A-Z]', '', key.text.upper()) or 'T'}`",
             )  # fmt: skip
-        table[key.text] = _read_values(value, key.text, findings)
+        table[key.text] = (
+            _read_types(value, findings)
+            if isinstance(value, Mapping)
+            else _read_values(value, key.text, findings)
+        )
     if isinstance(node, Mapping) and not table:
         findings.report("empty-value", "a row of `for` gives no variable", node.span)
+    _check_references(table, findings)
     return table if len(findings.diagnostics) == before else None
+
+
+def _read_types(node: Mapping, findings: Findings) -> _Types:
+    """`{types: integer, except: [i4, A], holding: A}`."""
+    from isamap.ir.dtypes import TYPE_SETS  # brings numpy, which detection does without
+
+    keys = read_mapping(node, "a set of types", ("types", "except", "holding"), findings, ("types",))
+    name = read_name(keys.get("types"), "`types`", findings)
+    if name is not None and name.text not in TYPE_SETS:
+        findings.unknown("unknown-type-set", "set of types", name.text, name.span, TYPE_SETS)
+    types = TYPE_SETS.get(name.text, ()) if name is not None else ()
+    items = read_items(keys.get("except"), "`except`", findings)
+    omitted = tuple(n for i in items if (n := read_name(i, "an item of `except`", findings)) is not None)
+    held = read_name(keys.get("holding"), "`holding`", findings)
+    return _Types(tuple(t.name for t in types), omitted, held)
+
+
+def _check_references(table: _Table, findings: Findings) -> None:
+    """What sets of types refer to are types, or variables of the row that stand for types."""
+    from isamap.ir import DTYPES  # brings numpy, which detection does without
+
+    of_types = [name for name, values in table.items() if all(v in DTYPES for v in _listed(values))]
+    for values in table.values():
+        if isinstance(values, _Types):
+            for name in values.omitted:
+                if name.text not in DTYPES and name.text not in of_types:
+                    known = (*DTYPES, *of_types)
+                    findings.unknown("unknown-type", "type or variable of types", name.text, name.span, known)
+            if values.held is not None and values.held.text not in of_types:
+                name = values.held
+                findings.unknown("unknown-variable", "variable of types", name.text, name.span, of_types)
 
 
 def _read_values(node: Node, variable: str, findings: Findings) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly, print_expr
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
 from isamap.match.fitting import as_factor, needs_parentheses
 from isamap.match.kernel_text import Edits, brief, replace_by, text_of, wrap
 from isamap.match.rejection import OTHER
@@ -42,7 +42,7 @@ def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
         case Cast(value), Cast(inner) if pattern.dtype == subject.dtype:
             if pattern.mode != subject.mode:
                 return _modes_differ(pattern, subject)
-            if isinstance(value, Read) and _widens_through(inner, value, pattern):
+            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
                 return None
             return first_difference(value, inner)
         case (Read(), _) | (Cast(Read()), _):
@@ -53,10 +53,6 @@ def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
             return None if pattern == subject else _constants_differ(pattern, subject)
         case _:
             return _structures_differ(pattern, subject)
-
-
-def _widens_through(inner: Expr, value: Expr, outer: Expr) -> bool:
-    return converts_exactly(inner.dtype, value.dtype) and converts_exactly(value.dtype, outer.dtype)
 
 
 def _calls_differ(pattern: Call, subject: Call) -> Difference | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from isamap.ir import BOOL, OPS, Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar, converts_exactly
+from isamap.ir import BOOL, OPS, Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar, converts_exactly, passes_through
 from isamap.match.kernel_text import Edits, text_of, wrap
 from isamap.source import Edit, Span
 
@@ -26,8 +26,8 @@ def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
         case Scalar(), Const() | Scalar() | IndexValue():
             return () if pattern.dtype == subject.dtype else None
         case Cast(value), Cast(inner) if (pattern.dtype, pattern.mode) == (subject.dtype, subject.mode):
-            if converts_exactly(inner.dtype, value.dtype) and converts_exactly(value.dtype, pattern.dtype):
-                return () if isinstance(value, Read) else fitting_casts(value, inner)
+            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
+                return ()
             return fitting_casts(value, inner)
         case Call(), Cast(inner) if inner.dtype == pattern.dtype:
             outside, inside = _unwrapped(subject, inner), fitting_casts(pattern, inner)

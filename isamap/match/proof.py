@@ -203,7 +203,7 @@ def _canonical(expr: Expr, subjects: MappingType[str, Expr]) -> str:
             return f"{op}.{expr.mode}:{expr.dtype}({', '.join(ordered)})"
         case Cast(value):
             inner = subjects.get(value.buffer, value) if isinstance(value, Read) else value
-            if isinstance(inner, Cast) and _widens(inner) and _widens(Cast(inner, expr.dtype, expr.mode)):
+            if isinstance(inner, Cast) and _widens(inner) and inner.value.dtype != expr.dtype:
                 return _canonical(Cast(inner.value, expr.dtype, expr.mode), {})
             return f"{expr.dtype}.{expr.mode}({_canonical(inner, subjects)})"
         case _:

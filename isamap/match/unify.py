@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, converts_exactly
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through
 from isamap.ir.index import Index
 from isamap.transform import reads
 
@@ -128,17 +128,13 @@ def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bi
 
 
 def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
-    """Casts agree, or the pattern widens from a type that holds all values of the subject's narrower one."""
+    """Casts agree, or the pattern casts from a type that holds all values of the subject's narrower one."""
     if not isinstance(subject, Cast) or (pattern.dtype, pattern.mode) != (subject.dtype, subject.mode):
         return
     inner, wanted = subject.value, pattern.value.dtype
     if inner.dtype == wanted:
         yield from _unify(pattern.value, inner, bound)
-    elif (
-        converts_exactly(inner.dtype, wanted)
-        and converts_exactly(wanted, pattern.dtype)
-        and isinstance(pattern.value, Read)
-    ):
+    elif isinstance(pattern.value, Read) and passes_through(inner.dtype, wanted, pattern.dtype):
         yield from _unify(pattern.value, Cast(inner, wanted), bound)
 
 

@@ -195,6 +195,12 @@ MACHINE_CODES: dict[str, Explanation] = {
         "a number without its unit, or in another",
         "Keys of numbers end in their unit: `interval_ns`, `latency_cycles`, `bandwidth_bytes_per_ns`.",
     ),
+    "unknown-type-set": Explanation(
+        "a set of types that does not exist",
+        "Where a variable of `for` stands for types, `types` names the set: any, number, float, integer, "
+        "logical (integers and bool), signed, unsigned. `except` leaves out types, or those that other "
+        "variables of the row stand for; `holding` keeps those that hold every value of another variable's.",
+    ),
     "unknown-unit-name": Explanation(
         "a cost on a unit that does not exist", "`units` declares what executes instructions, and how often."
     ),

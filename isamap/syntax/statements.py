@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.ir.dtypes import BOOL, DTYPES, DType
+from isamap.ir.dtypes import BOOL, DTYPES, TYPE_SETS, DType
 from isamap.ir.index import Index
 from isamap.ir.layout import KEYWORDS
 from isamap.ir.nodes import Assign, Axis, Expr, Loop, Operand, Stmt
@@ -110,9 +110,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
 
 def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
     dtype = operand.accumulate or operand.dtype
-    domain = OPS[op].domain
-    fine = dtype.is_integer or dtype == BOOL if domain == "logical" else dtype != BOOL
-    if not fine:
+    if dtype not in TYPE_SETS[OPS[op].domain]:
         raise problem("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from isamap.ir.dtypes import BOOL, DTYPES, I64, DType, converts_exactly
+from isamap.ir.dtypes import BOOL, DTYPES, I64, TYPE_SETS, DType, converts_exactly
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
@@ -240,14 +240,7 @@ def _unify(
 def _check_domain(op: Op, values: Sequence[Expr]) -> None:
     for value in values:
         dtype = value.dtype
-        fine = {
-            "number": dtype != BOOL,
-            "float": dtype.is_float,
-            "integer": dtype.is_integer,
-            "logical": dtype.is_integer or dtype == BOOL,
-            "any": True,
-        }[op.domain]
-        if not fine:
+        if dtype not in TYPE_SETS[op.domain]:
             shown = op.spelling or op.name
             raise problem(
                 "wrong-operand-type", f"`{shown}` works on {_DOMAINS[op.domain]}, not on {dtype}", value.span
