@@ -51,7 +51,7 @@ def value_text(e: Expr, scope: Scope) -> Text:
 def stored_text(e: Expr, scope: Scope) -> Text:
     """The value of an expression as it is stored in an element of its dtype."""
     if isinstance(e, Read):
-        return scope.load(e)
+        return _rounded_element(scope.load(e), e.dtype, scope)
     if is_narrow(e.dtype):
         return scope.helper(*_storing(e.dtype), _unrounded(e, scope))
     if e.dtype.kind == "bool" and not isinstance(e, Const):
@@ -63,7 +63,12 @@ def stored_value(value: Text, dtype: DType, scope: Scope) -> Text:
     """An element of a dtype that was stored, as a value of its compute type."""
     if is_narrow(dtype) and dtype.name != "tf32":
         return scope.helper(f"{dtype.name}_to_f32", value)
-    return value
+    return _rounded_element(value, dtype, scope)
+
+
+def _rounded_element(value: Text, dtype: DType, scope: Scope) -> Text:
+    """A stored element as its type has it: the 4 bytes of a tf32 hold any f32, of which not all counts."""
+    return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
 def _storing(dtype: DType) -> tuple[str]:

@@ -5,7 +5,20 @@
 
 from __future__ import annotations
 
-from isamap.ir import BOOL, OPS, Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar, converts_exactly, passes_through
+from isamap.ir import (
+    BOOL,
+    OPS,
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    IndexValue,
+    Read,
+    Scalar,
+    converts_exactly,
+    passes_through,
+)
 from isamap.match.kernel_text import Edits, text_of, wrap
 from isamap.source import Edit, Span
 
