@@ -1,7 +1,7 @@
-"""Whatever the language can say in one operation, the machine that any C compiler serves performs, and rightly.
+"""Whatever the language can say in one operation, the machine that any C compiler serves performs, rightly.
 
-The statements are made from the language's own tables: an operation or a type that is added there is asked for
-here.
+The statements are made from the language's own tables, so that an operation or a type that is added there is
+asked for here.
 """
 
 from __future__ import annotations
