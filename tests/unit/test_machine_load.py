@@ -256,13 +256,15 @@ def test_shipped_files_lie_where_they_should() -> None:
 
 def test_the_guide_shows_a_machine_that_works(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "writing-a-machine.md").read_text(encoding="utf-8")
-    whole, family = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    whole, family, sets = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     path = tmp_path / "my-cpu.yaml"
     path.write_text(whole, encoding="utf-8")
     machine = load_machine(str(path))
     assert str(machine.instructions["load_ymm_f32"].emit) == "z = _mm256_loadu_ps(a.addr)"
     zmm = "language: |\n  memory zmm: registers(count = 32, bytes = 64, named = compiler);\n"
     types = "memories: {zmm: {c_types: {f32: __m512, f64: __m512d}}}\n"
-    child = f"{zmm}{types}instructions:\n{family}"
+    child = f"{zmm}{types}instructions:\n{family}{sets}"
     wide = load_machine(write(tmp_path, "wide", child, parent="my-cpu.yaml"))
     assert str(wide.instructions["add_zmm_f64"].emit) == "z = _mm512_add_pd(a, b)"
+    widened = {n.removeprefix("widen_i16_") for n in wide.instructions if n.startswith("widen_i16_")}
+    assert widened == {"i32", "i64"}
