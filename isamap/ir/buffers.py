@@ -106,7 +106,8 @@ def _take(
 
 def storage(values: Array, dtype: DType, exact: bool) -> Array:
     """A copy that the interpreter may change, in float64 where floats are exact."""
-    return values.astype(np.float64 if exact and dtype.is_float else dtype.numpy(), copy=True)
+    # An array in every case: what numpy computes of an array without axes is a number that nobody can change.
+    return np.array(values, np.float64 if exact and dtype.is_float else dtype.numpy())
 
 
 def _admit(given: Array, o: Operand) -> Array:

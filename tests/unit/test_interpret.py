@@ -360,3 +360,12 @@ def test_elements_that_cannot_be_traced_back_are_not_sampled(body: str) -> None:
     with pytest.raises(UsageProblem) as refused:
         evaluate_samples(k, {"a": np.zeros(4)}, {}, "c", [[0]])
     assert refused.value.diagnostics[0].code == "not-sampled"
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4", "f8e5m2", "f16"])
+def test_a_single_element_of_any_type_is_reduced_into(dtype: str) -> None:
+    text = f"kernel one() {{ in a: {dtype}; inout y: {dtype}; y += a; }}"
+    stored = DTYPES[dtype].numpy()
+    given = {"a": np.array(3, stored), "y": np.array(2, stored)}
+    found = interpret(parse_kernel(Source("one.ir", text)), given, {})
+    assert found["y"] == 5
