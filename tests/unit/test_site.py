@@ -35,7 +35,6 @@ def test_the_page_of_commands_has_every_command(capsys: pytest.CaptureFixture[st
     assert [name for name in known if not any(f"{words} ".startswith(f"{name} ") for words in said)] == []
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install '.[docs]'")
 def test_the_site_has_no_broken_link_and_fetches_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
