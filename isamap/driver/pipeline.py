@@ -35,7 +35,7 @@ from isamap.machine import Machine, load_machine
 from isamap.match import statement_text
 from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
-from isamap.plan.problem import Problem
+from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
@@ -215,6 +215,13 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
     return schedule if request.schedule is None else replayed(schedule, request, problem)
 
 
+def _is_wide(option: NestOption) -> bool:
+    """Whether issues perform several iterations, or there is but one: lanes of an empty axis perform none."""
+    return any(min(axis.tile, axis.extent) > 1 for axis in option.axes) or all(
+        axis.extent == 1 for axis in option.axes
+    )
+
+
 def scalar_warnings(
     kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
 ) -> tuple[Diagnostic, ...]:
@@ -223,7 +230,7 @@ def scalar_warnings(
         return ()
     found: list[Diagnostic] = []
     for statement, nest in zip(statements(kernel), problem.nests, strict=True):
-        if all(axis.tile == 1 for option in nest.options for axis in option.axes) and statement.axes:
+        if statement.axes and not any(_is_wide(option) for option in nest.options):
             number = nest.statement
             chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
             found.append(

@@ -340,8 +340,8 @@ class _Nest:
         sums = any(self.tile.axis(a).is_reduction for a in partial)
         mine = {a: n for a, n in partial.items() if a in operand.parts or a in operand.scattered}
         if not mine.keys() & operand.scattered:
-            zero = sums and any(self.tile.axis(a).is_reduction for a in mine)
-            found = bring(self.suppliers, self.tile, operand, operand.want(symbols_of(mine), zero=zero))
+            filled = sums and any(self.tile.axis(a).is_reduction for a in mine)
+            found = bring(self.suppliers, self.tile, operand, operand.want(symbols_of(mine), filled=filled))
             if found is not None:
                 return found, bindings_of(place, mine), None
         buffer = self.results.own_buffer(operand)

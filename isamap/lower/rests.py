@@ -116,7 +116,7 @@ def is_masked(
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
             continue
-        want = operand.want(cut, zero=axis.is_reduction)
+        want = operand.want(cut, filled=axis.is_reduction)
         if axis.name in operand.scattered or bring(suppliers, tile, operand, want) is None:
             return False
     held = tile.accumulator or tile.result

@@ -1,6 +1,7 @@
 """Staging: an operand's tiles copied into a workspace buffer in the order in which the loops below read them.
 
-A buffer holds whole tiles: what lies outside the axes is zero there, so that code reading it needs no tails.
+A buffer holds whole tiles: what lies outside the axes is the operand's fill there, mostly zero, so that code
+reading it needs no tails.
 """
 
 from __future__ import annotations
@@ -168,13 +169,20 @@ def copy_tile(
     *,
     back: Written | None,
 ) -> tuple[Node, ...]:
-    """One tile between the kernel's arrays and a buffer; in the buffer, what is not valid becomes zero."""
+    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill."""
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
     cells = prod(operand.cell_shape)
 
     def cleared() -> tuple[Node, ...]:
-        return () if back is not None else clear(buffer, operand.dtype, offset, cells, suppliers, names)
+        if back is not None:
+            return ()
+        if operand.fill.value == 0:
+            return clear(buffer, operand.dtype, offset, cells, suppliers, names)
+        inner = (ZERO for _ in operand.cell_shape)
+        there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
+        filled = Copy(there, operand.fill, ("~cell",))
+        return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
 
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]

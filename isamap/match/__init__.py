@@ -42,6 +42,7 @@ from isamap.match.tiles import (
     apply_mapping,
     bring,
     is_read_of,
+    sums_can_be_padded,
 )
 from isamap.match.unify import places, read_twice
 from isamap.match.validity import Violation, first_violation
@@ -137,6 +138,7 @@ __all__ = [
     "statement_text",
     "sum_of_lanes",
     "suppliers_of",
+    "sums_can_be_padded",
     "tensor_strides",
     "tile_of",
     "tiles_apart",

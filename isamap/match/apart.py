@@ -1,11 +1,12 @@
-"""A summing axis on lanes that are summed apart and added up in the end: dot products on vector units.
+"""A summing axis on lanes that are summed apart and joined in the end: dot products, maxima of rows.
 
     instruction   c[i] += a[i] * b[i]            statement   y[m] += A[m, k] * x[k]
 
 No mapping lets k run on i, for lanes of c would be different elements of y. Yet each lane may sum a share of
 k, beginning from 0; what all of them hold together is added to y[m] when k is through. A row of A then is
 read as it lies. These tiles are no mappings in the sense of docs/matching.md, and are not counted: what
-performs the statement is the instruction together with that last sum.
+performs the statement is the instruction together with that last sum. Every reduction may be performed so,
+for all of them may be taken in any order: a maximum of rows as well as their sum.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from isamap.match.instructions import Pattern, pattern_of
 from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.reach import dims
 from isamap.match.symmetry import Seen
-from isamap.match.tiles import OperandTile, Tile, apply_mapping
+from isamap.match.tiles import OperandTile, Tile, apply_mapping, sums_can_be_padded
 from isamap.match.unify import Bindings, read_twice
-from isamap.transform import Statement, symbols
+from isamap.transform import Statement, identity_of, symbols
 
 
 def tiles_apart(
     statement: Statement, number: int, machine: Machine, profile: dict[str, int]
 ) -> Iterator[Tile]:
     """Every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
-    if statement.assign.op != "add":
+    if statement.assign.op is None:
         return
     for item in machine.instructions.values():
         pattern = pattern_of(item.instruction)
-        if pattern is None or not _may_be_apart(pattern):
+        if pattern is None or not _may_be_apart(pattern, statement.assign.op):
             continue
         seen = Seen(pattern)
         for mapping in _mappings(statement, number, pattern):
             if seen.is_new(mapping):
                 tile = apply_mapping(statement, mapping, pattern, profile)
-                if tile is not None and tile.accumulator is not None:
+                if tile is not None and tile.accumulator is not None and sums_can_be_padded(tile):
                     yield _with_lanes(tile, tile.accumulator)
 
 
-def _may_be_apart(pattern: Pattern) -> bool:
+def _may_be_apart(pattern: Pattern, op: str) -> bool:
     """Whether all axes index all inputs, so that lanes that nobody uses add nothing; and some are lanes."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
-    return bool(read and lanes) and pattern.statement.assign.op == "add" and not pattern.instruction.params
+    return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
@@ -69,7 +70,8 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
     """Whether all inputs go along an axis, or some do and the other factors of their products are numbers.
 
-    In lanes that nobody uses, what goes along is 0, and so are products with it.
+    In lanes that nobody uses, what goes along is what the reduction does not notice: 0, and so are products
+    with it.
     """
     along = [axis in symbols(b.subject) for b in bindings]
     value = pattern.statement.assign.value
@@ -84,13 +86,13 @@ def _is_number(e: Expr) -> bool:
 
 
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
-    """The tile with an accumulator of shares, which begin from 0."""
-    zero = Const(0.0 if acc.dtype.is_float else 0, acc.dtype)
+    """The tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
+    nothing = identity_of(_op(tile), acc.dtype)
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
     shares = replace(
         acc,
-        subject=zero,
-        elements=zero,
+        subject=nothing,
+        elements=nothing,
         parts=tuple(None for _ in acc.shape),
         scattered=frozenset[str](),
         cell_shape=acc.shape,
@@ -100,22 +102,28 @@ def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
     return replace(tile, accumulator=shares, held=acc)
 
 
-def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
-    """Over positions, the target and what it becomes when shares that lie in a buffer are added to it.
+def _op(tile: Tile) -> str:
+    op = tile.statement.assign.op
+    assert op is not None, "what only assigns has no shares"
+    return op
 
-    Halves are added to each other, again and again: so compilers find vector instructions for it.
+
+def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
+    """Over positions, the target and what it becomes when shares that lie in a buffer are joined with it.
+
+    Halves are joined with each other, again and again: so compilers find vector instructions for it.
     """
     assert tile.held is not None
+    op = _op(tile)
     old, dtype = tile.held.subject, tile.held.dtype
     terms: list[Expr] = [Read(buffer, (ZERO, Index.of(n)), dtype) for n in range(lanes)]
     while len(terms) > 1:
         half = -(-len(terms) // 2)
         rest = terms[half:]
         terms = [
-            Call("add", (term, rest[n]), dtype) if n < len(rest) else term
-            for n, term in enumerate(terms[:half])
+            Call(op, (term, rest[n]), dtype) if n < len(rest) else term for n, term in enumerate(terms[:half])
         ]
-    value: Expr = Call("add", (old, terms[0]), dtype)
+    value: Expr = Call(op, (old, terms[0]), dtype)
     target = old.value if isinstance(old, Cast) else old
     assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
     return target, value if target.dtype == dtype else Cast(value, target.dtype)

@@ -33,7 +33,7 @@ Source = Supply | Location | Leaf
 
 def used_lanes(want: Want) -> Lanes | None:
     """The lanes of a register of one coordinate that matter; None where their number is known only later."""
-    if len(want.shape) != 1 or want.zero:
+    if len(want.shape) != 1 or want.fill is not None:
         return None
     if want.used is not None:
         return want.used

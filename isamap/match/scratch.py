@@ -49,7 +49,7 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers
 
     What sizes are still open leave over is seen when the program is made.
     """
-    if find_clearing(suppliers, home, operand.dtype.name) is not None:
+    if operand.fill.value == 0 and find_clearing(suppliers, home, operand.dtype.name) is not None:
         return True
     extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
     return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)

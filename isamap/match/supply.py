@@ -132,14 +132,14 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     if placed is None:
         return None
     limits, masks = placed
-    if want.zero and masks and pattern.output.outside != "zero":
+    if want.fill is not None and masks and (pattern.output.outside != "zero" or want.fill.value != 0):
         return None
     coordinates = dict(zip(dims(len(want.shape)), pattern.target.index, strict=True))
     extents = {f"%{a}": e for a, e in limits.items()}
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
     subject = laid_over(want.expr, over_axes, extents)
-    if want.zero and not _leaves_zero(suppliers, pattern, want, masks):
+    if want.fill is not None and not _leaves_fill(suppliers, pattern, want, want.fill, masks):
         return None
     for bindings in unify_once(pattern.value, subject):
         built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
@@ -151,14 +151,16 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     return None
 
 
-def _leaves_zero(suppliers: Suppliers, pattern: Pattern, want: Want, masks: dict[str, Index]) -> bool:
-    """Whether elements beyond the valid ones come out as zero.
+def _leaves_fill(
+    suppliers: Suppliers, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
+) -> bool:
+    """Whether elements beyond the valid ones come out as the fill.
 
-    Moves and casts leave zero as it is, a sum with something else may not. An axis that no mask cuts short
-    has to run over a register whose own elements are zero there: a broadcast fills all lanes alike.
+    Moves leave it as it is, casts leave zero; a sum with something else may not. An axis that no mask cuts
+    short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
     """
     value = pattern.value
-    while isinstance(value, Cast):
+    while isinstance(value, Cast) and fill.value == 0:
         value = value.value
     if not isinstance(value, (Read, Const)):
         return False
@@ -172,7 +174,7 @@ def _leaves_zero(suppliers: Suppliers, pattern: Pattern, want: Want, masks: dict
     if not open_axes:
         return True
     if isinstance(value, Const):
-        return value.value == 0
+        return value.value == fill.value
     if suppliers.is_addressable(pattern.instruction.operand(value.buffer).memory):
         return False
     return open_axes <= {s for i in value.index for s in i.symbols}
@@ -220,7 +222,8 @@ def supply_inputs(
                 return None
             inputs.append((binding.name, where))
             continue
-        wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, want.zero)
+        fill = Const(want.fill.value, operand.dtype) if want.fill is not None else None
+        wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, fill)
         found = find_supply(suppliers, wanted, moves) if wanted else None
         if found is None:
             return None
@@ -240,7 +243,7 @@ def _register_want(
     params: Params,
     limits: dict[str, int],
     reach: dict[Digits, Index | None],
-    zero: bool,
+    fill: Const | None,
 ) -> Want | None:
     """What a register operand must hold, over its own coordinates."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
@@ -249,7 +252,7 @@ def _register_want(
     names = dims(len(shape))
     axes = invert(binding.pattern, limits, names)
     if axes is None:
-        whole = not zero and all(part is None for part in reach.values())
+        whole = fill is None and all(part is None for part in reach.values())
         return wanted_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
     free = {f"%{a}" for a, e in limits.items() if e > 1 and a not in axes}
     if free & symbols(binding.subject):
@@ -269,4 +272,4 @@ def _register_want(
             valid.append(None if span == size else Index.of(span))
     expr = laid_over(binding.subject, back, sizes)
     shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
-    return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), zero, placement=placement)
+    return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), fill, placement=placement)

@@ -6,16 +6,18 @@ k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, replace
 
-from isamap.ir import Cast, DType, Expr, Index, Read, substitute_expr
+from isamap.ir import Cast, Const, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.address import Location
 from isamap.match.bounds import simplify_expr
 from isamap.match.encoded import encoded_values
 from isamap.match.instructions import Pattern, digits_of, invert
 from isamap.match.mapping import Mapping
+from isamap.match.padding import Fills, neutral_fills
 from isamap.match.params import Params, extents_of
 from isamap.match.reach import dims
 from isamap.match.supply import find_place, find_supply
@@ -33,7 +35,7 @@ class OperandTile:
     names, per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no
     coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left
     of the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's
-    coordinates.
+    coordinates. `fill` is what it holds behind the end of axes that are summed over.
     """
 
     name: str
@@ -49,9 +51,12 @@ class OperandTile:
     cell_shape: tuple[int, ...]
     cell_pattern: tuple[Index, ...]
     cells: tuple[Index, ...]
-    placement: Places = ()
+    placement: Places
+    fill: Const
 
-    def want(self, partial: MappingType[str, Index], *, expr: Expr | None = None, zero: bool = False) -> Want:
+    def want(
+        self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
+    ) -> Want:
         """The register wanted when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         return Want(
@@ -60,7 +65,7 @@ class OperandTile:
             self.dtype,
             self.shape,
             valid,
-            zero,
+            self.fill if filled else None,
             placement=self.placement,
         )
 
@@ -132,7 +137,9 @@ def apply_mapping(
         acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
         if acc is None:
             return None
-        return Tile(statement, mapping, pattern, chosen, axes, tuple(operands), acc, None, scalars)
+        fills = fills_behind(pattern, operands, (a for a in axes if cuts_sum(a)), finite=True) or {}
+        inputs = tuple(replace(o, fill=fills.get(o.name, o.fill)) for o in operands)
+        return Tile(statement, mapping, pattern, chosen, axes, inputs, acc, None, scalars)
     if len(operands) != 1:
         return None
     (result,) = operands
@@ -148,6 +155,36 @@ def apply_mapping(
     result = replace(result, scattered=result.scattered | written.scattered)
     ends = (written.elements, written.subject, made.elements, made.subject)
     return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
+
+
+def cuts_sum(axis: LoopAxis) -> bool:
+    """Whether an axis that is summed over may end within a tile."""
+    filled = axis.tile == 1 or all(count % axis.tile == 0 for _, count in axis.extent.terms)
+    return axis.is_reduction and not filled
+
+
+def fills_behind(
+    pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
+) -> Fills | None:
+    """What inputs hold behind the end of axes that are summed over so that the result does not notice.
+
+    None where nothing does it. `finite` as for `neutral_fills`.
+    """
+    in_use = frozenset(
+        frozenset(o.name for o in inputs if a.name not in (*o.parts, *o.scattered)) for a in summed
+    )
+    return neutral_fills(pattern, in_use, finite=finite) if in_use else {}
+
+
+def sums_can_be_padded(tile: Tile) -> bool:
+    """Whether lanes that are left over at the end of a sum can be filled so that it does not notice them."""
+    cut = [axis for axis in tile.axes if cuts_sum(axis)]
+    return not cut or fills_behind(tile.pattern, tile.inputs, cut, finite=True) is not None
+
+
+def zero_of(dtype: DType) -> Const:
+    """Zero of a type; false of bool."""
+    return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
 
 
 def _held(statement: Statement) -> Expr:
@@ -230,6 +267,7 @@ def _operand(
         tuple(c[1] for c in cells),
         tuple(c[2] for c in cells),
         placement_of(operand, params),
+        zero_of(operand.dtype),
     )
 
 

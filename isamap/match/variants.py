@@ -23,8 +23,7 @@ from isamap.match.delivery import find_delivery
 from isamap.match.layouts import suppliers_of
 from isamap.match.mapping import AxisGroup, Mapping
 from isamap.match.movement import choices, tile_of
-from isamap.match.padding import neutral_fills
-from isamap.match.tiles import OperandTile, Tile, accumulator_delivery, bring
+from isamap.match.tiles import OperandTile, Tile, accumulator_delivery, bring, fills_behind
 from isamap.match.walks import LoopAxis
 from isamap.match.want import Suppliers
 from isamap.transform import Statement
@@ -164,10 +163,7 @@ def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] 
     """What operands hold behind the end of the axes summed over; None when nothing leaves it as it is."""
     if not summed:
         return ()
-    in_use = frozenset(
-        frozenset(o.name for o in tile.inputs if a.name not in (*o.parts, *o.scattered)) for a in summed
-    )
-    found = neutral_fills(tile.pattern, in_use)
+    found = fills_behind(tile.pattern, tile.inputs, summed)
     return tuple(sorted(found.items())) if found is not None else None
 
 
@@ -176,7 +172,7 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: S
     if operand.scattered & {a.name for a in cut}:
         return "staged"
     part = {a.name: Index.of(f"#{a.name}") for a in cut}
-    zero = any(a.is_reduction for a in cut)
+    filled = any(a.is_reduction for a in cut)
     if tile.result is not None:
         assert tile.target_elements is not None
         assert tile.value_elements is not None
@@ -185,7 +181,7 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: S
             suppliers, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
         )
         return "masked" if value is not None else "staged"
-    if bring(suppliers, tile, operand, operand.want(part, zero=zero)) is None:
+    if bring(suppliers, tile, operand, operand.want(part, filled=filled)) is None:
         return "staged"
     if operand is tile.accumulator:
         target, held = accumulator_delivery(tile)

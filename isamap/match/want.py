@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from isamap.ir import DType, Expr, Index, Operand, Read, strict_forbids
+from isamap.ir import Const, DType, Expr, Index, Operand, Read, strict_forbids
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match.address import Location
 from isamap.match.instructions import Pattern, pattern_of
@@ -30,8 +30,8 @@ def placement_of(operand: Operand, params: Params) -> Places:
 class Want:
     """A register whose elements are an expression of its coordinates.
 
-    `valid` says how many elements along each coordinate matter, None for all; the others may hold anything,
-    or must hold zero when `zero`. `used`, where it is given, are the only lanes that matter at all, of a
+    `valid` says how many elements along each coordinate matter, None for all; the others must hold `fill`, or
+    may hold anything where it is None. `used`, where it is given, are the only lanes that matter at all, of a
     register of one coordinate. `placement` says where elements are, () where they are row-major.
     """
 
@@ -40,7 +40,7 @@ class Want:
     dtype: DType
     shape: tuple[int, ...]
     valid: tuple[Index | None, ...]
-    zero: bool = False
+    fill: Const | None = None
     used: Lanes | None = None
     placement: Places = ()
 

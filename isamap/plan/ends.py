@@ -52,7 +52,7 @@ def _moves_part(operand: OperandTile, tile: Tile, name: str, left: Index, suppli
     """Whether instructions bring what is left of a tile at an axis' end, and take it back from a sum."""
     if name in operand.scattered:
         return False
-    want = operand.want({name: left}, zero=tile.axis(name).is_reduction)
+    want = operand.want({name: left}, filled=tile.axis(name).is_reduction)
     if bring(suppliers, tile, operand, want) is None:
         return False
     if operand is not tile.accumulator:

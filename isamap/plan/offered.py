@@ -21,11 +21,11 @@ from isamap.match import (
     read_twice,
     statement_mappings,
     suppliers_of,
+    sums_can_be_padded,
 )
 from isamap.plan.frame import profile_of
 from isamap.plan.option import option_of, reorders
 from isamap.plan.supplying import input_of
-from isamap.plan.tiles import sums_can_be_padded
 from isamap.transform import Statement, statements
 
 

@@ -130,6 +130,8 @@ def reorders(tile: Tile) -> bool:
         return True
     if tile.accumulator is None or not tile.accumulator.dtype.is_float:
         return False
+    if tile.statement.assign.op in ("max", "min"):  # which round nothing
+        return False
     summing = [a for a in tile.axes if a.is_reduction]
     return len(summing) > 1 or any(a.tile > 1 for a in summing)
 

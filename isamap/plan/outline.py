@@ -24,6 +24,7 @@ from isamap.match import (
     pattern_of,
     profile_sizes,
     statement_mappings,
+    sums_can_be_padded,
     tiles_apart,
     walk_of,
 )
@@ -32,7 +33,6 @@ from isamap.plan.frame import Frame
 from isamap.plan.option import bare_option, option_of, reorders, whole_option
 from isamap.plan.problem import NestOption
 from isamap.plan.supplying import input_of
-from isamap.plan.tiles import sums_can_be_padded
 from isamap.transform import Statement
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from isamap.match import (
-    LoopAxis,
     Suppliers,
     Tile,
     apply_mapping,
     pattern_of,
     profile_sizes,
     statement_mappings,
+    sums_can_be_padded,
     tiles_apart,
 )
 from isamap.plan.schedule import NestSchedule
@@ -50,15 +50,3 @@ def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
             )
         )
     return known[nest.mapping]
-
-
-def sums_can_be_padded(tile: Tile) -> bool:
-    """Padded lanes are filled with zero, which only a sum is indifferent to."""
-    if tile.statement.assign.op in (None, "add"):
-        return True
-    return all(_fills_lanes(axis) for axis in tile.axes if axis.is_reduction)
-
-
-def _fills_lanes(axis: LoopAxis) -> bool:
-    """Whether an axis is a whole number of tiles."""
-    return axis.tile == 1 or (axis.extent.value is not None and axis.extent.value % axis.tile == 0)

@@ -126,7 +126,8 @@ COMMAND_CODES: dict[str, Explanation] = {
     ),
     "scalar-only": Explanation(
         "a statement is performed one element at a time",
-        "The machine has wider instructions, but none that performs this statement.",
+        "The machine has wider instructions, but none that performs several iterations of this statement at "
+        "once: none performs it, or only with all lanes but one unused.",
     ),
     "several-profiles": Explanation(
         "several profile values where they cannot be",

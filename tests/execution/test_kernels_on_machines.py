@@ -103,6 +103,21 @@ def test_what_a_guard_cuts_off_touches_nothing_beside_the_array(machine: str) ->
     assert_right(Source("cut_off.ir", CUT_OFF), machine, sizes)
 
 
+@pytest.mark.parametrize("op", ["max=", "min=", "*=", "&=", "|=", "^="])
+@pytest.mark.parametrize("sizes", [{"M": 5, "N": 37}, {"M": "1..9@5", "N": "1..40@37"}], ids=str)
+def test_rows_are_reduced_along_lanes(op: str, sizes: dict[str, Size]) -> None:
+    """What lanes behind the end of a row hold changes nothing, whatever the rows are reduced by."""
+    dtype = "f32" if op in ("max=", "min=") else "i32"
+    text = f"""kernel rows(M, N) {{
+      in x: {dtype}[M, N];
+      inout y: {dtype}[M];
+      for m in M, n in N {{ y[m] {op} x[m, n]; }}
+    }}"""
+    prepared = prepare(Request(Source("rows.ir", text), "x86-avx2", sizes, heuristic="greedy"))
+    assert "{ i: n }" in prepared.program.compilation.schedule.nests[0].mapping
+    assert_right(Source("rows.ir", text), "x86-avx2", sizes)
+
+
 @pytest.mark.parametrize("hw", ["dot-16", "gemv-16", "matmul-16x16x16"])
 def test_a_summed_axis_that_holds_one_element_adds_nothing_more(hw: str) -> None:
     text = """kernel products(I) {

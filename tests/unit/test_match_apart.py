@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from isamap.ir import print_expr
 from isamap.machine import load_machine
 from isamap.match import Suppliers, Tile, layouts, sum_of_lanes
@@ -80,8 +82,24 @@ def test_the_other_factor_may_be_no_number_that_makes_nan_of_0() -> None:
     assert not any("fma" in t.mapping.ident for t in tiles(text, "x86-avx512"))
 
 
-def test_only_sums_are_taken_apart() -> None:
-    assert tiles(LARGEST, "x86-avx512") == []
+@pytest.mark.parametrize(
+    ("op", "dtype", "nothing"),
+    [
+        ("max=", "f32", "-inf"),
+        ("min=", "f64", "inf"),
+        ("max=", "i32", "-2147483648"),
+        ("*=", "f32", "1"),
+        ("&=", "i32", "-1"),
+        ("^=", "i32", "0"),
+    ],
+)
+def test_every_reduction_may_be_taken_apart(op: str, dtype: str, nothing: str) -> None:
+    text = LARGEST.replace("max=", op).replace("f32", dtype)
+    (tile,) = (t for t in tiles(text, "x86-avx2") if "ymm" in t.mapping.ident)
+    assert tile.accumulator is not None
+    assert print_expr(tile.accumulator.elements) == nothing
+    # Lanes behind the end of a row hold it as well.
+    assert print_expr(tile.inputs[0].fill) == nothing
 
 
 def test_lanes_are_added_half_to_half_and_then_to_the_element() -> None:

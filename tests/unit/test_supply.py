@@ -29,7 +29,8 @@ def element(*index: Index, dtype: DType = F32, buffer: str = "A") -> Read:
 
 def want(expr: Expr, memory: str, *shape: int, valid: Index | None = None, zero: bool = False) -> Want:
     parts = (valid, *(None for _ in shape[1:]))
-    return Want(expr, memory, expr.dtype, shape, parts if shape else (), zero)
+    fill = Const(0.0 if expr.dtype.is_float else 0, expr.dtype)
+    return Want(expr, memory, expr.dtype, shape, parts if shape else (), fill if zero else None)
 
 
 def chain(found: Supply | Leaf | None) -> list[str]:
