@@ -11,7 +11,7 @@ from isamap.match.instructions import Pattern
 from isamap.match.kernel_text import replace_by, text_of, without_guard
 from isamap.match.rejection import Case, Cause
 from isamap.match.unify import unify
-from isamap.transform import Statement, identity_of, reads, statements
+from isamap.transform import Statement, identity_of, is_summed_everywhere, reads, statements
 
 
 def refuse_instruction(case: Case) -> Cause | None:
@@ -79,6 +79,8 @@ def refuse_guard(case: Case) -> Cause | None:
     by_data = bool(reads(guard))
     condition = "what is stored in memory" if by_data else "where it stands"
     message = f"has no mask; the statement is performed only if `{shown}`, which depends on {condition}"
+    if is_summed_everywhere(case.statement, case.kernel):
+        message += "; compiled, it is summed everywhere, and stored where that holds"
     chosen, nothing = _chosen(assign)
     text = f"select({shown}, {text_of(chosen)}, {nothing})"
     dropped = without_guard(case.kernel, assign)

@@ -2,7 +2,7 @@
 
 from isamap.transform.distinct import tells_apart
 from isamap.transform.factors import Factorisation, factorisations, unfactored
-from isamap.transform.guards import identity_of, make_guards_explicit
+from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.rewrite import Refusal, Rewrite
 from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
@@ -15,6 +15,7 @@ __all__ = [
     "factorisations",
     "identity_of",
     "in_ordered_loops",
+    "is_summed_everywhere",
     "make_guards_explicit",
     "reads",
     "refused_rewrites",

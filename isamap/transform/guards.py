@@ -36,7 +36,7 @@ from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.distinct import tells_apart
 from isamap.transform.margins import fill_loose_reads, nothing_of, without_bounds, writes_loosely
-from isamap.transform.statements import Statement, in_ordered_loops, statements
+from isamap.transform.statements import Statement, in_ordered_loops, statements, symbols
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
@@ -57,6 +57,8 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
         if loose:
             target, back = builder.with_margins(kept.assign.target, kernel, extents)
             kept = replace(kept, assign=replace(kept.assign, target=target))
+        if is_summed_everywhere(kept, kernel):
+            kept, back = builder.summed_everywhere(kept, kernel, extents)
         value = builder.plain(_guarded_value(kept), kernel, extents)
         found += [(statement, pad) for pad in builder.take_pending()]
         assign = replace(kept.assign, value=value, guard=None)
@@ -101,6 +103,25 @@ def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
     stmt: Stmt = Loop(inner, (assign,)) if inner else assign
     outer = tuple(a for a in axes if a.name in ordered)
     return Loop(outer, (stmt,), ordered=True) if outer else stmt
+
+
+def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
+    """Whether a guard leaves out whole sums, not terms: then all are computed, and those stored that it lets in.
+
+    A guard inside of the sum would be in the way of every instruction that computes the terms.
+    """
+    assign, summed = statement.assign, {a.name for a in statement.reduction_axes}
+    if assign.op is None or assign.guard is None or not summed or summed & symbols(assign.guard):
+        return False
+    if writes_loosely(statement, kernel):
+        return False
+    operand = kernel.operand(assign.target.buffer)
+    if operand.accumulate not in (None, operand.dtype) and statement.sequence:
+        return False  # rounded when the loops around end
+    free = {a.name: a.extent for a in statement.axes if a.name not in summed}
+    facts = Facts(lows=dict.fromkeys((s for e in free.values() for s in e.symbols), 1))
+    exist = all(is_nonnegative(extent - 1, facts) for extent in free.values())
+    return exist and tells_apart(assign.target.index, free)
 
 
 def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
@@ -225,6 +246,27 @@ class _Builder:
         inside = tuple(i - low for i, (low, _) in zip(target.index, ranges, strict=True))
         back = _common_part(target, operand.shape, name, ranges, back=True)
         return replace(target, buffer=name, index=inside), back
+
+    def summed_everywhere(
+        self, statement: Statement, kernel: Kernel, extents: dict[str, Index]
+    ) -> tuple[Statement, list[Stmt]]:
+        """The sum without its guard, in an array of its own, and what stores it where the guard holds.
+
+        It starts from what is there, so that its terms are added in the same order.
+        """
+        assign, guard = statement.assign, statement.assign.guard
+        assert guard is not None
+        operand = kernel.operand(assign.target.buffer)
+        free = tuple(a for a in statement.axes if a not in statement.reduction_axes)
+        name = self._fresh(f"{operand.name}_everywhere")
+        shape = tuple(a.extent for a in free)
+        self.temps.append(Operand(name, "temp", operand.dtype, shape, accumulate=operand.accumulate))
+        cell = Read(name, tuple(Index.of(a.name) for a in free), operand.dtype)
+        old = replace(assign.target, span=None)
+        kept = Call("select", (self.plain(guard, kernel, extents), cell, old), operand.dtype)
+        self.pending.append(_in_loops(free, Assign(cell, None, old)))
+        back = _in_loops(free, Assign(assign.target, None, kept))
+        return replace(statement, assign=replace(assign, target=cell, guard=None)), [back]
 
     def _fresh(self, name: str) -> str:
         while name in self.taken:

@@ -118,6 +118,18 @@ def test_rows_are_reduced_along_lanes(op: str, sizes: dict[str, Size]) -> None:
     assert_right(Source("rows.ir", text), "x86-avx2", sizes)
 
 
+def test_the_lower_triangle_of_a_product_is_computed_by_vectors() -> None:
+    text = """kernel triangle(N, K) {
+      in A: f32[N, K];
+      inout C: f32[N, N];
+      for i in N, j in N, k in K if j <= i { C[i, j] += A[i, k] * A[j, k]; }
+    }"""
+    source, sizes = Source("triangle.ir", text), dict[str, Size]({"N": 19, "K": 21})
+    schedule = prepare(Request(source, "x86-avx2", sizes, heuristic="greedy")).program.compilation.schedule
+    assert any(nest.mapping.startswith("fma_ymm_f32") for nest in schedule.nests)
+    assert_right(source, "x86-avx2", sizes)
+
+
 @pytest.mark.parametrize("hw", ["dot-16", "gemv-16", "matmul-16x16x16"])
 def test_a_summed_axis_that_holds_one_element_adds_nothing_more(hw: str) -> None:
     text = """kernel products(I) {

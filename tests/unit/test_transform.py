@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from unit.matching import kernel, shipped
 
-from isamap.ir import Index, Kernel, Range, bind, interpret, print_routine
+from isamap.ir import Index, Kernel, Range, bind, interpret, print_expr, print_routine
 from isamap.ir.facts import known_facts
 from isamap.ir.ranges import check_ranges
 from isamap.source import Source
@@ -96,6 +96,41 @@ def test_a_guard_becomes_a_choice(text: str) -> None:
     np.testing.assert_array_equal(
         interpret(canonical, arrays, {})["Y"], interpret(routine, arrays, {})["Y"], print_routine(canonical)
     )
+
+
+WHOLE_SUMS = (
+    "for i in N, j in N, k in N if j <= i { C[i, j] += A[i, k] * A[j, k]; }",
+    "for i in N, j in N, k in N if A[i, j] > 0 { C[j, i] max= A[i, k] + A[j, k]; }",
+    "seq t in 2 { for i in N, j in N, k in N if j + t < i { C[i, j] += A[i - j, k] * A[j, k]; } }",
+    "for i in N, j in N, k in N if i >= 3 & j < 3 { C[i, j] += C[j, 0] * A[k, j]; }",
+)
+
+
+@pytest.mark.parametrize("text", WHOLE_SUMS)
+def test_a_guard_that_leaves_out_whole_sums_stays_outside_of_them(text: str) -> None:
+    routine = kernel("in A: f32[N, N]; inout C: f32[N, N];", text, "N")
+    canonical = make_guards_explicit(routine)
+    (summed,) = (s for s in statements(canonical) if s.reduction_axes)
+    assert "select" not in print_expr(summed.assign.value)
+    assert summed.assign.target.buffer == "C_everywhere"
+    arrays = {
+        n: np.random.default_rng(i).integers(-3, 4, (6, 6)).astype(np.float32) for i, n in enumerate("AC")
+    }
+    np.testing.assert_array_equal(
+        interpret(canonical, arrays, {"N": 6})["C"], interpret(routine, arrays, {"N": 6})["C"]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for i in N, k in N if k <= i { y[i] += A[i, k]; }",  # about terms
+        "for i in N, j in N, k in N if i >= j { y[i - j] += A[i, k]; }",  # several sums meet in an element
+    ],
+)
+def test_a_guard_about_terms_of_a_sum_stays_inside(text: str) -> None:
+    canonical = make_guards_explicit(kernel("in A: f32[N, N]; inout y: f32[N];", text, "N"))
+    assert not any("everywhere" in o.name for o in canonical.operands)
 
 
 def test_a_convolution_with_open_sizes_is_made_explicit() -> None:
