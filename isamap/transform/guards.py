@@ -106,7 +106,7 @@ def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
 
 
 def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
-    """Whether a guard leaves out whole sums, not terms: then all are computed, and those stored that it lets in.
+    """Whether a guard leaves out whole sums, not terms: all are computed then, and stored where it holds.
 
     A guard inside of the sum would be in the way of every instruction that computes the terms.
     """
