@@ -27,21 +27,21 @@ from isamap.driver.recalled import (
 from isamap.driver.replaying import question_of, replayed
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
+from isamap.driver.slowness import form_warnings, scalar_warnings
 from isamap.driver.workspace import finished
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
-from isamap.match import statement_text
 from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, make_guards_explicit, statements
+from isamap.transform import Rewrite, make_guards_explicit
 
 STAGES = ("parse", "match", "schedule", "lower", "emit")
 
@@ -126,7 +126,10 @@ def compile_kernel(
         return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
     with clock("schedule"):
         schedule, origin = _chosen(request, canonical, machine, problem, sizes)
-        warnings = (*schedule.findings, *scalar_warnings(canonical, machine, problem, schedule))
+        scalars = scalar_warnings(canonical, machine, problem, schedule)
+        forms = form_warnings(kernel, machine) if request.transform is None else ()
+        said = {form.span for form in forms}  # of these statements it is known what would help
+        warnings = (*schedule.findings, *(s for s in scalars if s.span not in said), *forms)
     if stop_after == "schedule":
         made = (kernel, machine, canonical, problem, schedule, None, None)
         return Compilation(*made, warnings, clock.seconds, form, origin)
@@ -213,34 +216,3 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
         raise UsageProblem(*findings)
     return schedule if request.schedule is None else replayed(schedule, request, problem)
-
-
-def _is_wide(option: NestOption) -> bool:
-    """Whether issues perform several iterations, or there is but one: lanes of an empty axis perform none."""
-    return any(min(axis.tile, axis.extent) > 1 for axis in option.axes) or all(
-        axis.extent == 1 for axis in option.axes
-    )
-
-
-def scalar_warnings(
-    kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
-) -> tuple[Diagnostic, ...]:
-    """A warning for each statement that only scalar instructions perform on a machine that has others."""
-    if len(machine.chain) == 1:
-        return ()
-    found: list[Diagnostic] = []
-    for statement, nest in zip(statements(kernel), problem.nests, strict=True):
-        if statement.axes and not any(_is_wide(option) for option in nest.options):
-            number = nest.statement
-            chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
-            found.append(
-                Diagnostic(
-                    "scalar-only",
-                    f"{machine.name} performs `{statement_text(statement)}` one element at a time",
-                    statement.assign.span,
-                    severity="warning",
-                    notes=(f"with {chosen.mapping}",),
-                    help="`isamap match --explain` says what its other instructions lack",
-                )
-            )
-    return tuple(found)

@@ -46,19 +46,27 @@ Counts = dict[str, int]
 
 
 def improving_rewrites(
-    kernel: Kernel, machine: Machine, mode: CountMode = "complete"
+    kernel: Kernel,
+    machine: Machine,
+    mode: CountMode = "complete",
+    among: Iterable[Rewrite] | None = None,
 ) -> tuple[Improvement, ...]:
     """Rewrites and factorisations with which some instruction gets more mappings than as written.
+
+    All of them, or those that are given in `among`.
 
     Those first that let instructions perform something which performed nothing before; then those with
     fewer steps, in the order of `rewrites` and `factorisations`. Left out is what gains no more than another
     does before it, and leaves as many sums, none of fewer terms.
     """
     counted = _Counted(machine, mode, {})
+    among = (*factorisations(kernel), *rewrites(kernel)) if among is None else tuple(among)
+    if not among:
+        return ()
     before = _most(counted.of(kernel, s) for s in statements(kernel))
     groups = _grouped(kernel, machine, mode)
     found: list[Improvement] = []
-    for r in (*factorisations(kernel), *rewrites(kernel)):
+    for r in among:
         gains = (*counted.gains(r.kernel, before), *_group_gains(groups, _grouped(r.kernel, machine, mode)))
         if gains:
             found.append(Improvement(r, gains))

@@ -124,6 +124,12 @@ COMMAND_CODES: dict[str, Explanation] = {
         "Integers agree bit for bit; floats within 4·2⁻²³·Σ|a||b| for sums in f32 on random data (K·2⁻²³ on "
         "other data), and one unit in the last place where a result is rounded to a narrower type.",
     ),
+    "form-slow": Explanation(
+        "another form of a statement is performed faster",
+        "Quantised values with zero points, as in `y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw)`, "
+        "are widened before they are multiplied. Out of the sum, they leave a product of bytes: "
+        "`--transform` of `compile`, `run` and `verify` writes it so, `isamap match --transform` shows it.",
+    ),
     "scalar-only": Explanation(
         "a statement is performed one element at a time",
         "The machine has wider instructions, but none that performs several iterations of this statement at "

@@ -3,9 +3,10 @@
 from isamap.transform.distinct import tells_apart
 from isamap.transform.factors import Factorisation, factorisations, unfactored
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
-from isamap.transform.rewrite import Refusal, Rewrite
+from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
+from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
     "Factorisation",
@@ -15,6 +16,7 @@ __all__ = [
     "factorisations",
     "identity_of",
     "in_ordered_loops",
+    "is_rewritable",
     "is_summed_everywhere",
     "make_guards_explicit",
     "reads",
@@ -24,4 +26,5 @@ __all__ = [
     "symbols",
     "tells_apart",
     "unfactored",
+    "without_zero_points",
 ]

@@ -19,6 +19,7 @@ from isamap.transform.retention import retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.shifting import shifts
 from isamap.transform.starting import merges, splits
+from isamap.transform.zero_points import without_zero_points
 
 _MOST_STEPS = 40
 """Rewrites that are made one after the other; each removes a statement or takes one out of a loop."""
@@ -28,9 +29,9 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
     """Kernels that compute what a verified kernel does, each by rewrites that are proved legal.
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
-    merged and split initialisations, flattened arrays, shifted factors, fusion, reordering, parting. Then
-    batching, hoisting and retention together, as far as they go, and parting behind them. No two are equal,
-    and none is the kernel as written.
+    merged and split initialisations, flattened arrays, shifted factors, zero points taken out, fusion,
+    reordering, parting. Then batching, hoisting and retention together, as far as they go, and parting behind
+    them. No two are equal, and none is the kernel as written.
     Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
     order of sums.
     """
@@ -63,6 +64,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
         splits,
         flattenings,
         shifts,
+        without_zero_points,
         fusions,
         reorderings,
         partings,

@@ -90,18 +90,36 @@ def _shifted(
         replace(s, axes=sums, assign=Assign(cell, None, scaled)),
     )
     product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))
-    outer = tuple(x for x in s.axes if x not in s.reduction_axes)
+    after = corrected(kernel, given, number, product, cell, summed, (total,))
+    return after if accepted(kernel, after) else None
+
+
+def corrected(
+    kernel: Kernel,
+    given: tuple[Statement, ...],
+    number: int,
+    product: Statement,
+    correction: Expr,
+    summed: tuple[Statement, ...],
+    totals: tuple[Operand, ...],
+) -> Kernel:
+    """The kernel with another product in the place of a statement, and what that lacks added.
+
+    The sum starts from the correction where a statement says what it starts from; else it is added in the
+    end. `summed` are the statements that compute `totals`, of which the correction is made.
+    """
+    target, wide = product.assign.target, product.assign.target.dtype
+    outer = tuple(x for x in product.axes if x not in product.reduction_axes)
     begun = next((c for c in companions(kernel, number) if c.starts), None)
     if begun is None or is_wide(kernel.operand(target.buffer)):
-        corrected = replace(s, axes=outer, assign=Assign(target, None, Call("add", (target, cell), wide)))
-        parts, before = (*summed, product, corrected), given[:number]
+        last = Assign(target, None, Call("add", (target, correction), wide))
+        parts, before = (*summed, product, replace(product, axes=outer, assign=last)), given[:number]
     else:
         is_zero = isinstance(begun.value, Const) and begun.value.value == 0
-        first = cell if is_zero else Call("add", (begun.value, cell), wide)
-        started = replace(s, axes=outer, assign=Assign(target, None, first))
+        first = correction if is_zero else Call("add", (begun.value, correction), wide)
+        started = replace(product, axes=outer, assign=Assign(target, None, first))
         parts, before = (*summed, started, product), _without(given[:number], begun.number)
-    after = with_statements(kernel, (*before, *parts, *given[number + 1 :]), (*kernel.operands, total))
-    return after if accepted(kernel, after) else None
+    return with_statements(kernel, (*before, *parts, *given[number + 1 :]), (*kernel.operands, *totals))
 
 
 def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]:

@@ -33,6 +33,7 @@ ELSEWHERE = frozenset(
         "program-refused",  # wrong programs: tests/unit/test_driver_verify.py
         "result-wrong",
         "scalar-only",  # warnings
+        "form-slow",  # tests/unit/test_driver_slowness.py
         "solver-stopped",
         "out-of-registers",
     )

@@ -1,0 +1,45 @@
+"""What is said of statements that other instructions would perform faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.driver.slowness import form_warnings
+from isamap.machine import load_machine
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+QUANTISED = """kernel k(M, N, K, scalar zx: i32) {
+  in x: u8[M, K];
+  in w: u8[N, K];
+  inout y: i32[M, N];
+  for m in M, n in N, k in K { y[m, n] += (i32(x[m, k]) - zx) * i32(w[n, k]); }
+}"""
+IN_ORDER = """strict kernel k(N) {
+  in x: f32[N];
+  inout y: f32[1];
+  for i in 1, n in N { y[i] += x[n]; }
+}"""
+
+
+def test_a_product_with_zero_points_is_told_of_its_faster_form() -> None:
+    (found,) = form_warnings(parse_kernel(Source("k.ir", QUANTISED)), load_machine("x86-avx2"))
+    text = found.render()
+    assert "warning[form-slow]: `y[m, n] += (i32(x[m, k]) - zx) * i32(w[n, k]);` takes offsets off" in text
+    assert "dot2_ymm_i16" in text
+    assert "`--transform` takes them out of the sum" in text
+
+
+def test_a_product_without_them_is_told_nothing() -> None:
+    plain = QUANTISED.replace("(i32(x[m, k]) - zx)", "i32(x[m, k])")
+    assert form_warnings(parse_kernel(Source("k.ir", plain)), load_machine("x86-avx2")) == ()
+
+
+@pytest.mark.parametrize(("length", "count"), [(64, 1), (1, 0)])
+def test_lanes_of_which_one_is_busy_are_no_lanes(length: int, count: int) -> None:
+    request = Request(Source("k.ir", IN_ORDER), "x86-avx2", {"N": length}, heuristic="greedy")
+    found = [d.render() for d in compile_kernel(request, "schedule").warnings]
+    assert len(found) == count
+    assert all("scalar-only" in text for text in found)
