@@ -20,8 +20,8 @@ from isamap.match import (
     profile_sizes,
     read_twice,
     statement_mappings,
-    suppliers_of,
     sums_can_be_padded,
+    suppliers_of,
 )
 from isamap.plan.frame import profile_of
 from isamap.plan.option import option_of, reorders
