@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
-from isamap.match import Mapping, Movement, Pattern, choose_params
+from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
 from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]
+ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +142,11 @@ def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) 
 def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
     """Of several axes together; None when one of them may be as long as it needs to be."""
     return prod(lengths[a] for a in axes) if all(a in lengths for a in axes) else None
+
+
+def open_compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
+    """What a mapping's instructions take where axes that are left open count as long; infinite if unknown."""
+    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+    fixed = numbered(statement, {}, ENOUGH)
+    found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None
+    return found.compute_ns if found is not None else inf

@@ -8,7 +8,7 @@ A mapping whose operands cannot all be moved comes nearer than an instruction th
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, prod
+from math import prod
 
 from isamap.ir import Kernel, print_expr
 from isamap.machine import Machine
@@ -19,7 +19,6 @@ from isamap.match import (
     Suppliers,
     find_supply,
     movements,
-    pattern_of,
     refusals,
     statement_mappings,
     statement_text,
@@ -27,7 +26,7 @@ from isamap.match import (
     tile_of,
     uncleared,
 )
-from isamap.plan.estimate import estimate, numbered
+from isamap.plan.estimate import open_compute_ns
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform import Statement, statements, symbols
 
@@ -37,8 +36,6 @@ STRICT_NOTE = (
 )
 CLOSELY = 64
 """Mappings for which it is looked for what moves, at most: each takes a search."""
-
-ENOUGH = 2**20  # of iterations along an axis left open: what is cut off its end does not count
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
@@ -106,7 +103,7 @@ def _nearest(
     To move what some other instruction would have to compute is not to perform a statement.
     """
     plain = (m for m in mappings if not m.composed)
-    fastest = sorted(plain, key=lambda m: _compute_ns(statement, m, suppliers.machine))
+    fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, suppliers.machine))
     nearest: tuple[Mapping, tuple[Movement, ...]] | None = None
     for mapping in fastest[:CLOSELY]:
         missing = _missing(kernel, statement, mapping, suppliers)
@@ -139,14 +136,6 @@ def _missing(
     register = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
     why = f"no instruction of {suppliers.machine.name} brings `{held}` into {register} of {result.memory}"
     return (Movement(result.name, "none", (), why),)
-
-
-def _compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
-    """What a mapping's instructions take; axes that are left open count as long."""
-    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
-    fixed = numbered(statement, {}, ENOUGH)
-    found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None
-    return found.compute_ns if found is not None else inf
 
 
 def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers) -> NoMapping | None:
