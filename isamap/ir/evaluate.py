@@ -12,7 +12,7 @@ from typing import assert_never
 
 import numpy as np
 
-from isamap.ir.dtypes import F64, DType
+from isamap.ir.dtypes import F64, DType, converts_exactly
 from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
@@ -106,9 +106,18 @@ def make_value(value: float | bool, dtype: DType) -> Array:
 
 
 def folded(cast: Cast) -> Expr:
-    """A cast of a number as the number that it is; others as they are."""
-    if not isinstance(cast.value, Const):
-        return cast
+    """A cast of a number as the number that it is; others as they are.
+
+    So is one to a wider type, as instructions that widen what they read take such a number in its own type, and
+    one of a number that the type does not hold, which is a finding.
+    """
+    match cast.value:
+        case Const(value, dtype, _) if not converts_exactly(dtype, cast.dtype):
+            is_refused = cast.mode == "exact" and cast.dtype.is_integer
+            if is_refused and not cast.dtype.low <= value <= cast.dtype.high:
+                return cast
+        case _:
+            return cast
     with np.errstate(all="ignore"):
         number = evaluate_expr(cast, Env()).item()
     return Const(float(number) if cast.dtype.is_float else int(number), cast.dtype, cast.span)

@@ -101,7 +101,7 @@ def test_every_operation_of_a_sample_is_offered() -> None:
     assert lacking(DRAWN) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_operation_of_the_language_is_offered() -> None:
     assert lacking(list(STATEMENTS)) == []
 
@@ -111,7 +111,7 @@ def test_a_sample_of_them_computes_what_they_mean(name: str) -> None:
     assert wrong(name) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_all_of_them_compute_what_they_mean(name: str) -> None:
     assert wrong(name) == []

@@ -132,7 +132,7 @@ def test_chains_read_only_what_is_wanted_whichever_is_the_cheapest(name: str) ->
     assert chains > LOOKED_AT // 40
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["x86-avx2", "x86-avx512-bf16"])
 def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_wanted(name: str) -> None:
     machine, chosen, chains = load_machine(name), random.Random(7), set[tuple[str, ...]]()

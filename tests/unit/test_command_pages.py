@@ -20,7 +20,7 @@ PAGES = (
     "command-schedule.md",
     "access-counts.md",
     "command-match.md",
-    pytest.param("tutorial.md", marks=pytest.mark.slow),  # it compiles 265 instructions
+    pytest.param("tutorial.md", marks=pytest.mark.exhaustive),  # it compiles 265 instructions
 )
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")
 SECONDS = re.compile(r"^((?:cpsat|greedy|annealing|best \d+) .*?)\b\d+\.\d\d\b *", re.MULTILINE)

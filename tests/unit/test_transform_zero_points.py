@@ -65,7 +65,7 @@ def test_what_is_no_zero_point_of_integers_stays(operands: str, factors: str) ->
     assert steps(kernel(operands, SUM.replace("FACTORS", factors), PARAMS), "zero points") == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("machine", ["x86-avx2", "x86-amx"])
 def test_the_form_without_zero_points_is_the_cheapest(machine: str) -> None:
     routine = kernel(OPERANDS.replace("in w: i8", "in w: u8"), SUM.replace("FACTORS", PER_TENSOR), PARAMS)
