@@ -108,8 +108,8 @@ def make_value(value: float | bool, dtype: DType) -> Array:
 def folded(cast: Cast) -> Expr:
     """A cast of a number as the number that it is; others as they are.
 
-    So is one to a wider type, as instructions that widen what they read take such a number in its own type, and
-    one of a number that the type does not hold, which is a finding.
+    So is one to a wider type, as instructions that widen what they read take such a number in its own type,
+    and one of a number that the type does not hold, which is a finding.
     """
     match cast.value:
         case Const(value, dtype, _) if not converts_exactly(dtype, cast.dtype):
