@@ -18,6 +18,7 @@ from isamap.ir import Cast, DType, Expr, Index, Read, converts_exactly
 from isamap.machine import Machine, load_machine
 from isamap.match import Suppliers, Supply, Want, find_delivery, find_supply
 from isamap.match.chains import steps_of
+from isamap.match.tiles import zero_of
 
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx")
 LANE, ROW = Index.of("%0"), Index.of("%1")
@@ -62,8 +63,8 @@ def wants(machine: Machine, suppliers: Suppliers) -> Iterator[tuple[Want, Read]]
         for source, index, part in product(sources(dtype, suppliers), forms(len(sizes)), parts(sizes)):
             element = Read("A", index, source)
             expr: Expr = element if source == dtype else Cast(element, dtype)
-            for zero in (False, True):
-                yield Want(expr, memory, dtype, sizes, part, zero), element
+            for fill in (None, zero_of(dtype)):
+                yield Want(expr, memory, dtype, sizes, part, fill), element
 
 
 def sources(dtype: DType, suppliers: Suppliers) -> list[DType]:
@@ -121,6 +122,7 @@ def counts(want: Want) -> tuple[dict[str, int], ...]:
     return tuple(ENV | {"#n": n} for n in (1, last))
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_chains_read_only_what_is_wanted_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
@@ -138,11 +140,12 @@ def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_want
     machine, chosen, chains = load_machine(name), random.Random(7), set[tuple[str, ...]]()
     plain = Suppliers(machine, {"A": STRIDES})
     for want, element in wants(machine, plain):
-        whole = replace(want, valid=tuple(None for _ in want.shape), zero=False)
+        whole = replace(want, valid=tuple(None for _ in want.shape), fill=None)
         if want != whole or not isinstance(find_supply(plain, whole), Supply):
             continue
         for suppliers in favouring(machine, element, "in"):
-            part = replace(whole, valid=chosen.choice([*parts(want.shape)]), zero=chosen.random() < 0.2)
+            fill = zero_of(want.dtype) if chosen.random() < 0.2 else None
+            part = replace(whole, valid=chosen.choice([*parts(want.shape)]), fill=fill)
             for each in (whole, part):
                 if isinstance(found := find_supply(suppliers, each), Supply):
                     chains.add(tuple(step.instruction for step in steps_of(found)))
@@ -150,6 +153,7 @@ def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_want
     assert len(chains) > 100
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_deliveries_write_exactly_what_is_wanted_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
