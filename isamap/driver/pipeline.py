@@ -13,7 +13,6 @@ from functools import cache
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
-from isamap.driver.collecting import full_collection_put_off
 from isamap.driver.narrowing import Extent, extent_of, is_own, problem_in
 from isamap.driver.profiles import with_profile
 from isamap.driver.recalled import (
@@ -40,6 +39,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.collecting import full_collection_put_off
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, make_guards_explicit
 

@@ -22,8 +22,10 @@ from isamap.machine.texts import parse_texts
 from isamap.machine.tree import Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Source
+from isamap.source.collecting import full_collection_put_off
 
 
+@full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
 def load_machine(name_or_path: str) -> Machine:
     """The machine of a shipped name, a path ending in .yaml, or `-` for standard input.
 

@@ -132,3 +132,30 @@ def test_a_machine_constant_is_a_size_of_its_range() -> None:
         machine VL: 4..64;
         instruction f() { in a: f32[VL] @ r; out z: f32[4] @ r; for i in 4 { z[i] = a[i]; } }"""
     assert len(parse_module(Source("vl.isa", text)).declarations) == 3
+
+
+def _codes(text: str) -> list[str]:
+    try:
+        parse_kernel(Source("k.ir", text))
+    except TypeProblem as error:
+        return sorted(d.code for d in error.diagnostics)
+    return []
+
+
+def test_a_sound_routine_vouches_for_none_with_other_accesses_guards_or_roles() -> None:
+    text = """kernel k(N) { in A: f32[N]; out B: f32[N]; for i in N { B[i] = A[i]; } }"""
+    assert _codes(text) == []
+    assert _codes(text.replace("f32", "i8")) == []
+    assert _codes(text.replace("= A[i]", "= A[i + 1]")) == ["index-out-of-range"]
+    assert _codes(text.replace("B[i] =", "B[0] =")) == ["duplicate-write", "partly-written"]
+    assert _codes(text.replace("in N {", "in N if i < N - 1 {")) == ["partly-written"]
+    assert _codes(text.replace("B[i] = A", "B[i] += A")) == ["read-before-write"]
+    assert _codes(text.replace("in A", "temp A")) == ["read-before-write"]
+
+
+def test_a_routine_with_findings_keeps_its_own_places() -> None:
+    text = """kernel k(N) { in A: f32[N]; out B: f32[N]; for i in N { B[i] = A[i + 1]; } }"""
+    for before in ("", "\n\n"):
+        with pytest.raises(TypeProblem) as caught:
+            parse_kernel(Source("k.ir", before + text))
+        assert [d.span.line for d in caught.value.diagnostics if d.span] == [1 + len(before)]

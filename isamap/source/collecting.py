@@ -1,4 +1,4 @@
-"""Python's full search for cycles put off until a shape is done: it looks through all that is alive.
+"""Python's full search for cycles put off until a shape is done or a machine read: it visits all alive.
 
     with full_collection_put_off():
         compile_kernel(request)  # only what was made lately is searched, each 50,000 objects
