@@ -24,7 +24,9 @@ from isamap.cli.progress import Progress
 from isamap.cli.rewriting import Output, fix_answer, transform_answer
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
+from isamap.match import lacking_abilities
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.transform import statements
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
@@ -154,12 +156,13 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
     own = [r for r in rejections if r.statement == statement]
     nearest = ([r for r in own if r.instruction in matched.computing] or own)[:3]
     name = matched.machine.name
+    lacks = lacking_abilities(statements(matched.kernel)[statement], matched.machine)
     return Finding.of(
         Diagnostic(
             "no-mapping",
             f"{name} has no instruction that performs statement {statement} of {matched.kernel.name}",
             nearest[0].span if nearest else None,
-            notes=tuple(r.message for r in nearest),
+            notes=lacks or tuple(r.message for r in nearest),
             help=f"`isamap match --explain --hw {matched.machine.called}` says what each instruction lacks",
         )
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.ir import Index, print_expr
+from isamap.ir import Expr, Index
 from isamap.lower.names import Names
 from isamap.lower.program import For, Node
 from isamap.lower.scratch import dma_loops
 from isamap.lower.values import Emitter
 from isamap.match import Copy, Suppliers, Transfer, find_transfer
 from isamap.source import Diagnostic, NoMapping
+from isamap.transform import reads
 
 
 def copy_loops(
@@ -33,16 +34,26 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -
     """How a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
     found = find_transfer(copy, counts, suppliers)
     if found is None:
+        dtype = copy.value.dtype
         raise NoMapping(
             Diagnostic(
                 "no-move",
-                f"{suppliers.machine.name} cannot move `{print_expr(copy.value)}` "
-                f"to `{print_expr(copy.target)}`",
-                help=f"give the machine instructions that compute {copy.value.dtype} values one at a time "
-                "and store them, as generic-c does",
+                f"{suppliers.machine.name} has no instructions that move one {dtype}: "
+                f"{_named(copy.value)} cannot be brought to {_named(copy.target)} one element at a time",
+                copy.value.span or copy.target.span,
+                help=f"give {suppliers.machine.name} an instruction that loads one {dtype} into a "
+                "register and one that stores it from there, or choose sizes that its wider moves divide",
             )
         )
     return found
+
+
+def _named(e: Expr) -> str:
+    """An expression as it is written in the text, or what it is read from where it stands in none."""
+    if e.span is not None:
+        return f"`{' '.join(e.span.text.split())}`"
+    names = dict.fromkeys(r.buffer for r in reads(e))
+    return ", ".join(f"`{name}`" for name in names) or "a value"
 
 
 def group_loops(

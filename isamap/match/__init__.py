@@ -1,5 +1,6 @@
 """Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
 
+from isamap.match.abilities import lacking_abilities
 from isamap.match.address import Location, address_of
 from isamap.match.apart import sum_of_lanes, tiles_apart
 from isamap.match.bounds import simplify, simplify_expr
@@ -115,6 +116,7 @@ __all__ = [
     "is_lane",
     "is_read_of",
     "is_simple",
+    "lacking_abilities",
     "layouts",
     "least_copy_ns",
     "movements",

@@ -18,7 +18,9 @@ from isamap.match import (
     OperandTile,
     Suppliers,
     find_supply,
+    lacking_abilities,
     movements,
+    pattern_of,
     refusals,
     statement_mappings,
     statement_text,
@@ -48,8 +50,15 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     notes = [STRICT_NOTE] if kernel.strict and statement.assign.op is not None else []
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
     advice = f"`isamap match --explain --hw {machine.called}` says what each instruction lacks"
-    nearest = _nearest(kernel, statement, mappings, suppliers)
-    if nearest is None:
+    lacks = lacking_abilities(statement, machine)
+    nearest = _nearest(kernel, statement, mappings, suppliers) if not lacks else None
+    if lacks:
+        notes += lacks
+        advice = (
+            f"give {machine.name} an instruction that does, or choose a machine that has one: "
+            "`isamap hw list` lists what is shipped"
+        )
+    elif nearest is None:
         notes += [r.message for r in refused[:1]]
     else:
         mapping, missing = nearest
@@ -104,14 +113,19 @@ def _nearest(
     """
     plain = (m for m in mappings if not m.composed)
     fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, suppliers.machine))
-    nearest: tuple[Mapping, tuple[Movement, ...]] | None = None
+    found: list[tuple[Mapping, tuple[Movement, ...]]] = []
     for mapping in fastest[:CLOSELY]:
         missing = _missing(kernel, statement, mapping, suppliers)
         if not missing:
             return None
-        if nearest is None or len(missing) < len(nearest[1]):
-            nearest = mapping, missing
-    return nearest
+        found.append((mapping, missing))
+    return min(found, key=lambda m: (len(m[1]), not _ends_in_memory(m[0], suppliers)), default=None)
+
+
+def _ends_in_memory(mapping: Mapping, suppliers: Suppliers) -> bool:
+    """Whether the instruction writes to memory, so that its result need not be moved."""
+    pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+    return pattern is not None and suppliers.is_addressable(pattern.output.memory or "")
 
 
 def _missing(

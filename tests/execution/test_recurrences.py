@@ -119,6 +119,25 @@ def test_an_extremum_beside_a_nan_is_nan_wherever_it_stands(hw: str, columns: in
         assert np.isnan(result.arrays["z"]).all()
 
 
+@pytest.mark.slow
+def test_the_maximum_along_a_row_is_nan_whichever_lane_holds_one() -> None:
+    text = """kernel rows(M, N) {
+      in x: f32[M, N];
+      inout y: f32[M];
+      for m in M, n in N { y[m] max= x[m, n]; }
+    }"""
+    request = Request(Source("rows.ir", text), "x86-avx2", {"M": 40, "N": "1..40@37"}, heuristic="greedy")
+    prepared = prepare(request)
+    for columns in range(1, 41):
+        x = np.linspace(-3, 3, 40 * columns, dtype=np.float32).reshape(40, columns)
+        x[np.arange(40), np.arange(40) % columns] = np.nan
+        given, sizes = {"x": x, "y": np.zeros(40, np.float32)}, {"N": columns}
+        packed = packed_arrays(prepared.packers, given, sizes, guard=True)
+        result = run_program(prepared.compiled, packed, sizes, guard=True)
+        assert result.status == 0
+        assert np.isnan(result.arrays["y"]).all(), columns
+
+
 @pytest.mark.parametrize("hw", MACHINES)
 @pytest.mark.parametrize("columns", [16, 84])
 def test_extrema_of_rows_and_relus_are_right_beside_nan(hw: str, columns: int) -> None:
