@@ -239,9 +239,8 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "schedule-too-large": Explanation(
         "a schedule exceeds the limits",
-        "Steps are at most the extent of their axis, in whole tiles, or 2**31 where only the run knows it, "
-        "and the bytes of every staging buffer fit into 64 bits. At most 4096 issues are unrolled in one "
-        "loop body, and in the pieces of rests that only the run knows together.",
+        "Steps are at most 2**31, and the bytes of every staging buffer fit into 64 bits. At most 4096 "
+        "issues are unrolled in one loop body, and in the pieces of rests that only the run knows together.",
     ),
     "schedule-unknown": Explanation(
         "a schedule names what does not exist",

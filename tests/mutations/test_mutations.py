@@ -44,6 +44,7 @@ from mutations.wrong import (
     without_guard,
     without_where,
     zero,
+    zeros,
 )
 
 Check = Callable[[], bool]
@@ -128,7 +129,7 @@ MATCHING = (
     Mutation("ignore what bounds a parameter", f"{MATCH}preconditions:_largest", without_where),
     Mutation("ignore the result's type", f"{FIND}heads_agree", of_any_type),
     Mutation("ignore the reduction", f"{FIND}heads_agree", of_any_operation),
-    Mutation("take any cast for exact", f"{MATCH}unify:converts_exactly", always(True)),
+    Mutation("take any cast for exact", f"{MATCH}unify:passes_through", always(True)),
     Mutation("drop commutativity", f"{MATCH}unify:OPS", commuting()),
     Mutation("let differences commute", f"{MATCH}unify:OPS", commuting("add", "mul", "sub")),
     Mutation("count images under symmetries", f"{MATCH}symmetry:Seen.is_new", always(True)),
@@ -217,8 +218,8 @@ LOWERING = (
     ),
     Mutation(
         "forget the identity of padded lanes under max",
-        "isamap.plan.tiles:_fills_lanes",
-        always(True),
+        f"{MATCH}tiles:fills_behind",
+        zeros,
         programs_compute_what_the_kernel_does,
     ),
     Mutation(

@@ -166,8 +166,14 @@ def unguarded(right: Any, *args: Any) -> Any:
     return args[-1].assign.value
 
 
-def filled_with_zero(right: Any, builder: Any, read: Any, *args: Any) -> Any:
-    return right(builder, replace(read, fill=Const(0.0, read.dtype)), *args)
+def filled_with_zero(right: Any, builder: Any, read: Any, fill: Any, *args: Any) -> Any:
+    return right(builder, read, Const(0.0, fill.dtype), *args)
+
+
+def zeros(right: Any, *args: Any, **named: Any) -> Any:
+    """Zero in place of whatever leaves a reduction as it is."""
+    found = right(*args, **named)
+    return found and {name: replace(fill, value=0.0) for name, fill in found.items()}
 
 
 def of_nothing(right: Any, buffer: Any, offset: Any, count: Any) -> Any:

@@ -40,7 +40,7 @@ def test_registers_are_accumulators_and_what_is_used_again() -> None:
         ("n:64 m:6 | k:4 um:1 un:16", (), "schedule-tiling", "the steps are 4"),
         ("m:6 n:64 m:6 | k:1 um:1 un:16", (), "schedule-tiling", "the steps 6, 6, 1 do not decrease"),
         ("n:40 m:6 | k:1 um:1 un:16", (), "schedule-tiling", "not all multiples of 16"),
-        ("n:4294967296 m:1 n:16 | k:1", (), "schedule-too-large", "a step is at most 1024, the ext"),
+        ("n:4294967296 m:1 n:16 | k:1", (), "schedule-too-large", "a step is at most 2**31"),
         ("um:6 m:1 n:16 | k:1", (), "schedule-tiling", "only its innermost loop can be unrolled"),
         ("m:6 um:1 n:16 | k:1", (), "schedule-tiling", "`for n by 16` stands inside an unrolled loop"),
         ("m:6 n:16 k:1 um:1 | ", (), "schedule-hold", "`hold` has to stand around all unrolled loops"),
