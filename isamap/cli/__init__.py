@@ -10,10 +10,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of a command line; by default that of this process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
+        from isamap.cli.streams import prepare_streams, write_answer
         from isamap.version import __version__
 
-        print(f"isamap {__version__}")
-        return 0
+        prepare_streams()
+        return write_answer(f"isamap {__version__}\n", 0)
     from isamap.cli.running import run
 
     return run(words)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from isamap.cli.streams import complain, is_terminal, takes_unicode, write_answer
 from isamap.source import Diagnostic, printable
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
@@ -45,19 +46,21 @@ class Answer:
     exit: int = 0
 
 
-def print_answer(answer: Answer, command: str, as_json: bool) -> None:
-    """Writes an answer to standard output, and findings for people to standard error."""
+def print_answer(answer: Answer, command: str, as_json: bool) -> int:
+    """The exit code, after the answer went to standard output, and findings for people to standard error."""
     if as_json:
         head: dict[str, object] = {"schema": f"isamap.{command or 'usage'}/1", "ok": answer.exit == 0}
         head |= {"exit": answer.exit, "diagnostics": [f.json for f in answer.findings]}
-        print(_ESCAPED.sub(_as_json, json.dumps({**head, **answer.payload}, indent=2, ensure_ascii=False)))
-        return
+        whole = {**head, **answer.payload}
+        text = _ESCAPED.sub(_as_json, json.dumps(whole, indent=2, ensure_ascii=not takes_unicode()))
+        return write_answer(f"{text}\n", answer.exit)
+    code = answer.exit
     if answer.text:
         text = answer.text if answer.text.endswith("\n") else f"{answer.text}\n"
-        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
-        sys.stdout.flush()
+        code = write_answer(printable(text) if is_terminal() else text, code)
     for finding in answer.findings:
-        print(coloured(finding.text, sys.stderr), file=sys.stderr)
+        complain(coloured(finding.text, sys.stderr))
+    return code
 
 
 def _as_json(found: re.Match[str]) -> str:

@@ -22,7 +22,8 @@ def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
     bundle = {
         "isamap": __version__,
         "python": sys.version,
-        "platform": platform.platform(),
+        # Not `platform.platform`, which starts a process.
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "words": list(words),
         "traceback": trace,
         "inputs": {word: text for word in words if (text := _read(word)) is not None},

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from isamap.cli.answer import Answer, Finding, print_answer
+from isamap.cli.streams import complain, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
-from isamap.source import Diagnostic, IsamapError
+from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept
+
+# What an operating system says where nothing is wrong with isamap, but something lacks.
+_REFUSALS = frozenset(
+    (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO),
+        *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+    )
+)
 
 MAX_SHOWN = 50
 """Findings of one input that people are told: what is wrong with the rest, these say too."""
@@ -16,34 +29,33 @@ MAX_SHOWN = 50
 
 def run(words: Sequence[str]) -> int:
     """The exit code of a command line, after everything was said."""
+    prepare_streams()
     command = command_of(words)
-    as_json = "--json" in words
     try:
-        answer = _answer(command, words)
-        print_answer(answer, command, as_json)
-        sys.stdout.flush()
+        return print_answer(_answer(command, words), command, "--json" in words)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        complain("interrupted")
         return 130
-    except BrokenPipeError:
-        # The reader has gone: what it did not want is not an error, and nothing may be flushed at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    return answer.exit
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
-    """What a command answers, its failures included."""
+    """What a command answers, its failures included, with all that could not be kept."""
+    with _collected() as unkept:
+        answer = _invoked(command, words)
+    return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
+
+
+def _invoked(command: str, words: Sequence[str]) -> Answer:
     try:
         from isamap.cli.commands import invoke
 
         return invoke(command, spread_sizes(fill_values(words)))
     except IsamapError as error:
-        return Answer(findings=_shown(error.diagnostics), exit=error.exit_code)
-    except RecursionError as error:
-        return _internal(words, error)
-    except BrokenPipeError:
-        raise
+        return _failed(error)
+    except MemoryError as error:
+        return _failed(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
+    except OSError as error:
+        return _refused(words, error)
     except Exception as error:  # noqa: BLE001 - whatever it is, people see one line and developers a bundle
         return _internal(words, error)
 
@@ -55,6 +67,47 @@ def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
     if more > 0:
         told.append(Diagnostic("more-findings", f"and {more} more like these", severity="note"))
     return tuple(Finding.of(diagnostic) for diagnostic in told)
+
+
+@contextmanager
+def _collected() -> Generator[dict[str, Finding]]:
+    """What could not be kept inside, each once, under its text. Other warnings go where they went."""
+    found: dict[str, Finding] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NotKept)
+        show = warnings.showwarning
+
+        def collect(message: Warning | str, *where: Any, **more: Any) -> None:
+            if isinstance(message, NotKept):
+                found.setdefault(str(message), Finding.of(message.diagnostic))
+            else:
+                show(message, *where, **more)
+
+        warnings.showwarning = collect
+        yield found
+
+
+def _refused(words: Sequence[str], error: OSError) -> Answer:
+    """What the operating system refused: a lack of something, or else a mistake here."""
+    if isinstance(error, BrokenPipeError):  # a help page that nobody reads to its end
+        return Answer(exit=write_answer("", 0))
+    try:
+        os.getcwd()
+    except OSError:
+        said = "the folder in which isamap was started is gone"
+        return _failed(_lacking("system-refused", said, "", "change to another folder"))
+    if error.errno not in _REFUSALS:
+        return _internal(words, error)
+    at = f": {error.filename}" if error.filename else ""
+    return _failed(_lacking("system-refused", f"the operating system refuses: {error.strerror}{at}", ""))
+
+
+def _lacking(code: str, message: str, note: str, advice: str | None = None) -> MissingTool:
+    return MissingTool(Diagnostic(code, message, notes=(note,) if note else (), help=advice))
+
+
+def _failed(error: IsamapError) -> Answer:
+    return Answer(findings=_shown(error.diagnostics), exit=error.exit_code)
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:

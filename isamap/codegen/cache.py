@@ -5,19 +5,23 @@
 
 Objects are named by the sha256 of their content, which is checked at every use; a key is a small file that
 names an object. Both are written beside their place and renamed into it, so that a process may be killed at
-any moment.
+any moment. A folder that cannot be used raises `Unkept`, which costs a warning where the result is there.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.source import Diagnostic, Unkept, UsageProblem, replace_file
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
@@ -27,7 +31,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 def cache_root() -> Path:
     """The user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
 
-    Raises: UsageProblem when others may write to it.
+    Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
     """
     given = os.environ.get("ISAMAP_CACHE_DIR")
     if given:
@@ -40,18 +44,31 @@ def cache_root() -> Path:
 def private_folder(root: Path, what: str, variable: str) -> Path:
     """A folder of the user's own, made where it is missing; `variable` names another one to messages.
 
-    Raises: UsageProblem when others may write to it.
+    Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = root.stat()
     except OSError as error:
-        raise _unusable(root, what, variable, f"it cannot be used: {error.strerror}") from error
+        raise _unusable(root, what, variable, error) from error
     if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
         why = "others may write to it, and what it holds is run"
         if what != "cache":
             why = "others may write to it, and what it holds decides about code"
-        raise _unusable(root, what, variable, why)
+        raise _untrusted(root, what, variable, why)
+    return root
+
+
+@cache
+def own_root() -> Path:
+    """A folder for this process alone, which goes with it: for what has to lie somewhere to be used."""
+    root, owner = Path(tempfile.mkdtemp(prefix="isamap-")), os.getpid()
+
+    @atexit.register
+    def _remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(root, ignore_errors=True)
+
     return root
 
 
@@ -73,10 +90,18 @@ class Cache:
 
     @staticmethod
     def open(kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
-        """The cache for a kind of files, in the user's cache folder."""
-        folder = cache_root() / kind
-        for part in ("keys", "objects"):
-            (folder / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+        """The cache for a kind of files, in the user's cache folder. Raises: Unkept, UsageProblem."""
+        return Cache.beneath(cache_root(), kind, limit_bytes)
+
+    @staticmethod
+    def beneath(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
+        """The cache for a kind of files, in some folder. Raises: Unkept when it cannot be made."""
+        folder = root / kind
+        try:
+            for part in (folder, folder / "keys", folder / "objects"):
+                part.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _unusable(root, "cache", "ISAMAP_CACHE_DIR", error) from error
         return Cache(folder, limit_bytes)
 
     def find(self, key: str) -> Path | None:
@@ -89,18 +114,22 @@ class Cache:
             if hashlib.sha256(path.read_bytes()).hexdigest() != name:
                 path.unlink(missing_ok=True)
                 return None
-            os.utime(path)  # the time of use, which eviction goes by
         except (OSError, UnicodeDecodeError):
             return None
+        with suppress(OSError):
+            os.utime(path)  # the time of use, which eviction goes by
         return path
 
     def keep(self, key: str, content: bytes) -> Path:
-        """Puts content under a key and returns its path."""
+        """Puts content under a key and returns its path. Raises: Unkept when it cannot be written."""
         name = hashlib.sha256(content).hexdigest()
         path = self.folder / "objects" / name
-        replace_file(path, content, 0o700)
-        replace_file(self.folder / "keys" / key, name.encode(), 0o700)
-        self._evict(path)
+        try:
+            replace_file(path, content, 0o700)
+            replace_file(self.folder / "keys" / key, name.encode(), 0o700)
+            self._evict(path)
+        except OSError as error:
+            raise _unusable(self.folder.parent, "cache", "ISAMAP_CACHE_DIR", error) from error
         return path
 
     def _evict(self, kept: Path) -> None:
@@ -130,7 +159,17 @@ class Cache:
                     key.unlink()
 
 
-def _unusable(root: Path, what: str, variable: str, why: str) -> UsageProblem:
+def _unusable(root: Path, what: str, variable: str, error: OSError) -> Unkept:
+    return Unkept(
+        Diagnostic(
+            f"{what}-unusable",
+            f"the {what} folder {root} cannot be used: {error.strerror}",
+            help=f"mend that, or name another one with {variable}",
+        )
+    )
+
+
+def _untrusted(root: Path, what: str, variable: str, why: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
             f"{what}-not-private",

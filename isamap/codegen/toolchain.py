@@ -20,14 +20,16 @@ from pathlib import Path
 from isamap.codegen.blame import Emissions, blamed
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
-from isamap.codegen.cache import Cache, cache_root, digest
+from isamap.codegen.cache import Cache, cache_root, digest, own_root
 from isamap.codegen.pool import pool_files
 from isamap.machine import Machine
 from isamap.machine.allowed import PERMISSIONS
-from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem
+from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"
+LIBRARIES, PROGRAMS = "libraries", "toolchain"
+"""Kinds of what is kept: what was built, and what compilers said of themselves."""
 
 # -fno-math-errno: else sqrt and others stay calls that set errno. -fno-strict-aliasing: models look at one
 # register as elements of several types.
@@ -134,19 +136,25 @@ def build(
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files.
     """
     arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
-    cache = Cache.open("libraries")
     texts = [part for name in sorted(files) for part in (name, files[name])]
     key = digest("library 1", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
-    known = cache.find(key)
-    if known is not None:
-        return known
+    with OnlyWarned():
+        if (known := Cache.open(LIBRARIES).find(key)) is not None:
+            return known
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
         result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
         if result.returncode != 0:
             raise _refused(compiler, main, result.stderr, files, emissions)
-        return cache.keep(key, Path(folder, "library.so").read_bytes())
+        return _placed(key, Path(folder, "library.so").read_bytes())
+
+
+def _placed(key: str, library: bytes) -> Path:
+    """Where a library lies to be loaded: kept, or in a folder of this process alone."""
+    with OnlyWarned():
+        return Cache.open(LIBRARIES).keep(key, library)
+    return Cache.beneath(own_root(), LIBRARIES).keep(key, library)
 
 
 def find_compiler(
@@ -214,13 +222,13 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
 def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
     """The answer of a program, asked again only when the program has changed."""
     status = os.stat(words[0])
-    cache = Cache.open("toolchain")
     key = digest(what, str(status.st_mtime_ns), str(status.st_size), *words)
-    known = cache.find(key)
-    if known is not None:
-        return known.read_text(encoding="utf-8")
+    with OnlyWarned():
+        if (known := Cache.open(PROGRAMS).find(key)) is not None:
+            return known.read_text(encoding="utf-8", errors="replace")
     answer = ask()
-    cache.keep(key, answer.encode())
+    with OnlyWarned():
+        Cache.open(PROGRAMS).keep(key, answer.encode())
     return answer
 
 
@@ -230,7 +238,7 @@ def _first_line(result: subprocess.CompletedProcess[str]) -> str:
 
 def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
     """One call of a compiler, with nothing of the user's environment but where to find programs."""
-    caches = str(cache_root() / "zig")
+    caches = str(_writable_root() / "zig")
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
     environment |= {"ZIG_GLOBAL_CACHE_DIR": caches, "ZIG_LOCAL_CACHE_DIR": caches}
     for name in ("LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT"):
@@ -247,6 +255,13 @@ def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[st
         return subprocess.CompletedProcess(words, 1, "", f"error: gave up after {_SECONDS} s")
     except OSError as error:
         return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
+
+
+def _writable_root() -> Path:
+    """Where compilers keep what they keep."""
+    with OnlyWarned():
+        return cache_root()
+    return own_root()
 
 
 def _refused(

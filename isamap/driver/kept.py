@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from isamap.codegen.cache import Cache
 from isamap.driver.request import Request, request_key
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, OnlyWarned
 
 KIND = "compilations"
 
@@ -50,13 +51,20 @@ class Outcome:
 
 
 def recall(request: Request) -> Outcome | None:
-    """The outcome of an equal request; None where there is none yet."""
-    path = Cache.open(KIND).find(request_key(request)) if request.cache else None
-    if path is None:
+    """The outcome of an equal request; None where there is none yet, or none that can be read."""
+    with OnlyWarned():
+        path = Cache.open(KIND).find(request_key(request)) if request.cache else None
+        return _read(path) if path is not None else None
+    return None
+
+
+def _read(path: Path) -> Outcome | None:
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        warnings = tuple(Warned(**w) for w in stored.pop("warnings"))
+        return Outcome(**stored, warnings=warnings)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return None
-    stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    warnings = tuple(Warned(**w) for w in stored.pop("warnings"))
-    return Outcome(**stored, warnings=warnings)
 
 
 def remember(request: Request, outcome: Outcome) -> None:
@@ -65,4 +73,5 @@ def remember(request: Request, outcome: Outcome) -> None:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}
-    Cache.open(KIND).keep(request_key(request), json.dumps(stored, sort_keys=True).encode())
+    with OnlyWarned():
+        Cache.open(KIND).keep(request_key(request), json.dumps(stored, sort_keys=True).encode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 from isamap.codegen.cache import Cache, digest
 from isamap.driver.request import Request, ortools_version, program_state
@@ -22,7 +23,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.scheduler.codec import read, write
-from isamap.source import IsamapError, Source
+from isamap.source import IsamapError, OnlyWarned, Source
 
 PROBLEMS, SCHEDULES = "problems", "schedules"
 
@@ -55,19 +56,26 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 def recall_problem(key: str) -> Problem | None:
     """The problem that was built before; None where there is none, or none that can be read."""
-    path = Cache.open(PROBLEMS).find(key)
-    if path is None:
-        return None
     try:
-        found = read(path.read_bytes())
-    except (OSError, ValueError, TypeError, KeyError, IndexError):
+        content = _content(PROBLEMS, key)
+        found = read(content) if content is not None else None
+    except (ValueError, TypeError, LookupError, AttributeError):
         return None
     return found if isinstance(found, Problem) else None
 
 
 def remember_problem(key: str, problem: Problem) -> None:
     """Keeps a problem."""
-    Cache.open(PROBLEMS).keep(key, write(problem).encode())
+    with OnlyWarned():
+        Cache.open(PROBLEMS).keep(key, write(problem).encode())
+
+
+def _content(kind: str, key: str) -> bytes | None:
+    """What is kept under a key; None where nothing is, or nothing can be."""
+    with OnlyWarned(), suppress(OSError):
+        path = Cache.open(kind).find(key)
+        return path.read_bytes() if path is not None else None
+    return None
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
@@ -84,12 +92,12 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
 
 def recall_schedule(key: str, problem: Problem) -> Schedule | None:
     """The schedule that was found before and still answers the problem."""
-    path = Cache.open(SCHEDULES).find(key)
-    if path is None:
+    content = _content(SCHEDULES, key)
+    if content is None:
         return None
     try:
-        found = parse_schedule(Source("schedule from the cache", path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, IsamapError):
+        found = parse_schedule(Source("schedule from the cache", content.decode("utf-8")))
+    except (UnicodeDecodeError, IsamapError):
         return None
     return None if check_schedule(found, problem) else found
 
@@ -97,4 +105,5 @@ def recall_schedule(key: str, problem: Problem) -> Schedule | None:
 def remember_schedule(key: str, schedule: Schedule) -> None:
     """Keeps a schedule that another run would find as well: none that the clock cut short, or a failure."""
     if schedule.reproducible and not schedule.findings:
-        Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())
+        with OnlyWarned():
+            Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())

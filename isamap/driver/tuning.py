@@ -26,7 +26,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.plan.trial import Trial
-from isamap.source import Diagnostic, IsamapError, Source
+from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source
 from isamap.tune.measured import Measured, check_here
 from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing
 from isamap.tune.winners import Winner, Winners
@@ -83,8 +83,14 @@ def tuned_schedule(
 
 def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
     """The schedule that was kept, judged like a new one; None where there is none, or none that fits."""
-    winner = Winners.open().find(question.key)
+    winner = _found(question)
     return (_replayed(winner, question.problem), winner) if winner is not None else (None, None)
+
+
+def _found(question: Question) -> Winner | None:
+    with OnlyWarned():
+        return Winners.open().find(question.key)
+    return None
 
 
 def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
@@ -109,7 +115,7 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     check_here(question.machine)
     winners, request = Winners.open(), question.request
     state = _state(question.machine)
-    known = winners.find(question.key) if request.cache else None
+    known = _found(question) if request.cache else None
     if known is not None and _is_enough(known, request.tune, state):
         schedule = _replayed(known, question.problem)
         if schedule is not None:
@@ -129,7 +135,8 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     winner = _winner(question, state, schedules, found, place, played)
     is_stopped = played < ROUNDS
     if not is_stopped:  # else the rounds stay, for whoever goes on
-        winners.keep(winner, asked)
+        with OnlyWarned():
+            winners.keep(winner, asked)
     stopped = (_stopped(request, played),) if is_stopped else ()
     schedule = schedules[place]
     reproducible = schedule.reproducible and not is_stopped

@@ -20,6 +20,7 @@ from isamap.source.files import read_limited, replace_file
 from isamap.source.limits import most_allowed
 from isamap.source.nearest import did_you_mean
 from isamap.source.text import Source, Span, is_digits, printable
+from isamap.source.unkept import NotKept, OnlyWarned, Unkept
 from isamap.source.values import real_number, shown, truth_value, whole_number
 
 __all__ = [
@@ -32,12 +33,15 @@ __all__ = [
     "LimitReached",
     "MissingTool",
     "NoMapping",
+    "NotKept",
+    "OnlyWarned",
     "Severity",
     "Source",
     "Span",
     "SpecProblem",
     "SyntaxProblem",
     "TypeProblem",
+    "Unkept",
     "UsageProblem",
     "VerificationFailed",
     "apply_edits",

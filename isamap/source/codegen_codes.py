@@ -35,6 +35,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "The cache holds libraries that are loaded and run, so the folder has to belong to you and nobody "
         "else may write to it. `ISAMAP_CACHE_DIR` names another.",
     ),
+    "cache-unusable": Explanation(
+        "a cache folder that cannot be read or written",
+        "The disk is full, the folder may not be written, or something else lies where it should be. What "
+        "isamap made is not lost by that, only not kept for the next time. `ISAMAP_CACHE_DIR` names another.",
+    ),
     "calibrate-busy": Explanation(
         "a computer that does other things while it measures",
         "Functions are called many times for a moment each, and the least time of each counts: that survives "
@@ -54,6 +59,11 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "a data folder that cannot be trusted",
         "The data folder holds measured figures by which code is chosen, so it has to belong to you and "
         "nobody else may write to it. `ISAMAP_DATA_DIR` names another.",
+    ),
+    "data-unusable": Explanation(
+        "a data folder that cannot be read or written",
+        "The disk is full, the folder may not be written, or something else lies where it should be. What "
+        "was measured before is not used, what is measured now not kept. `ISAMAP_DATA_DIR` names another.",
     ),
     "instruction-crashed": Explanation(
         "an instruction ended the process that tried it",

@@ -80,6 +80,10 @@ COMMAND_CODES: dict[str, Explanation] = {
         "more registers are needed than there are",
         "Values that live at the same time need registers of their own. Unroll less in the schedule.",
     ),
+    "out-of-memory": Explanation(
+        "more memory is needed than there is",
+        "The tensors of these sizes, or what is computed of them, do not fit. Smaller sizes show the same.",
+    ),
     "output-exists": Explanation(
         "a file that is not replaced unasked",
         "A changed kernel is written to a new file; `--overwrite` replaces one that is there.",
@@ -160,6 +164,11 @@ COMMAND_CODES: dict[str, Explanation] = {
     "solver-stopped": Explanation(
         "the solver was stopped by the clock",
         "The best schedule so far was taken. It is correct; a second run may find another one.",
+    ),
+    "system-refused": Explanation(
+        "the operating system lacks something",
+        "A disk is full, a folder may not be written or is gone, or there are no more files or processes to "
+        "be had. What it is stands in the message.",
     ),
     "unknown-code": Explanation(
         "a code that does not exist", "Codes stand in brackets behind `error` or `warning`."

@@ -15,6 +15,7 @@ from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation, Trial
 from isamap.scheduler.pricing import read_nest
 from isamap.scheduler.shares import where_time_goes
+from isamap.source import OnlyWarned
 from isamap.tune.log import Log, Record
 
 
@@ -52,23 +53,30 @@ def evaluate_all(
 ) -> tuple[Evaluated, ...]:
     """What an evaluator says of each trial; with `again` it is asked also what it has said before.
 
-    Each answer is in the log before the next group is looked at. Raises: UsageProblem for a log that cannot
-    be used; whatever the evaluator raises.
+    Each answer is in the log before the next group is looked at, where that can be used. Raises: whatever the
+    evaluator raises.
     """
     keys = [trial_key(trial, evaluator, setting) for trial in trials]
-    known = {key: None if again else log.find(key) for key in keys}
+    known = {key: None if again else _recalled(log, key) for key in keys}
     new = [(key, trial) for key, trial in dict(zip(keys, trials, strict=True)).items() if known[key] is None]
     fresh: dict[str, Evaluation] = {}
     answers = _ask(evaluator, [trial for _, trial in new])
     for (key, trial), answer in zip(new, answers, strict=True):
         fresh[key] = answer
-        log.add(_record(key, trial, evaluator, model, answer, setting))
+        with OnlyWarned():
+            log.add(_record(key, trial, evaluator, model, answer, setting))
     found: list[Evaluated] = []
     for key, trial in zip(keys, trials, strict=True):
         record = known[key]
         evaluation = fresh[key] if record is None else record.evaluation
         found.append(Evaluated(trial.schedule, evaluator.name, evaluation, record is not None))
     return tuple(found)
+
+
+def _recalled(log: Log, key: str) -> Record | None:
+    with OnlyWarned():
+        return log.find(key)
+    return None
 
 
 def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:

@@ -10,6 +10,7 @@ may be killed: the write-ahead log keeps what was acknowledged. Nothing in it is
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from isamap.plan.trial import Evaluation, Fact
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, Unkept
 from isamap.tune.sqlite import opened
-from isamap.tune.store import data_root
+from isamap.tune.store import data_path
 
 FORMAT = 1
 NAME = "evaluations.sqlite"
@@ -80,28 +81,28 @@ class Log:
 
     @staticmethod
     def open() -> Log:
-        """The log in the user's data folder. Raises: UsageProblem when that is not private."""
-        return Log(data_root() / NAME)
+        """The log in the user's data folder."""
+        return Log(data_path() / NAME)
 
     def add(self, record: Record) -> None:
-        """Keeps a record for good. Raises: UsageProblem when the file cannot be used."""
+        """Keeps a record for good. Raises: Unkept when the file cannot be used."""
         with self._connected() as connection, connection:
             connection.execute(_ADD, _row(record))
 
     def find(self, key: str) -> Record | None:
-        """The newest record of a key. Raises: UsageProblem when the file cannot be used."""
-        if not self.path.exists():
+        """The newest record of a key. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
             row = connection.execute(f"{_ALL} where key = ? order by number desc limit 1", (key,)).fetchone()
-        return None if row is None else _record(row)
+            return None if row is None else _record(row)
 
     def records(self) -> Iterator[Record]:
-        """All records, oldest first. Raises: UsageProblem when the file cannot be used."""
-        if self.path.exists():
+        """All records, oldest first. Raises: Unkept when the file cannot be used."""
+        if os.path.exists(self.path):
             with self._connected() as connection:
-                rows = connection.execute(f"{_ALL} order by number").fetchall()
-            yield from map(_record, rows)
+                found = list(map(_record, connection.execute(f"{_ALL} order by number")))
+            yield from found
 
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
         return opened(self.path, _CREATE, FORMAT, _unusable)
@@ -114,11 +115,14 @@ def _row(record: Record) -> tuple[object, ...]:
 
 def _record(row: tuple[Any, ...]) -> Record:
     pairs = zip(COLUMNS, row, strict=True)
-    return Record(**{name: json.loads(value) if name in _OBJECTS else value for name, value in pairs})
+    try:
+        return Record(**{name: json.loads(value) if name in _OBJECTS else value for name, value in pairs})
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"a record cannot be read: {error}") from None
 
 
-def _unusable(path: Path, why: str) -> UsageProblem:
-    return UsageProblem(
+def _unusable(path: Path, why: str) -> Unkept:
+    return Unkept(
         Diagnostic(
             "log-unusable",
             f"the log of evaluations {path} cannot be used: {why}",

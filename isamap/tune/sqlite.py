@@ -14,7 +14,8 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from isamap.source import UsageProblem
+from isamap.source import Unkept
+from isamap.tune.store import safe
 
 # How long a writer waits for another one. Units: seconds.
 PATIENCE_S = 30.0
@@ -22,13 +23,15 @@ PATIENCE_S = 30.0
 
 @contextmanager
 def opened(
-    path: Path, tables: str, version: int, refuse: Callable[[Path, str], UsageProblem]
+    path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
 ) -> Generator[sqlite3.Connection]:
     """A connection to the file, which is made with its tables where it is missing.
 
-    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that one.
+    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that one;
+    UsageProblem when others may write to the folder.
     """
     try:
+        safe(path.parent)
         # SQLite gives its side files the mode of the file: it has to be private before it is opened.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from isamap.codegen.cache import private_folder
 from isamap.machine.cpu import Cpu, this_cpu
-from isamap.source import Diagnostic, Source, UsageProblem, read_limited, replace_file
+from isamap.source import Diagnostic, OnlyWarned, Source, UsageProblem, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
 if TYPE_CHECKING:
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 MAX_BYTES = 16 << 20
 
 
-def data_root() -> Path:
-    """The user's data folder, private to them; `ISAMAP_DATA_DIR` names another.
-
-    Raises: UsageProblem when others may write to it.
-    """
+def data_path() -> Path:
+    """The user's data folder, which may not be there; `ISAMAP_DATA_DIR` names another."""
     given = os.environ.get("ISAMAP_DATA_DIR")
-    if not given:
-        from platformdirs import user_data_path
+    if given:
+        return Path(given)
+    from platformdirs import user_data_path
 
-        return private_folder(user_data_path("isamap", appauthor=False), "data", "ISAMAP_DATA_DIR")
-    return private_folder(Path(given), "data", "ISAMAP_DATA_DIR")
+    return user_data_path("isamap", appauthor=False)
+
+
+def safe(folder: Path) -> Path:
+    """The data folder, made where it is missing. Raises: Unkept; UsageProblem when others may write to it."""
+    return private_folder(folder, "data", "ISAMAP_DATA_DIR")
 
 
 def keep_profile(profile: Profile, path: Path | None = None) -> Path:
@@ -42,10 +44,10 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
     Raises: UsageProblem when it cannot be written.
     """
     if path is None:
-        folder = data_root() / "profiles"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{_stem(profile.machine, profile.machine_digest, profile.cpu)}{_time(profile)}.json"
+        stem = _stem(profile.machine, profile.machine_digest, profile.cpu)
+        path = safe(data_path()) / "profiles" / f"{stem}{_time(profile)}.json"
     try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, print_profile(profile).encode(), 0o600)
     except OSError as error:
         raise UsageProblem(
@@ -65,10 +67,14 @@ def newest_profile(machine_digest: str) -> Profile | None:
 
 def newest_path(machine_digest: str) -> Path | None:
     """Where the newest profile of a machine on this processor lies."""
-    folder = data_root() / "profiles"
+    folder = data_path() / "profiles"
+    if not os.path.isdir(folder):
+        return None
     of_machine = f"-{machine_digest[:12]}-"
-    finished = (p for p in folder.iterdir() if not p.name.startswith(".")) if folder.is_dir() else ()
-    found = [p for p in finished if of_machine in p.name]
+    found: list[Path] = []
+    with OnlyWarned():
+        safe(folder.parent)
+        found = [p for p in folder.iterdir() if not p.name.startswith(".") and of_machine in p.name]
     if not found:  # without asking what processor this is, which may take a while
         return None
     here = [p for p in found if f"{of_machine}{this_cpu().key[:12]}-" in p.name]

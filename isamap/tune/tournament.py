@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb, inf
 from statistics import median
 
 from isamap.machine import Machine
 from isamap.plan.trial import Evaluation, Trial
+from isamap.source import OnlyWarned
 from isamap.tune.evaluating import schedule_text
 from isamap.tune.measured import FEWEST_CALLS, SECONDS, Contender, Measured, check_here, make_contender
 from isamap.tune.winners import Rounds, Winners
@@ -44,6 +45,8 @@ class Tournament:
     count: int = ROUNDS
     seconds: float = SECONDS
     name: str = "measured"
+    played: dict[int, Mapping[str, float]] = field(default_factory=dict[int, Mapping[str, float]])
+    """The rounds that this object has played, which are there also where none can be kept."""
 
     def evaluate(self, trial: Trial) -> float:
         """Nanoseconds of one call. Raises: MissingTool where the machine is not here."""
@@ -52,7 +55,7 @@ class Tournament:
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
         """What all rounds say of each trial, once they are played.
 
-        Raises: MissingTool where the machine is not here; UsageProblem for a database that cannot be used.
+        Raises: MissingTool where the machine is not here.
         """
         missing = range(len(self.rounds()), self.count)
         if missing:
@@ -65,7 +68,9 @@ class Tournament:
 
     def rounds(self) -> Rounds:
         """The rounds that are there."""
-        return self.winners.rounds(self.question)
+        with OnlyWarned():
+            return {**self.winners.rounds(self.question), **self.played}
+        return self.played
 
     def _play(self, trials: Sequence[Trial], numbers: range) -> None:
         for machine in {trial.machine.name: trial.machine for trial in trials}.values():
@@ -78,7 +83,9 @@ class Tournament:
                 return
             playing = _still_playing(tuple(contenders), self.rounds())
             costs = {name: self._turn(contenders[name]) for name in playing}
-            self.winners.add_round(self.question, number, costs)
+            self.played[number] = costs
+            with OnlyWarned():
+                self.winners.add_round(self.question, number, costs)
 
     def _turn(self, contender: Contender) -> float:
         contender.run(contender.calls(self.seconds), counts=True)

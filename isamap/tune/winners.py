@@ -12,6 +12,7 @@ are there when the tournament goes on.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -19,9 +20,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, Unkept
 from isamap.tune.sqlite import opened
-from isamap.tune.store import data_root
+from isamap.tune.store import data_path
 
 FORMAT = 1
 NAME = "tuning.sqlite"
@@ -96,29 +97,29 @@ class Winners:
 
     @staticmethod
     def open() -> Winners:
-        """The database in the user's data folder. Raises: UsageProblem when that is not private."""
-        return Winners(data_root() / NAME)
+        """The database in the user's data folder."""
+        return Winners(data_path() / NAME)
 
     def find(self, key: str) -> Winner | None:
-        """The winner of a question. Raises: UsageProblem when the file cannot be used."""
-        if not self.path.exists():
+        """The winner of a question. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
             row = connection.execute(f"{_ALL} where key = ?", (key,)).fetchone()
-        return None if row is None else _winner(row)
+            return None if row is None else _winner(row)
 
     def all(self) -> tuple[Winner, ...]:
-        """All winners, by kernel, machine and time. Raises: UsageProblem when the file cannot be used."""
-        if not self.path.exists():
+        """All winners, by kernel, machine and time. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
             return ()
         with self._connected() as connection:
             rows = connection.execute(f"{_ALL} order by kernel, machine, time, key").fetchall()
-        return tuple(map(_winner, rows))
+            return tuple(map(_winner, rows))
 
     def keep(self, winner: Winner, question: str) -> None:
         """Keeps a winner in the place of the one before, and lets go of its rounds, at once or not at all.
 
-        Raises: UsageProblem when the file cannot be used.
+        Raises: Unkept when the file cannot be used.
         """
         values = ((name, getattr(winner, name)) for name in COLUMNS)
         row = [json.dumps(dict(v), sort_keys=True) if name == "sizes" else v for name, v in values]
@@ -127,14 +128,14 @@ class Winners:
             connection.execute("delete from rounds where question = ?", (question,))
 
     def add_round(self, question: str, number: int, costs_ns: Mapping[str, float]) -> None:
-        """Keeps a round of a tournament for good. Raises: UsageProblem when the file cannot be used."""
+        """Keeps a round of a tournament for good. Raises: Unkept when the file cannot be used."""
         rows = [(question, number, name, None if ns == float("inf") else ns) for name, ns in costs_ns.items()]
         with self._connected() as connection, connection:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)
 
     def rounds(self, question: str) -> Rounds:
-        """The rounds of a tournament that are there. Raises: UsageProblem when the file cannot be used."""
-        if not self.path.exists():
+        """The rounds of a tournament that are there. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
             return {}
         found: dict[int, dict[str, float]] = {}
         asked = "select number, schedule, cost_ns from rounds where question = ? order by number, rowid"
@@ -146,9 +147,9 @@ class Winners:
     def clear(self) -> int:
         """How many winners are gone now: all of them, with what tournaments had begun.
 
-        Raises: UsageProblem when the file cannot be used.
+        Raises: Unkept when the file cannot be used.
         """
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             return 0
         with self._connected() as connection, connection:
             count = connection.execute("delete from winners").rowcount
@@ -166,11 +167,14 @@ class Winners:
 
 def _winner(row: tuple[Any, ...]) -> Winner:
     pairs = zip(COLUMNS, row, strict=True)
-    return Winner(**{name: json.loads(value) if name == "sizes" else value for name, value in pairs})
+    try:
+        return Winner(**{name: json.loads(value) if name == "sizes" else value for name, value in pairs})
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"a winner cannot be read: {error}") from None
 
 
-def _unusable(path: Path, why: str) -> UsageProblem:
-    return UsageProblem(
+def _unusable(path: Path, why: str) -> Unkept:
+    return Unkept(
         Diagnostic(
             "tuning-unusable",
             f"the tuning database {path} cannot be used: {why}",

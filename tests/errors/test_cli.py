@@ -25,7 +25,9 @@ ELSEWHERE = frozenset(
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py
         "file-too-large",
         "internal-error",
+        "out-of-memory",  # what a computer lacks: tests/unit/test_streams.py
         "output-unwritable",
+        "system-refused",
         "platform-lacks-runner",
         "cost-differs",  # a warning, which depends on what was measured: tests/unit/test_tune_profile.py
         "profile-other-cpu",  # which hold what this computer is: tests/unit/test_tune_profile.py

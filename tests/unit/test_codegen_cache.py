@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isamap.codegen.cache import Cache, cache_root, digest
-from isamap.source import UsageProblem
+from isamap.source import Unkept, UsageProblem
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_nothing_half_written_stays_behind(cache: Cache, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(Unkept, match="No space"):
         cache.keep(digest("a"), b"content")
     assert list((cache.folder / "objects").iterdir()) == []
 
