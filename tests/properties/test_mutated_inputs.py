@@ -1,6 +1,7 @@
 """No input of any reader takes all memory, or ends in a traceback: changed at random, it is read or refused.
 
-`ISAMAP_MUTATED=1000` raises how many inputs each reader gets.
+The fast tier tries a thousand over all readers, more of those that read fast; the others follow with texts of
+all sizes. `ISAMAP_MUTATED=1000` raises how many these are for each reader.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,9 @@ from isamap.machine.cpu import this_cpu
 from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
 from isamap.tune.profile import Profile, print_profile
 
-COUNT = int(os.environ.get("ISAMAP_MUTATED", "60"))
+MORE = int(os.environ.get("ISAMAP_MUTATED", "200"))
+LARGEST = 1500
+"""Bytes of the texts that the fast tier changes."""
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +111,30 @@ READERS: dict[str, Callable[[Random], inputs.Case]] = {
     "buffers": inputs.buffers_case,
     "rows": inputs.rows_case,
 }
+# Readers that the fast tier gives short texts, and how many inputs each gets there.
+SHORT: dict[str, Callable[[Random], inputs.Case]] = {
+    **READERS,
+    "kernel": lambda random: inputs.kernel_case(random, LARGEST),
+    "machine": lambda random: inputs.machine_case(random, LARGEST),
+}
+FAST = {"kernel": 200, "machine": 60, "schedule": 60, "profile": 40, "buffers": 600, "rows": 40}
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_changed_input_is_read_or_refused(reader: str, isamap: Bounded) -> None:
+    try_all(SHORT[reader], range(FAST[reader]), isamap)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("reader", READERS)
+def test_a_changed_input_of_any_size_is_read_or_refused(reader: str, isamap: Bounded) -> None:
+    try_all(READERS[reader], range(1000, 1000 + MORE), isamap)
+
+
+def try_all(draw: Callable[[Random], inputs.Case], numbers: Sequence[int], isamap: Bounded) -> None:
     codes: Counter[int] = Counter()
-    for number in range(COUNT):
-        case = READERS[reader](Random(number))
+    for number in numbers:
+        case = draw(Random(number))
         said = isamap.run(case.words, case.files)
         codes[said.code] += 1
         assert said.code != 70, f"number {number}: {' '.join(case.words)}\n{case.files}\n{said.text}"

@@ -1,0 +1,137 @@
+"""Coverage-guided fuzzing of a reader, by atheris (`pip install -e '.[fuzz]'`).
+
+    python tests/fuzz/run.py --seconds 300 kernel                    the inputs start from what is shipped
+    python tests/fuzz/run.py --seconds 300 schedule --keep FOLDER    inputs that reached new code stay there
+
+A reader reads a text or refuses it with an IsamapError. All else is a finding, on which the run ends with a
+code that is not 0 and the input in the folder: other exceptions, recursion that is too deep, more memory than
+MEMORY_MB, more than INPUT_SECONDS for one input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY_MB = 2048
+"""Of the whole process, which holds the coverage and the inputs as well."""
+INPUT_SECONDS = 10
+MOST_BYTES = 20_000
+
+
+def read_kernel(text: str, folder: Path) -> None:
+    from isamap.source import Source
+    from isamap.syntax import format_source, parse_kernel
+
+    source = Source("x.ir", text)
+    parse_kernel(source)
+    format_source(source)
+
+
+def read_machine(text: str, folder: Path) -> None:
+    from isamap.machine import load_machine
+
+    (folder / "x.yaml").write_text(text, encoding="utf-8")
+    load_machine(str(folder / "x.yaml"))
+
+
+def read_schedule(text: str, folder: Path) -> None:
+    from isamap.plan.parse import parse_schedule
+    from isamap.source import Source
+
+    parse_schedule(Source("x.schedule", text))
+
+
+READERS: dict[str, Callable[[str, Path], None]] = {
+    "kernel": read_kernel,
+    "machine": read_machine,
+    "schedule": read_schedule,
+}
+
+
+def seeds(reader: str) -> list[bytes]:
+    """What the inputs start from: the shipped texts of a kind, and the schedules of the documentation."""
+    match reader:
+        case "kernel":
+            paths = (ROOT / "kernels").glob("*.ir")
+        case "machine":
+            paths = (ROOT / "hw_specs").glob("*.yaml")
+        case _:
+            paths = (ROOT / "docs").rglob("*.schedule")
+    found = [path.read_bytes() for path in sorted(paths)]
+    return [data for data in found if len(data) <= MOST_BYTES]
+
+
+def dictionary() -> str:
+    """The words of the grammar and of the schedules, as libFuzzer reads them."""
+    grammar = (ROOT / "isamap" / "syntax" / "grammar.lark").read_text(encoding="utf-8")
+    words = set(re.findall(r'"([^"\\\n]+)"', grammar))
+    for data in seeds("schedule"):
+        words |= set(re.findall(r"[a-z]{2,}", data.decode("utf-8")))
+    for data in seeds("machine")[:4]:
+        words |= {f"{key}:" for key in re.findall(r"\b([a-z_]+):", data.decode("utf-8"))}
+    return "".join(f'"{word}"\n' for word in sorted(words))
+
+
+def main() -> None:
+    """Fuzzes one reader. It does not return: libFuzzer ends the process."""
+    parser = argparse.ArgumentParser(description="Coverage-guided fuzzing of a reader.")
+    parser.add_argument("reader", choices=READERS)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for inputs that reached new code, and for findings"
+    )
+    given = parser.parse_args()
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="isamap-fuzz-"))
+    inputs, work = folder / given.reader, folder / "work"
+    for path in (inputs, work):
+        path.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(seeds(given.reader)):
+        (inputs / f"seed-{number}").write_bytes(data)
+    (folder / "words.dict").write_text(dictionary(), encoding="utf-8")
+
+    sys.path.insert(0, str(ROOT))
+    atheris: Any = importlib.import_module("atheris")
+    for name in ("lark", "ruamel.yaml", "numpy"):  # theirs is not the coverage that guides
+        importlib.import_module(name)
+    with atheris.instrument_imports(include=["isamap"]):
+        from isamap.source import IsamapError
+
+        importlib.import_module("isamap.machine")
+        importlib.import_module("isamap.syntax")
+        importlib.import_module("isamap.plan.parse")
+    read = READERS[given.reader]
+
+    def try_one(data: bytes) -> None:
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            return
+        with contextlib.suppress(IsamapError):
+            read(text, work)
+
+    options = [
+        f"-max_total_time={given.seconds}",
+        f"-timeout={INPUT_SECONDS}",
+        f"-rss_limit_mb={MEMORY_MB}",
+        f"-max_len={MOST_BYTES}",
+        f"-dict={folder / 'words.dict'}",
+        f"-artifact_prefix={folder}/",
+        "-print_final_stats=1",
+        "-seed=1",
+    ]
+    print(f"inputs and findings: {folder}", flush=True)
+    atheris.Setup([sys.argv[0], *options, str(inputs)], try_one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
