@@ -116,7 +116,6 @@ def test_a_schedule_that_lies_is_refused_or_performed(batch: int, isamap: Bounde
         code, said = replayed(words, text, isamap)
         assert code in (0, 2, 3, 4, 5), f"number {number}: exit {code}\n{' '.join(words)}\n{text}\n{said}"
         codes[code] += 1
-    assert codes[0] > 0, "some changes leave a schedule right"
     assert codes[0] < IN_A_BATCH / 2, "most do not"
 
 
