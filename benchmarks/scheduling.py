@@ -25,9 +25,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from isamap.driver.collecting import full_collection_put_off
 from scheduling_cases import Case, all_cases
 
-from isamap.driver.collecting import full_collection_put_off
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, ortools_version
 from isamap.machine import load_machine

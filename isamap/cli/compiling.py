@@ -54,11 +54,17 @@ OutputFolder = Annotated[
 ]
 
 
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace files of FOLDER that were changed since they were written.")
+]
+
+
 def compile_command(
     kernel: KernelName,
     hw: MachineNames,
     sizes: SizeWords = None,
     output: OutputFolder = None,
+    force: Force = False,
     stop_after: Annotated[
         str, typer.Option("--stop-after", metavar="STAGE", help=f"Print one of {', '.join(STAGES)} instead.")
     ] = "",
@@ -88,7 +94,9 @@ def compile_command(
     )  # fmt: skip
     named = read_sizes(sizes or ())
     if len(hw) > 1:
-        return _for_several([make_request(kernel, name, named, choices) for name in hw], output, stop_after)
+        return _for_several(
+            [make_request(kernel, name, named, choices) for name in hw], output, stop_after, force
+        )
     request = make_request(kernel, hw[0], named, choices)
     if stop_after:
         return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))
@@ -96,13 +104,13 @@ def compile_command(
     from isamap.driver.compiling import compile_files
 
     if output is not None:
-        check_replaceable(Path(output))
+        check_replaceable(Path(output), force=force)
     with Progress() as progress:
         outcome = compile_files(request, progress)
-    return _written(outcome, output, outcome.files["report.txt"])
+    return _written(outcome, output, outcome.files["report.txt"], force)
 
 
-def _for_several(requests: list[Request], output: str | None, stop_after: str) -> Answer:
+def _for_several(requests: list[Request], output: str | None, stop_after: str, force: bool) -> Answer:
     """One artifact for several machines."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.dispatching import compile_dispatch
@@ -112,20 +120,20 @@ def _for_several(requests: list[Request], output: str | None, stop_after: str) -
             message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"
             raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
     if output is not None:
-        check_replaceable(Path(output))
+        check_replaceable(Path(output), force=force)
     with Progress() as progress:
         outcome = compile_dispatch(requests, progress)
     order = ", then ".join(outcome.summary["machines"])
     text = f"{outcome.kernel} for several machines; the first that the processor allows runs: {order}\n"
-    return _written(outcome, output, text)
+    return _written(outcome, output, text, force)
 
 
-def _written(outcome: Outcome, output: str | None, report: str) -> Answer:
+def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> Answer:
     """The files of an outcome in their folder."""
     from isamap.driver.artifacts import write_folder
 
     folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
-    paths = [str(path) for path in write_folder(folder, outcome.files)]
+    paths = [str(path) for path in write_folder(folder, outcome.files, force=force)]
     findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
     payload = {**outcome.summary, "files": paths, "stage_seconds": dict(outcome.stage_seconds)}
     text = "\n".join([report, *(f"wrote {path}" for path in paths)])

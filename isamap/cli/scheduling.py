@@ -34,7 +34,7 @@ from isamap.cli.options import (
 from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request, refuse_cold
 from isamap.cli.words import read_sizes
-from isamap.cli.writing import write_text
+from isamap.cli.writing import check_new, write_text
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.source import Diagnostic, UsageProblem
 
@@ -46,6 +46,15 @@ if TYPE_CHECKING:
     from isamap.report.explained import Explained
     from isamap.report.pipelines import Ordered
     from isamap.report.schedules import Attempt
+
+
+RooflineFile = Annotated[
+    str | None,
+    typer.Option("--roofline", metavar="FILE", help="Draw its roofline as SVG.", show_default=False),
+]
+OverwriteRoofline = Annotated[
+    bool, typer.Option("--overwrite", help="Replace the roofline's FILE where it exists.")
+]
 
 
 def schedule_command(
@@ -63,10 +72,8 @@ def schedule_command(
     report: Annotated[
         bool, typer.Option("--report", help="Show what bounds it, its tree, where time goes, runners-up.")
     ] = False,
-    roofline: Annotated[
-        str | None,
-        typer.Option("--roofline", metavar="FILE", help="Draw its roofline as SVG.", show_default=False),
-    ] = None,
+    roofline: RooflineFile = None,
+    overwrite: OverwriteRoofline = False,
     again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
@@ -93,6 +100,8 @@ def schedule_command(
         no_cache=no_cache, packed=packed, cold=cold,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    if roofline is not None and not overwrite:
+        check_new(Path(roofline))
     if rows is not None:
         from isamap.cli.batch import schedule_rows
 
@@ -107,7 +116,7 @@ def schedule_command(
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if pipeline else None
-    return _answer(matched, contest, output, shown, roofline, ordered, as_json=as_json)
+    return _answer(matched, contest, output, shown, roofline, ordered, overwrite=overwrite, as_json=as_json)
 
 
 def _check_choosers(heuristics: tuple[str, ...], evaluators: tuple[str, ...], cold: bool) -> None:
@@ -150,6 +159,7 @@ def _answer(
     roofline: str | None,
     ordered: Ordered | None,
     *,
+    overwrite: bool,
     as_json: bool,
 ) -> Answer:
     """All attempts, what is to be seen of the best schedule, and itself in a file or as text."""
@@ -170,7 +180,7 @@ def _answer(
         payload["report"] = explained_json(shown)
         parts.append(explained_text(shown))
         if roofline is not None:
-            write_text(Path(roofline), shown.svg(), overwrite=True)
+            write_text(Path(roofline), shown.svg(), overwrite=overwrite)
             files.append(roofline)
     wrote = "\n".join(f"wrote {file}" for file in files)
     parts += ([text.rstrip()] if output is None else []) + ([wrote] if wrote else [])

@@ -11,8 +11,8 @@ from isamap.source import Diagnostic, UsageProblem, replace_file
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Makes a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
-    if not overwrite and os.path.lexists(path):
-        raise _exists(path)
+    if not overwrite:
+        check_new(path)
     named, path = path, path.resolve()
     try:
         replace_file(path, text.encode(), _mode(path), None if overwrite else _place_new)
@@ -22,6 +22,12 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
         raise UsageProblem(
             Diagnostic("output-unwritable", f"{named} cannot be written: {error.strerror}")
         ) from None
+
+
+def check_new(path: Path) -> None:
+    """Nothing, where no file is: asked before long work as well. Raises: UsageProblem."""
+    if os.path.lexists(path):
+        raise _exists(path)
 
 
 def _place_new(made: str, path: Path) -> None:
@@ -43,7 +49,5 @@ def _mode(path: Path) -> int:
 
 def _exists(path: Path) -> UsageProblem:
     return UsageProblem(
-        Diagnostic(
-            "output-exists", f"{path} exists already", help="name another file with -o, or add --overwrite"
-        )
+        Diagnostic("output-exists", f"{path} exists already", help="name another file, or add --overwrite")
     )

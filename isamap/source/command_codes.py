@@ -84,9 +84,14 @@ COMMAND_CODES: dict[str, Explanation] = {
         "more memory is needed than there is",
         "The tensors of these sizes, or what is computed of them, do not fit. Smaller sizes show the same.",
     ),
+    "output-edited": Explanation(
+        "an output folder with files that were changed",
+        "An output folder is replaced whole, but for one in which a file differs from the digest in its "
+        "manifest, an edited schedule, say. `--force` replaces it all the same.",
+    ),
     "output-exists": Explanation(
         "a file that is not replaced unasked",
-        "A changed kernel is written to a new file; `--overwrite` replaces one that is there.",
+        "A changed kernel or a picture is written to a new file; `--overwrite` replaces one that is there.",
     ),
     "output-in-the-way": Explanation(
         "an output folder that is not replaced",

@@ -22,9 +22,8 @@ def files(text: str) -> dict[str, str]:
 
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    write_folder(
-        folder, files("one") | {"b.c": "more"} | {"manifest.json": manifest_text({}, {"a.c": "", "b.c": ""})}
-    )
+    both = {"a.c": "one", "b.c": "more"}
+    write_folder(folder, both | {"manifest.json": manifest_text({}, both)})
     write_folder(folder, files("two"))
     assert sorted(p.name for p in folder.iterdir()) == ["a.c", "manifest.json"]
     assert (folder / "a.c").read_text(encoding="utf-8") == "two"
@@ -56,6 +55,17 @@ def test_a_folder_with_a_file_of_the_user_stays(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"holds `notes\.txt`"):
         write_folder(folder, files("two"))
     assert (folder / "a.c").read_text(encoding="utf-8") == "one"
+
+
+def test_a_file_that_was_edited_stays_unless_forced(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    write_folder(folder, files("one"))
+    (folder / "a.c").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageProblem, match=r"`a\.c` was changed since isamap wrote it"):
+        write_folder(folder, files("two"))
+    assert (folder / "a.c").read_text(encoding="utf-8") == "mine"
+    write_folder(folder, files("two"), force=True)
+    assert (folder / "a.c").read_text(encoding="utf-8") == "two"
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -207,7 +207,9 @@ def test_the_command_shows_the_report_and_draws(capsys: pytest.CaptureFixture[st
     assert "\nrunners-up\n" in said
     assert said.endswith(f"wrote {drawn}\n")
     assert ElementTree.parse(drawn).getroot().tag.endswith("svg")
-    assert main([*words.split(), str(drawn), "--json"]) == 0
+    assert main([*words.split(), str(drawn)]) == 2
+    assert "output-exists" in capsys.readouterr().err
+    assert main([*words.split(), str(drawn), "--overwrite", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["report"]
     assert report["bound"] in said
     assert len(report["runners_up"]) >= 5
