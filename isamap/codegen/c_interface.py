@@ -30,7 +30,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("SIZE_OUT_OF_RANGE", "a run-time size is outside of the range that the program was made for"),
     (
         "BAD_STRIDE",
-        "a stride is no multiple of the element size, or not the one the program was made for",
+        "a stride is no multiple of the element size, not the one it was made for, or lets results overlap",
     ),
     ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
     ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),
@@ -272,8 +272,21 @@ class _Entry:
                     continue
                 lines += self.refuse_if(f"{given} % {size} != 0", "BAD_STRIDE") if size > 1 else []
                 value = f"{given} / {size}" if size > 1 else given
-                lines.append(f"  int64_t {self.names.of(symbol)} = {value};")
+                local = self.names.of(symbol)
+                lines.append(f"  int64_t {local} = {value};")
+                lines += self._rows_apart(t, axis, local) if t.role != "in" else []
         return lines
+
+    def _rows_apart(self, t: Tensor, axis: int, stride: str) -> list[str]:
+        """A result's elements along the last axis, which is dense, end before those of the next row begin."""
+        extent, row = t.shape[axis], t.shape[-1]
+        if extent.value == 1:
+            return []
+        length = self.index(row)
+        least = f"-{length}" if row.value is not None else f"-({length})"
+        overlap = f"{stride} < {length} && {stride} > {least}"
+        several = "" if extent.value is not None else f"{self.index(extent)} > 1 && "
+        return self.refuse_if(f"{several}{overlap}", "BAD_STRIDE")
 
     def requirements(self) -> list[str]:
         lines: list[str] = []

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +93,8 @@ class InProcess:
     """A program loaded into this process: called on arrays where they lie, nothing is copied.
 
     Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
-    which lives as long as this object. It may be called from several threads at once: each call has a
-    workspace of its own.
+    which lives as long as this object, as the library does. It may be called from several threads at once:
+    each call has a workspace of its own.
     """
 
     def __init__(self, compiled: Compiled, threads: int = 1) -> None:
@@ -131,7 +132,7 @@ class InProcess:
 
     def _load(self) -> tuple[Any, Any]:
         """The function and the one that tells its workspace, with the pool that calls use."""
-        from isamap.codegen.worker import ThreadPool, ask_permission, load_function
+        from isamap.codegen.worker import ThreadPool, ask_permission, functions_of, load_library, unload
 
         with self._loading:
             if self._functions is None:
@@ -140,7 +141,10 @@ class InProcess:
                         raise permission_refused()
                 if self.compiled.pool is not None and self._threads > 1:
                     self._pool = ThreadPool(str(self.compiled.pool), self._threads)
-                self._functions = load_function(str(self.compiled.library), self.compiled.interface.name)
+                library = load_library(str(self.compiled.library))
+                self._functions = functions_of(library, self.compiled.interface.name)
+                # Calls hold this object: none runs when it goes. At the process's end the system does it.
+                finalize(self, unload, library).atexit = False
             return self._functions
 
     def _take_room(self, needed: int) -> Any:

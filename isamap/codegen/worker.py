@@ -44,10 +44,24 @@ def _struct(c_types: tuple[str, ...]) -> type[ctypes.Structure]:
     return type("Arguments", (ctypes.Structure,), {"_fields_": layout})
 
 
+def load_library(library: str) -> ctypes.CDLL:
+    """An emitted library in this process."""
+    ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # libraries are linked against nothing
+    return ctypes.CDLL(library)
+
+
+def unload(library: ctypes.CDLL) -> None:
+    """Gives back what a library takes. Nothing of it may run, and none of its functions be called again."""
+    ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
+
+
 def load_function(library: str, name: str) -> tuple[Any, Any]:
     """The function of a library and the one that tells its workspace."""
-    ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # libraries are linked against nothing
-    loaded = ctypes.CDLL(library)
+    return functions_of(load_library(library), name)
+
+
+def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
+    """The same of a library that is loaded."""
     function, size = loaded[name], loaded[f"{name}_workspace_bytes"]
     function.restype, size.restype = ctypes.c_int, ctypes.c_size_t
     function.argtypes = [ctypes.c_void_p] * 3
@@ -60,6 +74,7 @@ class ThreadPool:
 
     def __init__(self, library: str, threads: int) -> None:
         loaded = ctypes.CDLL(library)
+        self._library = loaded
         create, self._destroy = loaded.isamap_pool_create, loaded.isamap_pool_destroy
         create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_int]
         self._destroy.restype, self._destroy.argtypes = None, [ctypes.c_void_p]
@@ -71,6 +86,8 @@ class ThreadPool:
         address, self.address = getattr(self, "address", None), None
         if address is not None:
             self._destroy(address)
+            if not sys.is_finalizing():
+                unload(self._library)
 
 
 def ask_permission(component: int) -> bool:

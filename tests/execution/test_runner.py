@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -11,9 +16,11 @@ from numpy.typing import NDArray
 from programs import gemm, multiply
 
 import isamap
+from isamap.codegen.arguments import make_call
 from isamap.codegen.c import emit_c
 from isamap.codegen.runner import InProcess, Limits, RunProblem, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
+from isamap.codegen.worker import load_function, make_arguments
 from isamap.ir import Index
 from isamap.lower.program import Buffer, Fill, For
 from isamap.machine import load_machine
@@ -41,7 +48,6 @@ def expected(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
 @pytest.mark.parametrize("compiler", ["gcc", "zig"])
 def test_a_program_computes_what_its_kernel_says(compiler: str) -> None:
     import importlib.util
-    import shutil
 
     there = importlib.util.find_spec("ziglang") if compiler == "zig" else shutil.which(compiler)
     if not there:
@@ -115,6 +121,34 @@ def test_a_requirement_that_is_not_met_is_refused_by_status() -> None:
     even = (Index.of("M").mod(2), "==", Index.of(0))
     assert run_program(compiled(checks=(even,)), data(), SIZES).status == 5
     assert run_program(compiled(checks=(even,)), data(6), {"M": 6, "N": 33}).status == 0
+
+
+@pytest.mark.parametrize(("rows_apart", "status"), [(0, 4), (1, 4), (32, 4), (-32, 4), (33, 0)])
+def test_rows_of_a_result_that_overlap_are_refused_by_the_emitted_code(rows_apart: int, status: int) -> None:
+    for rows, expected_status in ((7, status), (1, 0)):  # a single row overlaps none
+        made, arrays = compiled(), {**data(rows), "C": np.zeros((rows, 33), np.float32)}
+        call = make_call(made.interface, arrays, {"M": rows, "N": 33}, {}, in_place=True)
+        wanted = made.interface.fields.index(
+            next(f for f in made.interface.fields if f.member == "C_stride0")
+        )
+        kind, c_type, _ = call.fields[wanted]
+        call.fields[wanted] = (kind, c_type, 4 * rows_apart)
+        arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
+        function, workspace_bytes = load_function(str(made.library), made.interface.name)
+        pointer = ctypes.addressof(arguments)
+        room = ctypes.create_string_buffer(workspace_bytes(pointer) or 1)
+        assert function(pointer, ctypes.addressof(room), None) == expected_status
+        assert arrays["C"].any() == (expected_status == 0)
+
+
+def test_a_library_goes_with_the_program_that_was_loaded_from_it(tmp_path: Path) -> None:
+    made = compiled()
+    for number in range(20):
+        library = tmp_path / f"{number}.so"
+        shutil.copy(made.library, library)
+        assert InProcess(replace(made, library=library))(data(), SIZES) == 0
+    gc.collect()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 def test_an_alignment_is_a_requirement_of_the_pointer() -> None:
