@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +26,30 @@ POISON = 0xA5
 
 
 def compile_batch(programs: Iterable[EmittedC], machine: Machine) -> Path:
-    """A library with all programs; what they define for themselves gets the program's name behind its own.
+    """A library with all programs, which are all for the machine's processor, or all plain-C models."""
+    listed = tuple(programs)
+    flags, toolchains = flags_of(listed, machine)
+    return build(find_compiler(flags, toolchains), flags, sources(listed), "batch.c")
 
-    They are of one kind: all for the machine's processor, or all of plain-C models.
-    """
+
+def flags_of(programs: Sequence[EmittedC], machine: Machine) -> tuple[tuple[str, ...], Sequence[str]]:
+    """What such programs are compiled with, and by which compilers."""
+    if programs and programs[-1].model:
+        return MODEL_FLAGS, COMPILERS
+    return tuple("-O1" if f == "-O3" else f for f in machine.target.flags), machine.target.toolchains
+
+
+def sources(programs: Iterable[EmittedC]) -> dict[str, str]:
+    """The files of `batch.c`: what programs define for themselves gets the program's name behind its own."""
     files: dict[str, str] = {}
-    model = False
     for program in programs:
-        model = program.model
         own = set(DEFINED.findall(program.source)) - {f"{program.name}_body"}
         pattern = re.compile(rf"\b({'|'.join(sorted(own))})\b") if own else None
         source = pattern.sub(rf"\1_of_{program.name}", program.source) if pattern else program.source
         files[f"{program.name}.h"] = program.header
         files[f"{program.name}.inc"] = source
     files["batch.c"] = "".join(f'#include "{n}"\n' for n in files if n.endswith(".inc"))
-    flags = MODEL_FLAGS if model else tuple("-O1" if f == "-O3" else f for f in machine.target.flags)
-    toolchains = COMPILERS if model else machine.target.toolchains
-    return build(find_compiler(flags, toolchains), flags, files, "batch.c")
+    return files
 
 
 def call(
