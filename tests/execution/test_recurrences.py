@@ -119,7 +119,7 @@ def test_an_extremum_beside_a_nan_is_nan_wherever_it_stands(hw: str, columns: in
         assert np.isnan(result.arrays["z"]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_maximum_along_a_row_is_nan_whichever_lane_holds_one() -> None:
     text = """kernel rows(M, N) {
       in x: f32[M, N];
