@@ -25,12 +25,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from isamap.driver.collecting import full_collection_put_off
 from scheduling_cases import Case, all_cases
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, ortools_version
 from isamap.machine import load_machine
+from isamap.source.collecting import full_collection_put_off
 
 FIRST_S, FINAL_S, GAP = 1.0, 10.0, 0.05  # what is asked for
 WORST = 12
