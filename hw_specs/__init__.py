@@ -19,6 +19,12 @@ def shipped_drafts() -> tuple[str, ...]:
     return tuple(sorted(f"drafts/{path.stem}" for path in (FOLDER / "drafts").glob(f"*{SUFFIX}")))
 
 
+def profile_path(family: str) -> Path | None:
+    """The profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`); None where there is none."""
+    profiles = {path.stem: path for path in (FOLDER / "profiles").glob("*.json")}
+    return profiles.get(family)
+
+
 def machine_path(name: str) -> Path:
     """The file of a shipped machine or draft; the name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

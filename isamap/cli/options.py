@@ -83,7 +83,8 @@ ProfileName = Annotated[
     typer.Option(
         "--profile",
         metavar="PROFILE",
-        help="Measured figures: a file of `isamap hw calibrate`, none, or default, the newest that fits.",
+        help="Measured figures: a file of `isamap hw calibrate`, none, or default, the newest measured here, "
+        "else those shipped for this processor.",
     ),
 ]
 FormNumber = Annotated[

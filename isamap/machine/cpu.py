@@ -13,6 +13,7 @@ from functools import lru_cache
 from isamap.machine import detect
 
 _NAMES = ("model name", "CPU implementer")
+_FAMILY = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
 _KEYS = ("vendor_id", "cpu family", "model", "stepping", "CPU part", "CPU variant", "CPU revision")
 
 
@@ -29,6 +30,11 @@ class Cpu:
     def key(self) -> str:
         """A digest of all of it."""
         return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()
+
+    @property
+    def family(self) -> str:
+        """What processors of one design have in common, as `GenuineIntel-6-207`."""
+        return "-".join(value for key, value in self.numbers if key in _FAMILY)
 
     def describe(self) -> str:
         """The processor in a few words."""

@@ -238,7 +238,7 @@ class Machine:
     sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
     cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
     kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's. `word`
-    is what it was asked for by.
+    is what it was asked for by, and `figures` says whose measured figures stand in the place of stated ones.
     Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
@@ -261,6 +261,7 @@ class Machine:
     loops: LoopTimes = NO_LOOPS
     starts_cold: bool = False
     word: str = ""
+    figures: str = ""
 
     @property
     def called(self) -> str:

@@ -34,7 +34,7 @@ def compilation_report(
 ) -> str:
     """The report as text, with a newline at its end."""
     lines = [*_statement_lines(kernel, machine, problem, schedule), "", *_program_lines(program)]
-    return "\n".join([*lines, *_cost_lines(schedule)]) + "\n"
+    return "\n".join([*lines, *_cost_lines(schedule, machine.figures)]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def versions_report(versions: Iterable[Decided], program: LoweredProgram) -> str
     lines: list[str] = []
     for one in versions:
         lines += _statement_lines(one.kernel, one.machine, one.problem, one.schedule)
-        lines += [*_cost_lines(one.schedule), ""]
+        lines += [*_cost_lines(one.schedule, one.machine.figures), ""]
     return "\n".join([*lines, *_program_lines(program)]) + "\n"
 
 
@@ -117,7 +117,7 @@ def _steps(steps: list[LoopStep]) -> str:
     return ", ".join(f"{step.axis} by {step.step}" for step in steps)
 
 
-def _cost_lines(schedule: Schedule) -> Iterator[str]:
+def _cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return
@@ -126,6 +126,6 @@ def _cost_lines(schedule: Schedule) -> Iterator[str]:
     among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
     yield f"schedule: {schedule.status}{among}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
     if schedule.profile:
-        yield f"figures measured on this processor: profile {schedule.profile}"
+        yield f"figures {figures or 'measured before'}: profile {schedule.profile}"
     if not schedule.reproducible:
         yield "the clock stopped the solver: a second run may give another schedule"

@@ -94,7 +94,8 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
         return link
     if machine.memories[link.target_memory].kind == "registers":
         mine = {b.instruction for b in profile.bandwidths if b.memory == link.source_memory}
-        filled = {o.memory for name in mine for o in machine.instructions[name].instruction.operands}
+        known = [machine.instructions[name] for name in mine if name in machine.instructions]
+        filled = {o.memory for entry in known for o in entry.instruction.operands}
         if link.target_memory not in filled:
             found = min(found, link.bandwidth_bytes_per_ns)
     return replace(link, bandwidth_bytes_per_ns=found)

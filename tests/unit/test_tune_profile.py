@@ -15,7 +15,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.codegen.spread import Spread
-from isamap.driver.profiles import find_profile, with_profile
+from isamap.driver.profiles import ENVIRONMENT, find_profile, with_profile
 from isamap.machine import cost_value, load_machine
 from isamap.machine.cpu import Cpu, this_cpu
 from isamap.plan.build import build_problem
@@ -56,6 +56,7 @@ def profile(**changes: object) -> Profile:
 def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "data"
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(folder))
+    monkeypatch.delenv(ENVIRONMENT)
     return folder
 
 
@@ -114,7 +115,7 @@ def test_the_newest_profile_of_this_machine_and_processor_is_taken() -> None:
 
 
 def test_without_measurements_there_is_no_profile() -> None:
-    assert find_profile("default", MACHINE.name) is None
+    assert newest_profile(MACHINE.digest) is None
 
 
 def test_a_profile_of_another_processor_is_refused_with_what_differs(tmp_path: Path) -> None:

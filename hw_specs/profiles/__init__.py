@@ -1,0 +1,1 @@
+"""Profiles by families of processors. Data only."""
