@@ -30,6 +30,7 @@ from isamap.machine.timings import Tlb
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.bursts import shown
+from isamap.scheduler.carrying import carrying
 from isamap.scheduler.crowding import crowded
 from isamap.scheduler.following import if_followed, if_in_sequence
 from isamap.scheduler.least import least_ns
@@ -199,6 +200,8 @@ def _hold(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
         times(own, operand.direct_ns or 0.0, *again),
         times(own, operand.staged_ns or 0.0, *again),
     )
+    if space.option.carried is not None:
+        moved = carrying(tiling, space.option.carried, moved, problem)
     held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
     return if_followed(tiling, problem, times(LEAK, held), held)
 

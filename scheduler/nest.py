@@ -46,6 +46,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
         (*around, *inside, *unrolls),
         _stages(space, assignment, (len(parts), blocks), len(around)),
         len(around),
+        carried=option.carried.axis if option.carried else "",
     )
     nest = with_short_rests(across_turns(nest, space, assignment), option)
     return with_addresses(nest, option)

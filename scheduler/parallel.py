@@ -116,12 +116,13 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
         return shared(times(nest.turns, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.threads)
     one = model.expression(part_problem(problem, option), nest, option)
-    return shared(times(nest.turns, total([times(rounds, one), *_overheads(problem, nest, option)])))
+    return shared(times(nest.turns, total([times(rounds, one), overhead(problem, nest, option)])))
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-    """The time of threads that start, and of sums that are joined."""
-    return total(_overheads(problem, nest, option)) if option.parts else Const(0)
+    """The time of threads that start, and of sums that are joined: what a turn has of it."""
+    turns = option.carried.turns if option.carried is not None else 1  # inside what threads do
+    return times(1 / turns, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:

@@ -225,9 +225,14 @@ def rows_held(operand: TileOperand, cache: Cache) -> int:
     """
     if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
         return 0
+    return rows_apart(operand.pitch_bytes, cache)
+
+
+def rows_apart(pitch_bytes: int, cache: Cache) -> int:
+    """Of how many rows so far apart a cache, whose ways are known, holds a piece of each side by side."""
     way_bytes = max(1, cache.capacity_bytes // cache.ways)
     near_bytes = PIECE_LINES * cache.line_bytes // cache.ways
-    return cache.ways * _rows_apart(operand.pitch_bytes, way_bytes, near_bytes)
+    return cache.ways * _rows_apart(pitch_bytes, way_bytes, near_bytes)
 
 
 @lru_cache(maxsize=1024)

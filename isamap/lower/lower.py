@@ -50,6 +50,9 @@ def body_of(kernel: Kernel, machine: Machine, schedule: Schedule, names: Names) 
         tile = chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
         note = "; ".join(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
         inside = lower_nest(kernel, tile, nest, suppliers, names)
+        if nest.carried:  # its innermost ordered loop turns inside
+            around = statement.sequence[:-1], statement.ordered_loops[:-1]
+            statement = replace(statement, sequence=around[0], ordered_loops=around[1])
         if nest.pipeline is not None:
             inside = in_pipeline(inside, nest.pipeline, machine)
         nests.append((statement, Block(note, inside)))
@@ -99,6 +102,6 @@ def steady_states(
     for nest in schedule.nests:
         tile = chosen_tile(find_tiles(given[nest.statement], nest.statement, suppliers), nest)
         names = Names({p.name for p in kernel.params} | {o.name for o in kernel.operands})
-        loop = main_loop(lower_nest(kernel, tile, nest, suppliers, names))
+        loop = None if nest.carried else main_loop(lower_nest(kernel, tile, nest, suppliers, names))
         found.append((nest, steady_of(loop, machine) if loop is not None else None))
     return tuple(found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from isamap.ir import Index, Kernel, index_min
 from isamap.ir.index import ONE, ZERO
+from isamap.lower.carried import in_turns
 from isamap.lower.finish import Finish, at_end, copied_back, copied_in, finish_of, in_case, where_first
 from isamap.lower.names import Names
 from isamap.lower.overlap import Overlap
@@ -364,7 +365,7 @@ class _Nest:
                 self._assign(self.tile.result, here, emitter)
             else:
                 self._accumulate(here, held, emitter, brought)
-        return tuple(emitter.nodes)
+        return in_turns(self.schedule.carried, tuple(emitter.nodes), self.tile, self.suppliers.machine)
 
     def _accumulate(
         self, place: Place, held: Held, emitter: Emitter, brought: dict[tuple[object, ...], OperandRef]

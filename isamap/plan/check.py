@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
+from isamap.plan.check_carried import check_carried
 from isamap.plan.check_fused import check_fused
 from isamap.plan.check_overlap import check_overlap, check_prefetches
 from isamap.plan.check_packed import check_packed
@@ -130,6 +131,7 @@ def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
         yield from check_packed(nest, option)
         yield from check_overlap(nest, option)
         yield from check_fused(nest, option)
+        yield from check_carried(nest, option)
         yield from check_prefetches(nest, option, problem.hinted)
         if not tiling:
             yield from _check_unrolled(nest, option)

@@ -17,6 +17,7 @@ from isamap.match import (
 from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
 from isamap.plan.access import lay_out
+from isamap.plan.carrying import with_carried
 from isamap.plan.ends import with_ends
 from isamap.plan.frame import Frame
 from isamap.plan.fusing import fusions
@@ -78,7 +79,7 @@ def option_of(
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(reads(o.subject))}
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
-    return replace(
+    option = replace(
         bare,
         operands=tuple(
             with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
@@ -88,6 +89,7 @@ def option_of(
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
         can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
     )
+    return option if tile.accumulator is not None else with_carried(option, tile, suppliers, kernel, profile)
 
 
 def _laid_out(

@@ -23,6 +23,7 @@ MAX_DEPTH = 200
 MAX_AHEAD = 16
 MAX_HINTED_AHEAD = 256
 
+_WORDS = ("carry", "for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
 _LOOP_KINDS: dict[str, LoopKind] = {word: kind for kind, word in LOOP_WORDS.items()}
 
 
@@ -70,6 +71,7 @@ class _Body:
     fused: list[int] = field(default_factory=list[int])
     prefetches: list[Prefetch] = field(default_factory=list[Prefetch])
     pipeline: Pipeline | None = None
+    carried: str = ""
 
 
 def _parse_nest(reader: Reader) -> NestSchedule:
@@ -101,6 +103,7 @@ def _parse_nest(reader: Reader) -> NestSchedule:
         tuple(sorted(body.fused)),
         tuple(body.prefetches),
         body.pipeline,
+        body.carried,
     )
 
 
@@ -108,8 +111,7 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
     """Everything from behind the mapping to `issue;`."""
     while True:
         span = reader.peek_span()
-        words = ("for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
-        match reader.take_one_of(words):
+        match reader.take_one_of(_WORDS):
             case "issue":
                 reader.take_one_of((";",))
                 if body.hold is None:
@@ -122,6 +124,11 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
                 if body.hold is not None:
                     raise reader.problem("a nest has one `hold`", span)
                 body.hold = len(body.loops)
+            case "carry":
+                if body.carried:
+                    raise reader.problem("a nest has one `carry`", span)
+                body.carried = reader.take_name("an axis")
+                reader.take_one_of((";",))
             case "fuse":
                 if body.fused:
                     raise reader.problem("a nest has one `fuse`", span)
@@ -138,6 +145,8 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
             case "spread":
                 body.spread.append(_parse_spread(reader, body))
             case kind:
+                if body.carried and kind != "unroll":
+                    raise reader.problem(f"`carry {body.carried}` stands around unrolled loops only", span)
                 body.loops.append(_parse_loop(reader, _LOOP_KINDS[kind]))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)

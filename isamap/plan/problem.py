@@ -109,13 +109,29 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """What a mapping keeps in registers from one turn of the ordered loop over `axis` to the next.
+
+    The loop turns inside all others then, `turns` times around each register block. Units: `chain_ns` from
+    what a turn takes over to what it leaves, which the next one waits for; `pitches` in bytes, how far apart
+    rows lie of each array that turns go along.
+    """
+
+    axis: str
+    turns: int
+    chain_ns: float
+    pitches: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NestOption:
     """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue.
 
     `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
     `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
     threads perform at the same time; extents are those of a part. `between` is how many registers of each
-    memory an issue needs for a moment, beside those of its operands.
+    memory an issue needs for a moment, beside those of its operands. `carried` is what ordered turns leave in
+    registers; None where they do not.
     """
 
     mapping: str
@@ -128,6 +144,7 @@ class NestOption:
     parts: tuple[tuple[str, int], ...] = ()
     fusions: tuple[Fusion, ...] = ()
     between: tuple[tuple[str, int], ...] = ()
+    carried: Carried | None = None
 
 
 @dataclass(frozen=True, slots=True)

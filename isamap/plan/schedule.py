@@ -86,7 +86,8 @@ class NestSchedule:
     `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose`
     parameters; `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
     numbers of elementwise statements that are performed on each tile while it is held, and that have no nest
-    of their own therefore.
+    of their own therefore. `carried` is the axis of an ordered loop that turns inside these loops, around
+    what is unrolled, and keeps in registers what one turn leaves for the next; "" where all are outside.
     """
 
     statement: int
@@ -99,11 +100,17 @@ class NestSchedule:
     fused: tuple[int, ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
     pipeline: Pipeline | None = None
+    carried: str = ""
 
     @property
     def parallel(self) -> int:
         """How many loops deal their turns to threads: the outermost ones."""
         return next((i for i, loop in enumerate(self.loops) if loop.kind != "parallel"), len(self.loops))
+
+    @property
+    def turning(self) -> int:
+        """How many loops stand around those that are unrolled."""
+        return next((i for i, loop in enumerate(self.loops) if loop.kind == "unroll"), len(self.loops))
 
 
 @dataclass(frozen=True, slots=True)

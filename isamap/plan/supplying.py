@@ -140,13 +140,8 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     """The accumulator, or the register that is written: in and out in place, or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
-        assert tile.target_elements is not None
-        assert tile.value_elements is not None
-        want = tile.result.want(_fixed_parts(tile, tile.result))
-        found = find_delivery(
-            suppliers, tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, want
-        )
-        if found is None or found.instruction != tile.mapping.instruction:
+        found = delivery_of(tile, suppliers)
+        if found is None:
             return None
         return _written(tile, _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True))
     acc = tile.accumulator
@@ -172,6 +167,19 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
     described = replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
     return with_mover(described, acc, tile, suppliers)
+
+
+def delivery_of(tile: Tile, suppliers: Suppliers) -> Supply | None:
+    """The instructions that compute and write the tile of a statement that only assigns; None where the one
+    that is mapped is not the last of them.
+    """
+    assert tile.result is not None
+    assert tile.target_elements is not None
+    assert tile.value_elements is not None
+    want = tile.result.want(_fixed_parts(tile, tile.result))
+    args = (tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, want)
+    found = find_delivery(suppliers, *args)
+    return found if found is not None and found.instruction == tile.mapping.instruction else None
 
 
 def _written(tile: Tile, described: TileOperand) -> TileOperand:

@@ -95,6 +95,8 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
         if nest.hold == depth:
             lines.append(f"{indent}hold;")
             lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []
+        if nest.carried and depth == nest.turning:
+            lines.append(f"{indent}carry {nest.carried};")
         if depth < len(nest.loops):
             loop = nest.loops[depth]
             lines.append(f"{indent}{loop_words(loop)} {{")

@@ -183,6 +183,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "
         "again in a later turn of an unrolled loop. Unroll less.",
     ),
+    "schedule-carry": Explanation(
+        "an ordered loop cannot turn inside these loops",
+        "`carry n;` has the ordered loop over n turn around a register block, inside all other loops of the "
+        "nest. The statement is alone in that loop, writes each element once, along rows, and reads of the "
+        "same array what the turns before wrote. Without the line the ordered loop stands around the nest.",
+    ),
     "schedule-fuse": Explanation(
         "a nest fuses a statement that it cannot take along",
         "A fused statement is elementwise over the elements of the nest's sum: it gives their first value, "
