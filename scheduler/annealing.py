@@ -49,13 +49,15 @@ class Annealing:
         limit_s: float,
         fixed: Mapping[str, int],
     ) -> Solved:
-        best = current = first_candidate(nest, options, fixed)
+        first = best = current = first_candidate(nest, options, fixed)
         floor = min(best.cost_ns, *(option.floor_ns for option in options))
         stop = time.monotonic() + limit_s
         rng = random.Random(SEED)
+        is_whole = True
         for step in range(STEPS if best.cost_ns > 0 else 0):  # nothing is better than free
             if time.monotonic() > stop:
-                return Solved(best, floor, "HEURISTIC", reproducible=False)
+                is_whole = False
+                break
             heat = best.cost_ns * HOTTEST * (COLDEST / HOTTEST) ** (step / STEPS)
             found = _neighbour(current, options, rng)
             if found is None:
@@ -66,7 +68,8 @@ class Annealing:
                 current = found
             if found.cost_ns < best.cost_ns * (1 - SAME):
                 best = found
-        return Solved(best, floor, "HEURISTIC", reproducible=True)
+        found_by = "greedy" if best is first else self.name
+        return Solved(best, floor, "HEURISTIC", is_whole, found_by=found_by, proved_by="floors")
 
 
 def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:

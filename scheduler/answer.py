@@ -38,7 +38,12 @@ def schedule(
     decided = resolve(problem, fixed or {})
     with explained(problem, decided):
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
-    answer = replace(answer, fixed=tuple(decided.items()))
+    answer = replace(
+        answer,
+        fixed=tuple(decided.items()),
+        found_by=answer.found_by or finder.name,
+        proved_by=answer.proved_by or (finder.name if answer.lower_bound_ns else ""),
+    )
     findings = check_schedule(answer, problem)
     if findings:
         place = origin(finder)

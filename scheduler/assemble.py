@@ -21,7 +21,8 @@ class Solved:
     """The answer for one statement.
 
     Units: `bound_ns` in nanoseconds, proven; `effort` what a solver spent, in its own measure. `status` as in
-    Schedule; `findings` are what its reader should know about how it was found.
+    Schedule; `findings` are what its reader should know about how it was found. `found_by` and `proved_by`
+    name the engine that found the candidate and the one that proved the bound; empty where that is not known.
     """
 
     candidate: Candidate
@@ -30,6 +31,8 @@ class Solved:
     reproducible: bool
     effort: float = 0.0
     findings: tuple[Diagnostic, ...] = ()
+    found_by: str = ""
+    proved_by: str = ""
 
 
 def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule:
@@ -47,6 +50,8 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         status,
         all(part.reproducible for part in solved),
         tuple(dict.fromkeys(finding for part in solved for finding in part.findings)),
+        found_by=", ".join(dict.fromkeys(part.found_by for part in solved if part.found_by)),
+        proved_by=", ".join(dict.fromkeys(part.proved_by for part in solved if part.proved_by)),
     )
 
 

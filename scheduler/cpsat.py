@@ -31,6 +31,8 @@ from isamap.source import Diagnostic
 DETERMINISTIC_SHARE = 0.2
 # How much of its time a search may spend before it looks at what crosses turns.
 FIRST_STEP = 0.6
+# What the engines are called that find and prove.
+SOLVER, SPLITTING = "CP-SAT", "branch and bound"
 
 Ask = Callable[[Search], Answer]
 
@@ -58,7 +60,7 @@ class CpSat:
             first = first_candidate(nest, options, fixed, stop)
             left_s = (stop - time.monotonic()) / left
             if not has_all:  # options may be missing, so that nothing is proven
-                return Solved(first, 0.0, "FEASIBLE", reproducible=False)
+                return Solved(first, 0.0, "FEASIBLE", reproducible=False, found_by="greedy")
             return solve_in_steps(options, first, Limits(left_s, effort), self.ask, splits=self.splits)
 
         found = assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
@@ -68,7 +70,7 @@ class CpSat:
 
         def keep(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
             first = first_candidate(nest, options, fixed)
-            return Solved(first, 0.0, "FEASIBLE", reproducible=False, findings=(note,))
+            return Solved(first, 0.0, "FEASIBLE", False, findings=(note,), found_by="greedy")
 
         return assemble(problem, model.name, solve_all(problem, model, fixed, keep))
 
@@ -100,6 +102,7 @@ def solve_in_steps(
     solved = solve_nest(options, start, left, ask=ask, splits=splits)
     return replace(
         solved,
+        found_by=found.found_by if solved.candidate is start else solved.found_by,
         reproducible=found.reproducible and solved.reproducible,
         effort=found.effort + solved.effort,
         findings=(*found.findings, *solved.findings),
@@ -119,40 +122,45 @@ def solve_nest(
 
     The solver does not look at those in `without`, of which `first` is none, and which splitting might meet.
     """
-    stop = time.monotonic() + limits.wall_s
+    stop, given = time.monotonic() + limits.wall_s, first
     known, first = _known(options, first, stop, splits=splits and not without)
+    proved_by = SPLITTING if any(own.is_split for own in known) else "floors"
     contenders = _contenders(known, first, stop)
     floor = min(first.cost_ns, *(min(own.floors_ns) for own in known))
     left_s = stop - time.monotonic()
     if floor >= first.cost_ns * (1 - SAME):
-        return Solved(first, first.cost_ns, "OPTIMAL", reproducible=True)
-    if left_s <= 0:
-        return Solved(first, floor, "FEASIBLE", reproducible=False)
+        floor = first.cost_ns
+    found_by = "greedy" if first is given else SPLITTING
+    is_best = floor >= first.cost_ns
+    solved = Solved(first, floor, "OPTIMAL" if is_best else "FEASIBLE", is_best, 0.0, (), found_by, proved_by)
+    if is_best or left_s <= 0:
+        return solved
     asked = {id(contender.start.option) for contender in contenders}
     others = tuple(candidate for candidate in without if id(candidate.option) in asked)
     holds_best = any(contender.start is first for contender in contenders)
     left = replace(limits, wall_s=left_s)
     answer = ask(Search(tuple(contenders), first.cost_ns, floor, left, holds_best, others))
-    return _best_of(first, floor, contenders, answer)
+    return _best_of(solved, contenders, answer)
 
 
-def _best_of(first: Candidate, floor: float, contenders: Sequence[Contender], answer: Answer) -> Solved:
-    """What the solver found, or the first schedule where that is as good."""
-    found = answer.found
+def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer) -> Solved:
+    """What the solver found, or what is known where that is as good."""
+    found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
-        return Solved(first, floor, "FEASIBLE", reproducible=False, findings=notes)
+        return replace(known, findings=notes)
     notes += (_denied(found),) if found.denials else ()
-    best = first
     if found.contender >= 0:
         start = contenders[found.contender].start
         candidate = decided(start.option, {**start.assignment, **found.assignment})
-        best = candidate if candidate.cost_ns < first.cost_ns * (1 - SAME) else first
-    bound = max(floor, found.bound_ns)
+        best = candidate if candidate.cost_ns < best.cost_ns * (1 - SAME) else best
+    bound = max(known.bound_ns, found.bound_ns)
     is_tight = bound >= best.cost_ns * (1 - ROUNDING)
     word = "OPTIMAL" if found.status == "OPTIMAL" and is_tight else "FEASIBLE"
     whole = answer.failure is None and not found.is_stopped
-    return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes)
+    found_by = known.found_by if best is known.candidate else SOLVER
+    proved_by = SOLVER if found.bound_ns > known.bound_ns else known.proved_by
+    return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes, found_by, proved_by)
 
 
 def _denied(found: Found) -> Diagnostic:
@@ -168,11 +176,15 @@ def _denied(found: Found) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An option, what no schedule with each of its register blocks undercuts, and its best schedule known."""
+    """An option, what no schedule with each of its register blocks undercuts, and its best schedule known.
+
+    `is_split` says that its floors were raised by splitting.
+    """
 
     option: OpenOption
     floors_ns: tuple[float, ...]
     best: Candidate | None = None
+    is_split: bool = False
 
 
 def _known(
@@ -190,7 +202,7 @@ def _known(
         own = _Known(option, floors_of(option.cost, option.space, option.register_blocks))
         if splits and min(own.floors_ns) < best.cost_ns * (1 - SAME):
             raised = raised_floors(option, own.floors_ns, best.cost_ns, stop)
-            own = _Known(option, raised.floors_ns, raised.best)
+            own = _Known(option, raised.floors_ns, raised.best, is_split=True)
             best = raised.best or best
         found.append(own)
     return found, best

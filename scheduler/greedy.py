@@ -54,7 +54,14 @@ class Greedy:
             has_all = time.monotonic() < stop
             found = first_candidate(nest, options, fixed, stop)
             floor = min(found.cost_ns, *(option.floor_ns for option in options)) if has_all else 0.0
-            return Solved(found, floor, "HEURISTIC", reproducible=time.monotonic() < stop)
+            return Solved(
+                found,
+                floor,
+                "HEURISTIC",
+                reproducible=time.monotonic() < stop,
+                found_by=self.name,
+                proved_by="floors" if has_all else "",
+            )
 
         return assemble(problem, model.name, solve_all(problem, model, fixed, solve, stop))
 

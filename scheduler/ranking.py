@@ -19,7 +19,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.assemble import ROUNDING, Solved, assemble
 from isamap.scheduler.candidates import Candidate, OpenOption
 from isamap.scheduler.conflicts import explained
-from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, Limits, solve_nest
+from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, SOLVER, Limits, solve_nest
 from isamap.scheduler.fixing import resolve
 from isamap.scheduler.fusing import Group, solve_groups
 from isamap.scheduler.greedy import first_candidate
@@ -27,6 +27,7 @@ from isamap.scheduler.pool import Pool, all_candidates, count_assignments
 
 # Up to so many decided options a statement's schedules are all looked at.
 ENUMERATED = 4000
+ALL = "enumeration"
 # What each question to the solver counts at least, as a share of the effort for all: so many are asked.
 LEAST_EFFORT = 0.01
 
@@ -87,6 +88,8 @@ class _Found:
     candidates: tuple[Candidate, ...]
     rest_ns: float
     reproducible: bool
+    found_by: str
+    proved_by: str
 
     @property
     def least_ns(self) -> float:
@@ -96,7 +99,9 @@ class _Found:
         """One of them as an answer."""
         is_best = candidate.cost_ns <= self.least_ns * (1 + ROUNDING)
         word = "OPTIMAL" if is_best else "FEASIBLE"
-        return Solved(candidate, min(self.least_ns, candidate.cost_ns), word, self.reproducible)
+        bound_ns = min(self.least_ns, candidate.cost_ns)
+        engines = self.found_by, self.proved_by
+        return Solved(candidate, bound_ns, word, self.reproducible, 0.0, (), *engines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +127,24 @@ def _rank_nest(
         for option in options:
             for candidate in all_candidates(option):
                 pool.add(candidate)
-        return _Found(tuple(pool.ranked(k)), _next_ns(pool, k), reproducible=True)
+        listed = tuple(pool.ranked(k))
+        return _Found(listed, _next_ns(pool, k), reproducible=True, found_by=ALL, proved_by=ALL)
     in_time = pool.expand(k, stop)
-    rest = min((option.floor_ns for option in options), default=0.0)
-    left = limits.effort
+    rest, left = min((option.floor_ns for option in options), default=0.0), limits.effort
+    found_by, proved_by = "greedy", "floors"
     while in_time and left > 0 and len(listed := pool.ranked(k)) == k:
         # The last stays in sight of the solver, so that its question always has an answer.
         step = Limits(stop - time.monotonic(), left)
         solved = solve_nest(options, listed[-1], step, pool.ways(listed[:-1], listed[-1]))
-        rest, in_time = max(rest, solved.bound_ns), solved.reproducible
+        if solved.bound_ns > rest:
+            rest, proved_by = solved.bound_ns, solved.proved_by
+        in_time = solved.reproducible
         left -= max(solved.effort, LEAST_EFFORT * limits.effort)
         if not pool.add(solved.candidate):
             break
+        found_by = f"greedy, {SOLVER}"  # of the list, to which both add
         in_time = pool.expand(k, stop) and in_time
-    return _Found(tuple(pool.ranked(k)), rest, in_time)
+    return _Found(tuple(pool.ranked(k)), rest, in_time, found_by, proved_by)
 
 
 def _next_ns(pool: Pool, k: int) -> float:

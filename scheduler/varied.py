@@ -63,7 +63,7 @@ def varied(
 
 
 def _solved(candidate: Candidate) -> Solved:
-    return Solved(candidate, 0.0, "HEURISTIC", reproducible=True)
+    return Solved(candidate, 0.0, "HEURISTIC", reproducible=True, found_by="greedy")
 
 
 def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:

@@ -115,6 +115,8 @@ def _payload(request: Request, done: Sequence[Done]) -> dict[str, object]:
                 "lower_bound_ns": row.schedule.lower_bound_ns,
                 "gap": row.schedule.gap,
                 "status": row.schedule.status,
+                "found_by": row.schedule.found_by or None,
+                "proved_by": row.schedule.proved_by or None,
                 "fixed": dict(row.schedule.fixed),
                 "reproducible": row.schedule.reproducible,
                 "seconds": row.seconds,

@@ -150,6 +150,8 @@ def _priced(schedule: Schedule) -> dict[str, Any]:
         "gap": schedule.gap,
         "model": schedule.model,
         "status": schedule.status,
+        "found_by": schedule.found_by or None,
+        "proved_by": schedule.proved_by or None,
         "fixed": dict(schedule.fixed),
         "reproducible": schedule.reproducible,
         "profile": schedule.profile or None,

@@ -114,6 +114,13 @@ def _read_status(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, status=value.text)
 
 
+def _read_engines(reader: Reader, value: Span) -> str:
+    word, _, engines = value.text.partition(" ")
+    if word != "by" or not engines:
+        raise reader.problem(f"`{value.text}` names no engine", value, "write it as `by greedy`")
+    return engines.strip()
+
+
 def _read_reproducible(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     if value.text not in ("yes", "no"):
         reader.position = value.start
@@ -132,5 +139,7 @@ _HEADER_READERS: dict[str, Callable[[Schedule, Reader, Span], Schedule]] = {
     "question": lambda s, reader, value: replace(s, question=_read_digest(reader, value)),
     "fixed": _read_fixed,
     "status": _read_status,
+    "found": lambda s, reader, value: replace(s, found_by=_read_engines(reader, value)),
+    "proved": lambda s, reader, value: replace(s, proved_by=_read_engines(reader, value)),
     "reproducible": _read_reproducible,
 }

@@ -122,7 +122,8 @@ class Schedule:
     which the text does not have, are what happened while it was looked for. `profile` is how the digest of
     the measured figures begins that the model saw; empty for those of the description. `fixed` are decisions
     that a person made: the bound and the status are about schedules that have them. `question` is how the
-    digest begins of everything else that they depend on; empty where nobody asked.
+    digest begins of everything else that they depend on; empty where nobody asked. `found_by` and `proved_by`
+    name the engines that found the nests and proved the bound, with commas between those of several.
     """
 
     kernel: str
@@ -138,6 +139,8 @@ class Schedule:
     profile: str = ""
     fixed: tuple[tuple[str, int], ...] = ()
     question: str = ""
+    found_by: str = ""
+    proved_by: str = ""
 
     @property
     def gap(self) -> float | None:
@@ -145,6 +148,12 @@ class Schedule:
         if self.cost_ns is None or self.lower_bound_ns is None:
             return None
         return max(0.0, 1 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0
+
+
+def engines_words(schedule: Schedule) -> str:
+    """Which engine found the schedule, and which proved its bound, as far as that is known."""
+    said = (("found", schedule.found_by), ("proved", schedule.proved_by))
+    return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
 
 def unclaimed(schedule: Schedule) -> Schedule:
@@ -159,6 +168,8 @@ def unclaimed(schedule: Schedule) -> Schedule:
         reproducible=True,
         fixed=(),
         question="",
+        found_by="",
+        proved_by="",
     )
 
 

@@ -64,6 +64,10 @@ def _header(schedule: Schedule) -> list[str]:
     if schedule.lower_bound_ns is not None:
         lines.append(f"bound {schedule.lower_bound_ns!r} ns")
     lines.append(f"status {schedule.status}")
+    if schedule.found_by:
+        lines.append(f"found by {schedule.found_by}")
+    if schedule.proved_by:
+        lines.append(f"proved by {schedule.proved_by}")
     if not schedule.reproducible:
         lines.append("reproducible no")
     if schedule.fixed:

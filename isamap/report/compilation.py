@@ -22,7 +22,7 @@ from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.check import live_registers
 from isamap.plan.problem import NestOption, Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, engines_words
 from isamap.plan.text import fixed_words
 from isamap.report.packed import packed_lines
 from isamap.report.workspace import workspace_lines
@@ -125,6 +125,8 @@ def _cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     gap += " of these" if gap and schedule.fixed else ""
     among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
     yield f"schedule: {schedule.status}{among}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
+    if engines := engines_words(schedule):
+        yield engines
     if schedule.profile:
         yield f"figures {figures or 'measured before'}: profile {schedule.profile}"
     if not schedule.reproducible:

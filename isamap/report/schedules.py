@@ -26,7 +26,9 @@ class Attempt:
 
 def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
     """The comparison as a table's rows, the header first."""
-    rows: list[tuple[str, ...]] = [("heuristic", "cost_ns", "bound_ns", "gap", "status", "seconds")]
+    rows: list[tuple[str, ...]] = [
+        ("heuristic", "cost_ns", "bound_ns", "gap", "status", "found by", "proved by", "seconds")
+    ]
     for attempt in attempts:
         found = attempt.schedule
         gap = f"{100 * found.gap:.1f} %" if found.gap is not None else "-"
@@ -37,6 +39,8 @@ def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
                 _number(found.lower_bound_ns),
                 gap,
                 found.status,
+                found.found_by or "-",
+                found.proved_by or "-",
                 f"{attempt.seconds:.2f}",
             )
         )
@@ -53,6 +57,8 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
         "lower_bound_ns": found.lower_bound_ns,
         "gap": found.gap,
         "status": found.status,
+        "found_by": found.found_by or None,
+        "proved_by": found.proved_by or None,
         "fixed": dict(found.fixed),
         "reproducible": found.reproducible,
         "seconds": round(attempt.seconds, 3),

@@ -107,6 +107,8 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("K = 64", "K: 64"), "`K: 64` is not a size"),
         (TEXT.replace("FEASIBLE", "FEASABLE"), "did you mean `FEASIBLE`?"),
         (TEXT.replace("able no", "able maybe").replace("ible no", "ible maybe"), "expected `yes` or `no`"),
+        (TEXT.replace("status FEASIBLE", "found greedy"), "`greedy` names no engine"),
+        (TEXT.replace("status FEASIBLE", "proved by"), "`by` names no engine"),
         (TEXT.replace("status FEASIBLE", "model x"), "`model` is given twice"),
         (TEXT.replace("model analytic", "model"), "`model` needs a value on this line"),
         (TEXT + TEXT[TEXT.index("nest") :], "there are two nests 0"),
@@ -152,6 +154,15 @@ def test_what_was_fixed_and_asked_stands_in_the_text() -> None:
     assert parse_schedule(Source("s", text)) == schedule
     freed = parse_schedule(Source("s", text.replace("fixed nest0.block.k = 64, nest0.unroll.m = 2\n", "")))
     assert freed.status == "MANUAL"
+
+
+def test_the_engines_that_found_and_proved_stand_in_the_text() -> None:
+    schedule = replace(SCHEDULE, found_by="greedy, CP-SAT", proved_by="floors")
+    text = print_schedule(schedule)
+    assert "\nfound by greedy, CP-SAT\nproved by floors\n" in text
+    assert parse_schedule(Source("s", text)) == schedule
+    changed = parse_schedule(Source("s", text.replace("proved by floors", "proved by CP-SAT")))
+    assert (changed.found_by, changed.proved_by) == ("", "")
 
 
 def test_statements_that_are_taken_along_stand_beside_hold() -> None:

@@ -16,6 +16,8 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.scheduler import schedule
+from isamap.scheduler.analytic import AnalyticModel
+from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.terms import imply
 from isamap.source import Infeasible, UsageProblem
 
@@ -27,6 +29,15 @@ def test_the_solver_is_never_worse_than_greedy(problem: Problem) -> None:
     assert cost(found) <= cost(first)
     assert bound(first) * (1 - 1e-9) <= bound(found) <= cost(found)
     assert found.reproducible
+
+
+def test_a_schedule_names_the_engines_that_found_it_and_proved_its_bound() -> None:
+    asked = gemm(100, 60, 40)
+    first = schedule(asked, heuristic="greedy")
+    assert (first.found_by, first.proved_by) == ("greedy", "floors")
+    alone = CpSat(splits=False).schedule(asked, AnalyticModel(), limit_s=10.0, fixed={})
+    assert alone.proved_by == "CP-SAT"
+    assert alone.found_by == ("greedy" if alone.nests == first.nests else "CP-SAT")
 
 
 def test_a_gemm_is_proven_optimal() -> None:
