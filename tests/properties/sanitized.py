@@ -23,7 +23,8 @@ from isamap.machine import Machine
 
 Array = NDArray[Any]
 
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+# Unoptimized: the checks multiply what the optimizer has to do, and a read that it would leave out is found as well.
+SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O0")
 HEAD = """#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -18,6 +18,8 @@ from isamap.ir import Kernel, Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.build import build_problem
+from isamap.plan.problem import Problem
+from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -94,26 +96,63 @@ def machine_of(words: str) -> tuple[Machine, bool]:
     return load_machine(name), mode == "model mode"
 
 
-def case(number: int, hw: str) -> tuple[Kernel, EmittedC, dict[str, int], dict[str, int], str, bool]:
-    """A kernel of any of these with sizes, some of them open, scheduled at random, in a program."""
-    random = Random(number)
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A kernel of any of these with sizes, some of them open, and what may be chosen for it."""
+
+    text: str
+    plain: Kernel
+    kernel: Kernel
+    problem: Problem
+    sizes: dict[str, int | Range]
+    values: dict[str, int]
+    """What is computed with: those of open sizes, too."""
+
+    @property
+    def opened(self) -> dict[str, int]:
+        return {n: v for n, v in self.values.items() if isinstance(self.sizes[n], Range)}
+
+
+def question(number: int, machine: Machine, random: Random) -> Question:
+    """What is asked of a machine under a number."""
     text = KERNELS[number % len(KERNELS)].replace("NAME", f"k{number}")
     plain = parse_kernel(Source("k.ir", text))
     values = {p.name: random.choice((1, 2, 5, 15, 16, 17, 31, 33, 48)) for p in plain.params}
     sizes: dict[str, int | Range] = {
         n: Range(1, 64, 40) if random.random() < 0.3 else v for n, v in values.items()
     }
-    machine, model = machine_of(hw)
     kernel = make_guards_explicit(bind(plain, sizes))
-    problem = build_problem(kernel, machine, sizes)
-    schedule = random_schedule(problem, random)
+    return Question(text, plain, kernel, build_problem(kernel, machine, sizes), sizes, values)
+
+
+def without_hints(schedule: Schedule) -> Schedule:
+    """Hints are refused where axes are fused, and change nothing of what is computed."""
+    return replace(schedule, nests=tuple(replace(nest, prefetches=()) for nest in schedule.nests))
+
+
+def case(number: int, hw: str) -> tuple[Kernel, EmittedC, dict[str, int], dict[str, int], str, bool]:
+    """A kernel of any of these, scheduled at random, in a program."""
+    random = Random(number)
+    machine, model = machine_of(hw)
+    asked = question(number, machine, random)
+    schedule = random_schedule(asked.problem, random)
     assert schedule is not None
-    # Hints are refused where axes are fused, and change nothing of what is computed.
-    schedule = replace(schedule, nests=tuple(replace(nest, prefetches=()) for nest in schedule.nests))
-    program = emit_c(lower(kernel, machine, schedule, sizes), machine, model=model)
-    opened = {n: v for n, v in values.items() if isinstance(sizes[n], Range)}
-    story = f"case {number}: {values}\n{text}\n{print_schedule(schedule)}"
-    return plain, program, values, opened, story, any(nest.fused for nest in schedule.nests)
+    schedule = without_hints(schedule)
+    program = emit_c(lower(asked.kernel, machine, schedule, asked.sizes), machine, model=model)
+    story = f"case {number}: {asked.values}\n{asked.text}\n{print_schedule(schedule)}"
+    fused = any(nest.fused for nest in schedule.nests)
+    return asked.plain, program, asked.values, asked.opened, story, fused
+
+
+def integers(kernel: Kernel, values: dict[str, int], number: int) -> dict[str, NDArray[Any]]:
+    """Arrays of small integers, whose sums are exact in every order."""
+    rng = np.random.default_rng(number)
+    arrays: dict[str, NDArray[Any]] = {}
+    for o in (o for o in kernel.operands if o.role != "temp"):
+        shape = tuple(extent.substitute(values).value or 0 for extent in o.shape)
+        low = 0 if o.dtype.name == "u8" else -3
+        arrays[o.name] = rng.integers(low, 4, shape).astype(o.dtype.numpy())
+    return arrays
 
 
 @pytest.mark.silicon
@@ -126,12 +165,7 @@ def test_what_is_fused_is_computed_as_before(hw: str) -> None:
     cases = [case(n, hw) for n in range(CASES)]
     library = compile_batch([c[1] for c in cases], machine)
     for number, (kernel, program, values, opened, story, _) in enumerate(cases):
-        rng = np.random.default_rng(number)
-        arrays: dict[str, NDArray[Any]] = {}
-        for o in (o for o in kernel.operands if o.role != "temp"):
-            shape = tuple(extent.substitute(values).value or 0 for extent in o.shape)
-            low = 0 if o.dtype.name == "u8" else -3
-            arrays[o.name] = rng.integers(low, 4, shape).astype(o.dtype.numpy())
+        arrays = integers(kernel, values, number)
         wanted = interpret(kernel, arrays, values)
         found = call(library, program, arrays, opened)
         for name, array in wanted.items():
