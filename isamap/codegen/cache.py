@@ -76,7 +76,8 @@ def digest(*parts: bytes | str) -> str:
     """The sha256 of texts, each with its length in front so that no two lists look alike."""
     state = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        # Names of files may hold bytes that are no UTF-8, which Python has as surrogates.
+        data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
         state.update(len(data).to_bytes(8, "little") + data)
     return state.hexdigest()
 

@@ -25,6 +25,7 @@ def digest_files(files: tuple[File, ...]) -> str:
     """The sha256 of the texts of a chain and of what they are called."""
     digest = hashlib.sha256()
     for file in files:
-        for data in ((file.stem or "-").encode(), file.source.text.encode()):
+        for text in (file.stem or "-", file.source.text):
+            data = text.encode(errors="surrogatepass")  # the stem's bytes may be no UTF-8
             digest.update(f"{len(data)} ".encode() + data)
     return digest.hexdigest()

@@ -17,9 +17,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_MB = 2048
@@ -29,6 +29,8 @@ CPU_SECONDS = 10
 HANG_SECONDS = 600
 """After which an input that does not come back is a finding, by the clock."""
 MOST_BYTES = 20_000
+FINDING = "finding-"
+"""What the names of inputs begin with on which a run ended."""
 
 
 def read_kernel(text: str, folder: Path) -> None:
@@ -54,7 +56,9 @@ def read_schedule(text: str, folder: Path) -> None:
     parse_schedule(Source("x.schedule", text))
 
 
-READERS: dict[str, Callable[[str, Path], None]] = {
+Reader = Callable[[str, Path], None]
+"""What reads a text, and may write to a folder."""
+READERS: dict[str, Reader] = {
     "kernel": read_kernel,
     "machine": read_machine,
     "schedule": read_schedule,
@@ -86,7 +90,7 @@ def dictionary() -> str:
 
 
 def main() -> None:
-    """Fuzzes one reader. It does not return: libFuzzer ends the process."""
+    """Fuzzes the reader that the command line names."""
     parser = argparse.ArgumentParser(description="Coverage-guided fuzzing of a reader.")
     parser.add_argument("reader", choices=READERS)
     parser.add_argument("--seconds", type=int, default=60)
@@ -95,10 +99,17 @@ def main() -> None:
     )
     given = parser.parse_args()
     folder = given.keep or Path(tempfile.mkdtemp(prefix="isamap-fuzz-"))
-    inputs, work = folder / given.reader, folder / "work"
+    fuzz(READERS[given.reader], seeds(given.reader), folder, given.seconds)
+
+
+def fuzz(
+    read: Reader, starting: Sequence[bytes], folder: Path, seconds: int, cpu_seconds: float = CPU_SECONDS
+) -> NoReturn:
+    """Fuzzes a reader; libFuzzer ends the process, with code 0 where nothing was found."""
+    inputs, work = folder / "inputs", folder / "work"
     for path in (inputs, work):
         path.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(seeds(given.reader)):
+    for number, data in enumerate(starting):
         (inputs / f"seed-{number}").write_bytes(data)
     (folder / "words.dict").write_text(dictionary(), encoding="utf-8")
 
@@ -112,7 +123,6 @@ def main() -> None:
         importlib.import_module("isamap.machine")
         importlib.import_module("isamap.syntax")
         importlib.import_module("isamap.plan.parse")
-    read = READERS[given.reader]
 
     def try_one(data: bytes) -> None:
         try:
@@ -123,21 +133,23 @@ def main() -> None:
         with contextlib.suppress(IsamapError):
             read(text, work)
         taken = time.process_time() - begun
-        assert taken <= CPU_SECONDS, f"{taken:.1f} seconds of the processor for one input"
+        assert taken <= cpu_seconds, f"{taken:.1f} seconds of the processor for one input"
 
     options = [
-        f"-max_total_time={given.seconds}",
+        f"-max_total_time={seconds}",
         f"-timeout={HANG_SECONDS}",
+        f"-report_slow_units={HANG_SECONDS}",
         f"-rss_limit_mb={MEMORY_MB}",
         f"-max_len={MOST_BYTES}",
         f"-dict={folder / 'words.dict'}",
-        f"-artifact_prefix={folder}/",
+        f"-artifact_prefix={folder}/{FINDING}",
         "-print_final_stats=1",
         "-seed=1",
     ]
     print(f"inputs and findings: {folder}", flush=True)
     atheris.Setup([sys.argv[0], *options, str(inputs)], try_one)
     atheris.Fuzz()
+    raise AssertionError("libFuzzer ends the process")
 
 
 if __name__ == "__main__":
