@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 DELAY_SECONDS = 1.0
-_CLEAR = "\r\x1b[K"
+CLEAR = "\r\x1b[K"
 
 
 class Progress:
@@ -40,9 +40,9 @@ class Progress:
             return
         while True:
             seconds = time.monotonic() - self._started
-            sys.stderr.write(f"{_CLEAR}{self._label or 'working'} … {seconds:.0f} s")
+            sys.stderr.write(f"{CLEAR}{self._label or 'working'} … {seconds:.0f} s")
             sys.stderr.flush()
             if self._done.wait(0.25):
-                sys.stderr.write(_CLEAR)
+                sys.stderr.write(CLEAR)
                 sys.stderr.flush()
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -96,6 +97,12 @@ def _refused(words: Sequence[str], error: OSError) -> Answer:
     except OSError:
         said = "the folder in which isamap was started is gone"
         return _failed(_lacking("system-refused", said, "", "change to another folder"))
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        said = "no folder takes temporary files: each is full or read-only"
+        advice = "free some space, or name another folder with TMPDIR"
+        return _failed(_lacking("system-refused", said, "", advice))
     if error.errno not in _REFUSALS:
         return _internal(words, error)
     at = f": {error.filename}" if error.filename else ""

@@ -6,6 +6,7 @@ in the `ziglang` package. Compilers get argument lists, never a shell, and only 
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import shutil
@@ -28,6 +29,7 @@ from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, Usag
 
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"
+_ROOM_BYTES = 1 << 20
 LIBRARIES, PROGRAMS = "libraries", "toolchain"
 """Kinds of what is kept: what was built, and what compilers said of themselves."""
 
@@ -133,7 +135,8 @@ def build(
 ) -> Path:
     """The shared library made of `main`, one of `files`.
 
-    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files.
+    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files; OSError
+    where the compiler had no room.
     """
     arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
     texts = [part for name in sorted(files) for part in (name, files[name])]
@@ -146,8 +149,18 @@ def build(
             Path(folder, name).write_text(text, encoding="utf-8")
         result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
         if result.returncode != 0:
+            _check_room(result.stderr, folder)
             raise _refused(compiler, main, result.stderr, files, emissions)
         return _placed(key, Path(folder, "library.so").read_bytes())
+
+
+def _check_room(says: str, folder: str) -> None:
+    """Nothing, where a compiler failed for another reason than a full disk. Raises: OSError."""
+    known = next((n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) if os.strerror(n) in says), None)
+    if known is None and shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
+        known = errno.ENOSPC
+    if known is not None:
+        raise OSError(known, os.strerror(known), tempfile.gettempdir())
 
 
 def _placed(key: str, library: bytes) -> Path:

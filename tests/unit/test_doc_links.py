@@ -21,6 +21,7 @@ DECISIONS = {path.stem for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md
 
 LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<file>[^)#\s]*)(?:#(?P<heading>[^)\s]+))?\)")
 CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+TEST = re.compile(r"`(tests/[\w./*-]+)")
 DECISION = re.compile(r"decisions/(?P<name>\d{4}(?:-[a-z0-9-]+)?)")
 
 
@@ -48,6 +49,16 @@ def test_a_page_links_to_what_is_there(page: Path) -> None:
         if not is_there(page, match["file"], match["heading"])
     ]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(path.relative_to(ROOT)) for path in PAGES])
+def test_tests_that_a_page_names_are_there(page: Path) -> None:
+    named = TEST.findall(without_code(page))
+    assert [name for name in named if not any(ROOT.glob(name))] == []
+
+
+def test_the_promises_name_their_tests() -> None:
+    assert len(set(TEST.findall(without_code(ROOT / "SECURITY.md")))) > 10
 
 
 def is_there(page: Path, file: str, heading: str | None) -> bool:

@@ -1,0 +1,210 @@
+"""Names that are no text, disks that are full, folders that may only be read cost a warning or a message.
+
+Disks are mounted where only the command sees them (`unshare`), so that nothing is left of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from bounded import Bounded
+
+import isamap
+from isamap.cli.progress import CLEAR
+from isamap.hw_specs import machine_path
+from isamap.kernels import kernel_path
+
+ROOT = str(Path(isamap.__file__).parents[1])
+NAME = "k\udcff\udcfe\x1b[31m"
+"""Bytes that are no UTF-8, and an escape that colours a terminal."""
+SIZES = "-D M=4 N=4 K=4"
+GREEDY = f"{SIZES} --heuristic greedy"
+SCHEDULE = """isamap schedule 1
+kernel gemm_f32
+machine generic-c
+sizes K = 4, M = 4, N = 4
+
+nest 0 {
+  map mac_f32 (a = A[m, k], b = B[k, n]);
+  for m by 1 {
+    for n by 1 {
+      hold;
+      for k by 1 {
+        issue;
+      }
+    }
+  }
+}
+"""
+FILES = {
+    f"{NAME}.ir": kernel_path("gemm_f32").read_bytes(),
+    f"{NAME}.yaml": machine_path("generic-c").read_bytes(),
+    f"{NAME}.schedule": SCHEDULE.encode(),
+    f"{NAME}.csv": b"id,lower,upper,size\na,0,1,4\n",
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Bounded]:
+    with Bounded() as bounded:
+        yield bounded
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("fmt ?.ir", 0),
+        (f"compile ?.ir --hw generic-c {GREEDY} -o ?", 0),
+        (f"compile ?.ir --hw generic-c {SIZES} --schedule ?.schedule -o ?-2/inside", 0),
+        (f"compile ?.ir --hw generic-c {GREEDY} --json -o ?", 0),
+        (f"verify ?.ir --hw generic-c {SIZES} --schedule ?.schedule", 0),
+        ("memplan ?.csv --capacity 64 -o ?.out", 0),
+        (f"schedule ?.ir --hw generic-c {GREEDY} --roofline ?.svg", 0),
+        ("hw check ?.yaml", 2),  # it is called otherwise
+        (f"compile gemm_f32 --hw ./?.yaml {SIZES}", 2),
+        (f"compile ?.none --hw ?.none {SIZES}", 2),
+        (f"compile gemm_f32 --hw generic-c {SIZES} --schedule ?.none --json", 2),
+        (f"compile gemm_f32 --hw generic-c {SIZES} -o ?.ir/inside", 2),
+        ("? --?", 2),
+    ],
+)
+def test_names_that_are_no_text_are_names(line: str, code: int, running: Bounded) -> None:
+    said = running.run([word.replace("?", NAME) for word in line.split()], FILES)
+    assert (said.code, "Traceback" in said.text) == (code, False), said.text
+
+
+def test_a_machine_in_a_folder_whose_name_is_no_text_is_a_machine(tmp_path: Path, running: Bounded) -> None:
+    folder = tmp_path / NAME
+    folder.mkdir()
+    shutil.copy(machine_path("generic-c"), folder)
+    line = f"compile gemm_f32 --hw ?/generic-c.yaml {GREEDY} -o ?/out"
+    said = running.run([word.replace("?", str(folder)) for word in line.split()])
+    assert said.code == 0, said.text
+    assert (folder / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"), [(f"compile gemm_f32 --hw generic-c {GREEDY} -o ?", 0), ("hw check ?.yaml", 2)]
+)
+def test_a_terminal_gets_no_control_characters_of_a_name(line: str, code: int, tmp_path: Path) -> None:
+    reader, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "isamap", *(word.replace("?", NAME) for word in line.split())],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ROOT, "NO_COLOR": "1"},
+        stdout=terminal,
+        stderr=terminal,
+    ) as running:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # that nobody writes any more
+            while more := os.read(reader, 1 << 16):
+                shown += more
+        os.close(reader)
+    assert running.returncode == code, shown
+    assert b"\\udcff\\udcfe\\x1b[31m" in shown
+    shown = shown.replace(CLEAR.encode(), b"")
+    assert not [byte for byte in shown if byte < 32 and byte not in b"\r\n\t"], shown
+
+
+# --- disks ------------------------------------------------------------------------------------------------
+
+FULL, LITTLE, READ_ONLY = "full", "little", "read-only"
+_MOUNTED = {
+    FULL: "mount -t tmpfs -o size=16k none {0} && mkdir -m 700 {0}/cache {0}/data; cat /dev/zero >{0}/x 2>&-",
+    LITTLE: "mount -t tmpfs -o size=24k none {0}",
+    READ_ONLY: "mount -t tmpfs none {0} && mkdir -m 700 {0}/cache {0}/data && mount -o remount,ro {0}",
+}
+LACKS = {FULL: "No space left on device", READ_ONLY: "Read-only file system"}
+_UNSHARED = ("unshare", "--map-root-user", "--mount", "bash", "-c")
+
+
+@cache
+def may_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    words = [*_UNSHARED, "mount -t tmpfs none /mnt"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def on_disk(state: str, line: str, folder: Path, mounted: str = "disk", **variables: str) -> tuple[int, str]:
+    """The exit code and the findings of `isamap` with a disk in such a state in a folder, or in several."""
+    if not may_mount():
+        pytest.skip("file systems may not be mounted here")
+    (folder / "disk").mkdir()
+    places = [_MOUNTED[state].format(place) for place in mounted.split()]
+    script = "\n".join([*places, f'cd {folder}; exec "{sys.executable}" -m isamap {line}'])
+    environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    done = subprocess.run(
+        [*_UNSHARED, script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("state", [FULL, READ_ONLY])
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        (f"compile gemm_f32 --hw generic-c {GREEDY} -o out", {"cache-unusable"}),
+        (f"verify gemm_f32 --hw generic-c {SIZES}", {"cache-unusable"}),
+        (
+            f"run gemm_f32 --hw generic-c {SIZES} --tune 2",
+            {"cache-unusable", "tuning-unusable", "log-unusable"},
+        ),
+        ("hw check --run model-f32", {"cache-unusable"}),
+    ],
+)
+def test_what_keeps_results_costs_a_warning(state: str, line: str, codes: set[str], tmp_path: Path) -> None:
+    disk = {"ISAMAP_CACHE_DIR": "disk/cache", "ISAMAP_DATA_DIR": "disk/data"}
+    code, said = on_disk(state, line, tmp_path, **disk)
+    assert code == 0, said
+    for each in codes:
+        assert said.count(f"warning[{each}]") == 1
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("state", [FULL, READ_ONLY])
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"compile gemm_f32 --hw generic-c {GREEDY} -o disk/out",
+        f"schedule gemm_f32 --hw generic-c {GREEDY} -o disk/x.schedule",
+        f"schedule gemm_f32 --hw generic-c {GREEDY} --roofline disk/x.svg",
+        "memplan b.csv --capacity 64 -o disk/out.csv",
+    ],
+)
+def test_what_was_asked_for_and_cannot_be_written_is_an_error(state: str, line: str, tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_bytes(FILES[f"{NAME}.csv"])
+    code, said = on_disk(state, line, tmp_path)
+    assert (code, said.count("error[output-unwritable]"), LACKS[state] in said) == (2, 1, True), said
+
+
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.parametrize("state", [FULL, READ_ONLY])
+def test_without_a_folder_for_temporary_files_nothing_runs(state: str, tmp_path: Path) -> None:
+    everywhere = "/tmp /var/tmp"
+    line = f"verify gemm_f32 --hw generic-c {SIZES}"
+    code, said = on_disk(state, line, tmp_path, everywhere, ISAMAP_CACHE_DIR="/proc/none", TMPDIR="/proc")
+    assert (code, "error[system-refused]: no folder takes temporary files" in said) == (5, True), said
+
+
+def test_a_compiler_without_room_is_not_blamed_on_the_code(tmp_path: Path) -> None:
+    variables = {"TMPDIR": str(tmp_path / "disk"), "ISAMAP_CACHE_DIR": str(tmp_path / "cache")}
+    code, said = on_disk(LITTLE, f"verify gemm_f32 --hw generic-c {SIZES}", tmp_path, **variables)
+    assert (code, f"error[system-refused]: the operating system refuses: {LACKS[FULL]}" in said) == (
+        5,
+        True,
+    ), said
