@@ -46,7 +46,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("ISAMAP_DATA_DIR", str(tmp_path_factory.mktemp("data")))
-        patch.setenv("ISAMAP_PROFILE", "none")  # one result on every processor, also on one that has a profile
+        patch.setenv(
+            "ISAMAP_PROFILE", "none"
+        )  # one result on every processor, also on one that has a profile
         yield
 
 

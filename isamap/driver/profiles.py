@@ -24,7 +24,8 @@ ENVIRONMENT = "ISAMAP_PROFILE"
 def find_profile(word: str, machine: str) -> Profile | None:
     """The profile that a word names; None for `none`, and for `default` where nothing is known.
 
-    By default it is the newest that was measured here of this machine, else what is shipped for the processor.
+    By default it is the newest that was measured here of this machine, else what is shipped for the
+    processor.
 
     Raises: UsageProblem when a file is no profile, damaged, or of another machine or processor.
     """
@@ -46,7 +47,8 @@ def with_profile(machine: Machine, profile: Profile | None) -> Machine:
     from isamap.tune.overlay import lay_over
     from isamap.tune.store import check_names
 
-    if profile.machine_digest == machine.digest:  # else it is shipped, for all machines that share its memories
+    # Else it is shipped, for all machines that share its memories.
+    if profile.machine_digest == machine.digest:
         check_names(profile, machine)
     here = profile.cpu.key == this_cpu().key
     figures = "measured on this processor" if here else f"shipped for {profile.cpu.family}"

@@ -36,6 +36,7 @@ from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.distinct import tells_apart
 from isamap.transform.margins import fill_loose_reads, nothing_of, without_bounds, writes_loosely
+from isamap.transform.residues import by_remainders
 from isamap.transform.statements import Statement, in_ordered_loops, statements, symbols
 
 
@@ -45,7 +46,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
     around: tuple[int, ...] = ()
-    for statement in statements(kernel):
+    for statement in (part for s in statements(kernel) for part in by_remainders(s, kernel)):
         if statement.ordered_loops != around:  # what was padded before the loop may be written inside it
             builder.known.clear()
             around = statement.ordered_loops

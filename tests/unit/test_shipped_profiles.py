@@ -95,9 +95,7 @@ def test_what_was_measured_here_comes_first(monkeypatch: pytest.MonkeyPatch) -> 
     assert find_profile("default", "x86-avx2") is None
 
 
-def test_a_description_of_ones_own_keeps_its_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_description_of_ones_own_keeps_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_on("GenuineIntel-6-207", monkeypatch)
     path = tmp_path / "mine.yaml"
     path.write_text("isamap: 1\nname: mine\nextends: x86-avx2\nsummary: mine\n", encoding="utf-8")
