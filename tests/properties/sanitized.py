@@ -23,7 +23,7 @@ from isamap.machine import Machine
 
 Array = NDArray[Any]
 
-# Unoptimized: the checks multiply what the optimizer has to do, and a read that it would leave out is found, too.
+# Unoptimized: the checks multiply what the optimizer has to do, and a read that it would leave out is found.
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1", "-O0")
 HEAD = """#include <stdint.h>
 #include <stdio.h>
