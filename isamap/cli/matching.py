@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,9 @@ from isamap.cli.progress import Progress
 from isamap.cli.rewriting import Output, fix_answer, transform_answer
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
+from isamap.ir import print_stmt
 from isamap.match import lacking_abilities
-from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, NoMapping, UsageProblem, did_you_mean
 from isamap.transform import statements
 
 if TYPE_CHECKING:
@@ -92,11 +94,11 @@ def _listed(
     if explain or as_json or unmatched:
         rejections = refusals(matched.kernel, matched.machine, matched.mappings)
     if instruction is None:
-        findings = tuple(_no_mapping(matched, rejections, number) for number in unmatched)
+        findings = _unmatched(matched, rejections)
     else:
         matched = matched.only(instruction)
         rejections = tuple(r for r in rejections if r.instruction == instruction)
-    status = 3 if findings else 0
+    status = 3 if any(f.json["severity"] == "error" for f in findings) else 0
     if as_json:
         payload = {
             **mappings_json(matched, None if every else FEW),
@@ -149,6 +151,38 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
             f"{machine.name} has no instruction `{name[:80]}`",
             help=did_you_mean(name, machine.instructions) or f"`isamap hw show {machine.called}` lists them",
         )
+    )
+
+
+def _unmatched(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
+    """What is said of statements without a mapping: how compilation performs them, or what they lack."""
+    from isamap.driver.matching import match_compiled
+
+    try:
+        compiled = match_compiled(matched)
+    except NoMapping as error:
+        return tuple(Finding.of(diagnostic) for diagnostic in error.diagnostics)
+    if compiled is None:
+        return tuple(_no_mapping(matched, rejections, number) for number in matched.unperformed)
+    as_they_stand = {print_stmt(s.assign) for s in matched.statements}
+    counts = Counter(m.statement for m in compiled.mappings)
+    counts.update(number for group in compiled.groups for number in group.statements)
+    made = [(print_stmt(s.assign), counts[n]) for n, s in enumerate(compiled.statements)]
+    guards = [matched.statements[number].assign.guard for number in matched.unperformed]
+    return (
+        Finding.of(
+            Diagnostic(
+                "performed-unguarded",
+                f"compilation performs {matched.kernel.name} in a form without the guard",
+                next((guard.span for guard in guards if guard is not None), None),
+                severity="note",
+                notes=tuple(
+                    f"`{text.rstrip(';')}` has {count} mapping{'s' * (count != 1)}"
+                    for text, count in made
+                    if text not in as_they_stand
+                ),
+            )
+        ),
     )
 
 

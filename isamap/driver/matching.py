@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
@@ -12,6 +13,7 @@ from isamap.match import CountMode, find_groups, find_mappings
 from isamap.report.facts import Matched
 from isamap.source import Source
 from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit
 
 
 def match_kernel(
@@ -32,6 +34,20 @@ def match_parsed(
     found, groups = find_mappings(kernel, machine, mode), find_groups(kernel, machine, mode)
     profile = {name: _profile(value) for name, value in sizes.items()}
     return Matched(kernel, machine, found, groups, mode, profile)
+
+
+def match_compiled(matched: Matched) -> Matched | None:
+    """The mappings of what compilation makes of guarded statements, which have none as they stand.
+
+    None where no statement lacks a mapping for its guard alone. Raises: NoMapping where sizes that are open say
+    how far a fill reaches.
+    """
+    if not any(matched.statements[n].assign.guard for n in matched.unperformed):
+        return None
+    kernel = make_guards_explicit(matched.kernel)
+    found, groups = (find(kernel, matched.machine, matched.mode) for find in (find_mappings, find_groups))
+    compiled = replace(matched, kernel=kernel, mappings=found, groups=groups)
+    return None if compiled.unperformed else compiled
 
 
 def _profile(value: int | Range) -> int:
