@@ -39,8 +39,8 @@ def match_parsed(
 def match_compiled(matched: Matched) -> Matched | None:
     """The mappings of what compilation makes of guarded statements, which have none as they stand.
 
-    None where no statement lacks a mapping for its guard alone. Raises: NoMapping where sizes that are open say
-    how far a fill reaches.
+    None where no statement lacks a mapping for its guard alone. Raises: NoMapping where open sizes say how
+    far a fill reaches.
     """
     if not any(matched.statements[n].assign.guard for n in matched.unperformed):
         return None

@@ -304,11 +304,11 @@ MATCH_CODES: dict[str, Explanation] = {
     ),
     "performed-unguarded": Explanation(
         "a guarded statement is performed in another form",
-        "An instruction performs all iterations of an issue, so that a statement with `if` has no mapping as "
-        "it stands. Compilation chooses the value instead, `select(condition, value, 0)`, sums everywhere and "
-        "stores where the condition holds, or goes over every second element where the condition says so. The "
-        "mappings are those of that form; `isamap match --explain` says what each instruction lacks for the "
-        "form that is written.",
+        "An instruction performs all iterations of an issue: a statement with `if` has no mapping as it is "
+        "written. Compilation chooses the value instead, `select(condition, value, 0)`, sums everywhere and "
+        "stores where the condition holds, or goes over every second element where that is what it says. "
+        "The mappings are those of that form; `isamap match --explain` says what each instruction lacks for "
+        "the form that is written.",
     ),
     "unknown-mapping": Explanation(
         "a schedule names a mapping that does not exist", "`isamap match` lists the mappings of a kernel."
