@@ -18,8 +18,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:  # else they would be imported before they are instrumented
+    from isamap.ir import Kernel, Range
+    from isamap.machine import Machine
+    from isamap.plan.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_MB = 2048
@@ -28,9 +34,33 @@ CPU_SECONDS = 10
 """That one input may take, of the processor: a busy machine makes no finding."""
 HANG_SECONDS = 600
 """After which an input that does not come back is a finding, by the clock."""
-MOST_BYTES = 20_000
+MOST_BYTES = 8_000
 FINDING = "finding-"
 """What the names of inputs begin with on which a run ended."""
+
+
+GEMM = """isamap schedule 1
+kernel gemm_f32
+machine generic-c
+sizes K = 16, M = 16, N = 16
+
+nest 0 {
+  map mac_f32 (a = A[m, k], b = B[k, n]);
+  stage b;
+  for m by 3 {
+    for n by 3 {
+      hold;
+      for k by 1 {
+        unroll n by 1 {
+          unroll m by 1 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+"""
 
 
 def read_kernel(text: str, folder: Path) -> None:
@@ -50,10 +80,30 @@ def read_machine(text: str, folder: Path) -> None:
 
 
 def read_schedule(text: str, folder: Path) -> None:
+    """What replaying does up to the program, with the question that `GEMM` answers."""
+    from isamap.lower.lower import lower
+    from isamap.plan.check import check_schedule
     from isamap.plan.parse import parse_schedule
     from isamap.source import Source
 
-    parse_schedule(Source("x.schedule", text))
+    schedule = parse_schedule(Source("x.schedule", text))
+    kernel, machine, problem, sizes = _asked()
+    if not check_schedule(schedule, problem):
+        lower(kernel, machine, schedule, sizes)
+
+
+@cache
+def _asked() -> tuple[Kernel, Machine, Problem, dict[str, int | Range]]:
+    from isamap.ir import bind
+    from isamap.machine import load_machine
+    from isamap.plan.build import build_problem
+    from isamap.source import Source
+    from isamap.syntax import parse_kernel
+
+    text = (ROOT / "kernels" / "gemm_f32.ir").read_text(encoding="utf-8")
+    sizes: dict[str, int | Range] = dict.fromkeys("MNK", 16)
+    kernel, machine = bind(parse_kernel(Source("k.ir", text)), sizes), load_machine("generic-c")
+    return kernel, machine, build_problem(kernel, machine, sizes), sizes
 
 
 Reader = Callable[[str, Path], None]
@@ -75,6 +125,10 @@ def seeds(reader: str) -> list[bytes]:
         case _:
             paths = (ROOT / "docs").rglob("*.schedule")
     found = [path.read_bytes() for path in sorted(paths)]
+    if reader == "machine":  # each by the name of the file that the reader gets
+        found = [re.sub(rb"(?m)^name: .*", b"name: x", data) for data in found]
+    if reader == "schedule":
+        found.append(GEMM.encode())
     return [data for data in found if len(data) <= MOST_BYTES]
 
 
@@ -115,13 +169,15 @@ def fuzz(
 
     sys.path.insert(0, str(ROOT))
     atheris: Any = importlib.import_module("atheris")
-    for name in ("lark", "ruamel.yaml", "numpy"):  # theirs is not the coverage that guides
+    for name in ("lark", "ruamel.yaml", "numpy", "islpy"):  # theirs is not the coverage that guides
         importlib.import_module(name)
     with atheris.instrument_imports(include=["isamap"]):
         from isamap.source import IsamapError
 
         importlib.import_module("isamap.machine")
         importlib.import_module("isamap.syntax")
+        importlib.import_module("isamap.lower.lower")
+        importlib.import_module("isamap.plan.build")
         importlib.import_module("isamap.plan.parse")
 
     def try_one(data: bytes) -> None:
