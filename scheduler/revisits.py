@@ -19,12 +19,12 @@ bytes. The link into the cache from which rows come back at once states what a m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.following import begun
-from isamap.scheduler.residence import holds_all
+from isamap.scheduler.residence import holds_all, rows_in_a_run
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
 
@@ -32,7 +32,8 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """The time to begin rows of an input again, each time that loops it does not follow come back to them, or
     that the next block of their sum does, after more rows than are followed.
 
-    Zero where each row is begun once, which `residence` and `streams` price. Units: nanoseconds.
+    Rows that are a run of lines are begun once together. Zero where each is begun once, which `residence` and
+    `streams` price. Units: nanoseconds.
     """
     space = tiling.space
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
@@ -47,6 +48,8 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)
     begun_ns = times(again_ns * rows, visits)
+    if (run := rows_in_a_run(operand, space, problem)) > 1:
+        begun_ns = Threshold(times(*pieces), 1, times(again_ns * ceil(rows / run), visits), begun_ns)
     return by_stage(space, operand, Threshold(visits, 1, Const(0), begun_ns), Const(0))
 
 

@@ -32,6 +32,7 @@ def lay_out(
     shape = next((o.shape for o in kernel.operands if o.name == subject.buffer), ())
     row = shape[-1].substitute(profile).value if shape else None
     dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""
+    behind = known[-2] if len(known) > 1 else ()
     moved = [axis for subscript in known for axis, _ in subscript]
     windows = len(moved) > len(set(moved)) or any(len(s) > 1 or any(c != 1 for _, c in s) for s in known)
     return replace(
@@ -39,6 +40,7 @@ def lay_out(
         subscripts=tuple(known) if windows else (),
         dense_axis=dense if row else "",
         pitch_bytes=(row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0,
+        next_row=behind[0][0] if len(behind) == 1 and behind[0][1] == 1 else "",
     )
 
 

@@ -43,8 +43,9 @@ class TileOperand:
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
-    (0 if unknown): with both known, what it costs to read many rows in place is modelled. `in_rows` says that
-    what a turn of a loop reads in place is a box of one array.
+    (0 if unknown): with both known, what it costs to read many rows in place is modelled. `next_row` is the
+    loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what a turn of a
+    loop reads in place is a box of one array.
 
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
     name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
@@ -76,6 +77,7 @@ class TileOperand:
     subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
     dense_axis: str = ""
     pitch_bytes: int = 0
+    next_row: str = ""
     in_rows: bool = True
     homes: tuple[str, ...] = ("",)
     packed: bool = False

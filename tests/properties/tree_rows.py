@@ -38,22 +38,42 @@ def starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> fl
     counted = prod(pieces)
     if stated.start_bytes:
         counted = min(counted, ceil(extents[operand.dense_axis] * operand.tensor_bytes / stated.start_bytes))
-    begun = stated.start_ns * rows_of(walk, operand) * counted
+    run = _run(walk, operand, problem) if prod(pieces) == 1 else 1
+    begun = stated.start_ns * ceil(rows_of(walk, operand) / run) * counted
     if home < len(problem.caches):
-        begun = stated.start_ns * _rows_apart(walk, operand, problem.tlb) * counted
+        apart = ceil(rows_of(walk, operand) / run)
+        begun = stated.start_ns * min(apart, _rows_apart(walk, operand, problem.tlb)) * counted
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     across = operand.dense_axis in walk.running and operand.dense_axis not in summed
     if across and operand.name not in walk.stages:
         begun += _late(walk, operand, stated, problem.caches[-1].line_bytes)
-    beside = prod(walk.held[name] for name in walk.running if name in operand.axes and name not in summed)
+    apart = [
+        n
+        for n in operand.axes
+        if n not in summed and (n != operand.next_row or _run(walk, operand, problem) == 1)
+    ]
+    beside = prod(walk.held[name] for name in walk.running if name in apart)
     in_place = operand.dense_axis in summed and operand.name not in walk.stages
     line = problem.caches[-1].line_bytes
     if home == len(problem.caches) and in_place and line and 0 < far.followed_count < beside:
         lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / line)
         begun += far.late_line_ns * rows_of(walk, operand) * lines
     return begun
+
+
+def _run(walk: Walk, operand: TileOperand, problem: Problem) -> int:
+    """How many whole rows follow each other on a page, where they are short and lie without gaps."""
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    row_bytes = extents[operand.dense_axis] * operand.tensor_bytes
+    if (
+        not operand.next_row
+        or row_bytes < operand.pitch_bytes
+        or row_bytes > 4 * problem.caches[-1].line_bytes
+    ):
+        return 1
+    return max(1, min(problem.tlb.page_bytes // row_bytes, extents[operand.next_row]))
 
 
 def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -> float:
@@ -190,7 +210,8 @@ def again_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         return 0.0
     count, rows = stated[0]
     visits = times_loaded(walk, operand, problem.caches[:count]) * _pieces(walk, operand, rows.swept_count)
-    return rows.again_ns * rows_of(walk, operand) * visits if visits > 1 else 0.0
+    run = _run(walk, operand, problem) if _pieces(walk, operand, rows.swept_count) == 1 else 1
+    return rows.again_ns * ceil(rows_of(walk, operand) / run) * visits if visits > 1 else 0.0
 
 
 def pages(walk: Walk, operand: TileOperand, tlb: Tlb) -> float:

@@ -19,12 +19,12 @@ def at(name: str) -> Index:
 
 def test_a_matrix_has_rows() -> None:
     found = lay_out(PLAIN, Cast(Read("A", (at("m"), at("k")), F32), F32), KERNEL, {"K": 100})
-    assert (found.subscripts, found.dense_axis, found.pitch_bytes) == ((), "k", 400)
+    assert (found.subscripts, found.dense_axis, found.pitch_bytes, found.next_row) == ((), "k", 400, "m")
 
 
 def test_a_window_has_its_coefficients() -> None:
     found = lay_out(PLAIN, Read("A", (2 * at("m") + at("r") - 1, at("k")), F32), KERNEL, {"K": 100})
-    assert found.subscripts == ((("m", 2), ("r", 1)), (("k", 1),))
+    assert (found.subscripts, found.next_row) == (((("m", 2), ("r", 1)), (("k", 1),)), "")
 
 
 def test_a_row_that_is_not_walked_densely_has_no_dense_axis() -> None:
