@@ -43,29 +43,32 @@ def accesses_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Count what each level of memory is read and written, by a declared convention."""
-    from isamap.driver.accesses import schedule_accesses
+    from isamap.driver.accesses import schedule_accesses, statement_extents
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.accesses import accesses_json, accesses_text
+    from isamap.report.closed_forms import closed_forms  # brings SymPy
+    from isamap.syntax import parse_kernel
 
     chosen = CONVENTIONS[read_choice(convention, "--convention", tuple(CONVENTIONS))]
     choices = Choices(schedule, heuristic, cost_model, limit, fix, model=False)
+    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:
-        made = compile_kernel(
-            make_request(kernel, hw, read_sizes(sizes or ()), choices), "schedule", progress
-        )
+        made = compile_kernel(request, "schedule", progress)
         progress("count")
         assert made.schedule is not None
         assert made.problem is not None
         assert made.machine is not None
         found = schedule_accesses(made.schedule, made.problem, made.machine, chosen)
+        extents = statement_extents(parse_kernel(request.kernel), dict(made.schedule.sizes))
+        forms = [closed_forms(s.statement, s.nest, extents[s.statement], chosen) for s in found]
     payload: dict[str, object] = {
         "kernel": made.kernel.name,
         "machine": made.machine.name,
         "sizes": dict(made.schedule.sizes),
-        "accesses": accesses_json(chosen, found),
+        "accesses": accesses_json(chosen, found, forms),
     }
-    return Answer(payload, accesses_text(chosen, found))
+    return Answer(payload, accesses_text(chosen, found, forms))
 
 
 def best_accesses_json(schedule: Schedule, problem: Problem, machine: Machine) -> dict[str, object]:

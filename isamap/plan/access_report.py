@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from math import ceil
 
 from isamap.plan.access_counts import Accesses, Convention, count_accesses, count_issues
-from isamap.plan.loop_nest import nest_of
+from isamap.plan.loop_nest import LoopNest, nest_of
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 
 
 @dataclass(frozen=True, slots=True)
 class StatementAccesses:
-    """What a statement's schedule makes of its memories, once through its own loops.
+    """What a statement's schedule makes of its memories, once through its own loops, which `nest` has.
 
     Units: nanoseconds; `port_ns` that partial sums keep a shared port busy while issues run, `unload_ns` for
     the last of them behind the last issue; both 0 where the convention has a port for each.
@@ -30,6 +30,7 @@ class StatementAccesses:
     port_ns: float
     unload_ns: float
     accesses: tuple[Accesses, ...]
+    nest: LoopNest
 
     @property
     def latency_ns(self) -> float:
@@ -52,7 +53,9 @@ def count_statement(
     counts = count_accesses(walked, convention)
     issues = count_issues(walked)
     busy, unload = _port_ns(option, convention, counts, bandwidths or {})
-    return StatementAccesses(nest.statement, issues, issues * option.interval_ns, busy, unload, counts)
+    return StatementAccesses(
+        nest.statement, issues, issues * option.interval_ns, busy, unload, counts, walked
+    )
 
 
 def _port_ns(

@@ -41,7 +41,8 @@ class Keep:
 class Counted:
     """An operand: `subscripts` per tensor axis; `keeps` from its home inward, levels that it skips left out.
 
-    `role` says whether it is read, written, or read and written back: a partial sum.
+    `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` are
+    those of an element at its home.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Counted:
     subscripts: tuple[Subscript, ...]
     keeps: tuple[Keep, ...]
     role: Role = "read"
+    element_bytes: int = 0
 
     def __post_init__(self) -> None:
         depths = [keep.depth for keep in self.keeps]
@@ -100,4 +102,4 @@ def _counted(operand: TileOperand, nest: NestSchedule, option: NestOption, home:
     if operand.is_accumulator:
         role = "update" if len(option.operands) > 1 else "write"  # what only assigns has no other operand
     subscripts = operand.subscripts or tuple(((axis, 1),) for axis in operand.axes)
-    return Counted(operand.name, operand.tensor, subscripts, tuple(keeps), role)
+    return Counted(operand.name, operand.tensor, subscripts, tuple(keeps), role, operand.tensor_bytes)

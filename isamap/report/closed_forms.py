@@ -1,0 +1,180 @@
+"""Access counts as formulas over a kernel's sizes, under the loops of one schedule.
+
+A product whose sums are held for 256 steps of k takes M·N·⌈K/256⌉ elements of C out of memory. All tiles of
+an axis together hold as many elements as the axis, whatever its loops; of an axis that does not move an
+operand, it counts into how many tiles it is cut. Only the convention whose levels take their tile at each
+entry (`entry`) has such a form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import cast
+
+from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor
+
+from isamap.ir import Index
+from isamap.ir import index as ir
+from isamap.ir.index import Atom, FloorDiv, MinMax
+from isamap.plan.access_counts import Convention
+from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn
+
+Extents = Mapping[str, Expr]
+_BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")")}
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForm:
+    """What one level does for one operand. Units: elements; None where no formula holds for all sizes."""
+
+    level: str
+    operand: str
+    tensor: str
+    reads: Expr | None
+    fills: Expr | None
+    updates: Expr | None
+    drains: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForms:
+    """A statement's formulas: `issues`, each level's counts, and `home_bytes`, both ways, of the arrays.
+
+    An axis whose extent is no single size has the symbol `extent_AXIS`, which `extents` explains.
+    """
+
+    statement: int
+    extents: Extents
+    issues: Expr
+    home_bytes: Expr | None
+    counts: tuple[ClosedForm, ...]
+
+
+def closed_forms(
+    statement: int, nest: LoopNest, sizes: Mapping[str, Index], convention: Convention
+) -> ClosedForms | None:
+    """The formulas of a nest, whose axes are as long as `sizes` says; None under another convention.
+
+    At the nest's own sizes they are equal to what `count_accesses` counts.
+    """
+    if (convention.refill, convention.latch) != ("entry", "entry") or not convention.first_read:
+        return None
+    lengths = {axis: _extent(sizes.get(axis, Index.of(extent))) for axis, extent in nest.axes}
+    named = {axis: length for axis, length in lengths.items() if not length.is_Atom}
+    extents = {axis: _size(f"extent_{axis}") if axis in named else lengths[axis] for axis in lengths}
+    issues = Mul(*(_pieces(nest.loops, axis, extents) for axis, _ in nest.axes))
+    counts = tuple(form for operand in nest.operands for form in _of_operand(nest, operand, extents))
+    explained = {str(extents[axis]): length for axis, length in named.items()}
+    return ClosedForms(statement, explained, issues, _home_bytes(nest, counts), counts)
+
+
+def formula(form: Expr | None) -> str:
+    """A formula as people write it: 2·M·N·⌈K/256⌉, a dash where there is none."""
+    return "–" if form is None else _bracketed(str(form).replace("**", "^").replace("*", "·"))
+
+
+def _bracketed(text: str) -> str:
+    ends: list[str] = []
+
+    def bracket(found: re.Match[str]) -> str:
+        if found[0] == ")":
+            return ends.pop()
+        begin, end = _BRACKETS[found[0]]
+        ends.append(end)
+        return begin
+
+    return re.sub(r"ceiling\(|floor\(|\(|\)", bracket, text)
+
+
+def _extent(size: Index) -> Expr:
+    """The same expression for SymPy."""
+    return Add(*(Mul(Integer(factor), *map(_atom, monomial)) for monomial, factor in size.terms))
+
+
+def _size(name: str) -> Expr:
+    return Symbol(name, integer=True, nonnegative=True)
+
+
+def _atom(atom: Atom) -> Expr:
+    match atom:
+        case str():
+            return _size(atom)
+        case FloorDiv(value, divisor):
+            return floor(_extent(value) / _extent(divisor))
+        case ir.Mod(value, divisor):
+            return Mod(_extent(value), _extent(divisor))
+        case MinMax("min", left, right):
+            return cast("Expr", Min(_extent(left), _extent(right)))
+        case MinMax(_, left, right):
+            return cast("Expr", Max(_extent(left), _extent(right)))
+
+
+def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> list[ClosedForm]:
+    depths = [keep.depth for keep in operand.keeps]
+    moved = [
+        Integer(0),
+        *(_filled(nest, operand, depth, extents) for depth in [*depths[1:], len(nest.loops)]),
+    ]
+    nothing: Expr = Integer(0)
+    found: list[ClosedForm] = []
+    for keep, (outward, inward) in zip(operand.keeps, pairwise(moved), strict=True):
+        reads, fills = (nothing, nothing) if operand.role == "write" else (inward, outward)
+        updates, drains = (nothing, nothing) if operand.role == "read" else (inward, outward)
+        found.append(ClosedForm(keep.level, operand.name, operand.tensor, reads, fills, updates, drains))
+    return found
+
+
+def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
+    total: Expr = Integer(0)
+    for operand in nest.operands:
+        home = next(c for c in counts if c.operand == operand.name)
+        if home.reads is None or home.updates is None:
+            return None
+        total += operand.element_bytes * (home.reads + home.updates)
+    return total
+
+
+def _filled(nest: LoopNest, operand: Counted, depth: int, extents: Extents) -> Expr | None:
+    """Elements that a level kept inside `depth` loops takes over the whole nest."""
+    outer = nest.loops[:depth]
+    moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in operand.subscripts]
+    used = [axis for subscript in moving for axis, _ in subscript]
+    if len(used) != len(set(used)):  # as in A[i, i]: two axes of the tensor move together
+        return None
+    parts = [_image(subscript, outer, extents) for subscript in moving]
+    still = [_pieces(outer, axis, extents) for axis in extents if axis not in used]
+    known = [part for part in parts if part is not None]
+    return Mul(*known, *still) if len(known) == len(parts) else None
+
+
+def _image(subscript: Subscript, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
+    """What all tiles of one tensor axis hold together; None unless each of them has no gaps.
+
+    Pieces of lengths a and b of two axes that move it by one element each touch a + b - 1 elements. The sum
+    over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).
+    """
+    if len({abs(factor) for _, factor in subscript}) > 1:
+        return None
+    pieces = {axis: _pieces(outer, axis, extents) for axis, _ in subscript}
+    lengths = (Mul(extents[axis], *(n for other, n in pieces.items() if other != axis)) for axis in pieces)
+    return Add(*lengths, Mul(Integer(1 - len(pieces)), *pieces.values()))
+
+
+def _pieces(loops: tuple[Turn, ...], axis: str, extents: Extents) -> Expr:
+    """Into how many tiles nested loops cut an axis."""
+    return _cut(extents[axis], tuple(turn.step for turn in loops if turn.axis == axis))
+
+
+def _cut(extent: Expr, steps: tuple[int, ...]) -> Expr:
+    if not steps:
+        return Integer(1)
+    step, *inner = steps
+    if not inner:
+        return ceiling(extent / step)
+    if step % inner[0] == 0:  # blocks end where tiles end
+        return _cut(extent, tuple(inner))
+    whole, last = floor(extent / step), Mod(extent, step)
+    return whole * _cut(Integer(step), tuple(inner)) + _cut(last, tuple(inner))
