@@ -23,6 +23,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import comb, exp, log
 from pathlib import Path
@@ -207,7 +208,7 @@ def arrays_of(made: Compilation) -> dict[str, np.ndarray]:
 
 def measure_case(case: Case, seconds: float, limit_s: float) -> dict[str, object]:
     """The candidates of a case with the ns of their calls, and the problem that they answer."""
-    made = compile_kernel(case.request("none"), "match")
+    made = compile_kernel(case.request("none"), "pose")
     assert made.machine
     assert made.canonical
     assert made.problem
@@ -215,7 +216,7 @@ def measure_case(case: Case, seconds: float, limit_s: float) -> dict[str, object
     schedules = candidates(made.problem, limit_s)
     emitted = [emit_c(lower(canonical, machine, s, case.sizes), machine) for s in schedules]
     with ThreadPoolExecutor(2) as pool:
-        compiled = list(pool.map(lambda e: compile_library(e, machine), emitted))
+        compiled = list(pool.map(partial(compile_library, machine=machine), emitted))
     arrays = arrays_of(made)
     outputs = [o.name for o in made.kernel.operands if o.role != "in"]
     first = {name: arrays[name].copy() for name in outputs}
@@ -318,7 +319,7 @@ def _problem(case: Case, profile: str, folder: Path) -> Problem:
     path = folder / f"{case.name.replace(' ', '-')}-{label}.json"
     if path.exists():
         return read(path.read_text())
-    problem = compile_kernel(request, "match").problem
+    problem = compile_kernel(request, "pose").problem
     assert problem
     folder.mkdir(exist_ok=True)
     path.write_text(write(problem))

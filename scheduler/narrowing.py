@@ -19,6 +19,7 @@ from isamap.plan.frame import Frame
 from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
+from isamap.plan.tiles import Matches
 from isamap.plan.unmatched import no_mapping
 from isamap.scheduler.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.floors import floors_of
@@ -46,14 +47,16 @@ def narrow_problem(
     threads: int,
     model: CostModel,
     looks: int | None = None,
+    matches: Sequence[Matches] | None = None,
 ) -> Problem:
     """The problem with the mappings that may win under a model that has floors, and what the others cost.
 
     With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
-    whether they may win or not. Raises: NoMapping when a statement cannot be performed.
+    whether they may win or not. `matches` are the mappings of the statements where
+    they are known. Raises: NoMapping when a statement cannot be performed.
     """
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
-    frame = Frame.of(kernel, machine, sizes, threads)
+    frame = Frame.of(kernel, machine, sizes, threads, matches)
     given, bare = statements(kernel), frame.problem(())
     # A sum may save what the statements cost that it takes along: they are priced before.
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]

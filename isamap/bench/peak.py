@@ -15,9 +15,10 @@ from isamap.codegen.c import emit_c
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.ir import Index, Kernel, Read
+from isamap.lower.configure import configured
 from isamap.lower.names import Names
 from isamap.lower.program import For, Issue, LoweredProgram, Node, RegisterRef, Tensor, Value
-from isamap.lower.registers import assign_registers
+from isamap.lower.registers import number_registers
 from isamap.lower.values import Emitter
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
@@ -59,7 +60,7 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
     for chain, value in enumerate(held):
         _store(acc, value, suppliers, after, chain)
     nodes = (*emitter.nodes, For("trip", Index.of(TRIPS), issues), *after.nodes)
-    body = assign_registers(nodes, machine)
+    body = configured(number_registers(nodes, machine), machine)
     return LoweredProgram("peak", Kernel("peak", (), (), ()), machine.name, (), (), tensors, (), body)
 
 

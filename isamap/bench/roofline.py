@@ -13,8 +13,8 @@ import numpy as np
 from isamap.bench.loops import load_loops
 from isamap.bench.peak import measure_peak
 from isamap.driver.pipeline import Compilation
-from isamap.match import Tile, suppliers_of
-from isamap.plan.tiles import chosen_tile, find_tiles
+from isamap.match import Tile
+from isamap.plan.tiles import chosen_tile
 from isamap.transform import statements
 
 SIZES_BYTES = tuple(part << power for power in range(13, 27) for part in (2, 3))
@@ -57,12 +57,10 @@ def mapped_tile(made: Compilation) -> Tile:
     assert made.canonical is not None
     assert made.machine is not None
     assert made.schedule is not None
-    suppliers = suppliers_of(made.canonical, made.machine)
     known = statements(made.canonical)
     sums = [nest for nest in made.schedule.nests if known[nest.statement].assign.op is not None]
     nest = max(sums, key=lambda n: prod(axis.extent.value or 1 for axis in known[n.statement].axes))
-    statement = known[nest.statement]
-    return chosen_tile(find_tiles(statement, nest.statement, suppliers), nest)
+    return chosen_tile(known[nest.statement], made.machine, nest)
 
 
 @dataclass(slots=True)

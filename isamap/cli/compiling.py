@@ -35,12 +35,13 @@ from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
+from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.driver.kept import Outcome
+    from isamap.driver.pipeline import Compilation, Seen
 
-STAGES = ("parse", "match", "schedule", "lower", "emit")
 
 OutputFolder = Annotated[
     str | None,
@@ -59,15 +60,34 @@ Force = Annotated[
 ]
 
 
+StopAfter = Annotated[
+    str,
+    typer.Option(
+        "--stop-after",
+        metavar="STAGE",
+        help=f"Print what one of {', '.join(STAGES)} leaves instead, or a pass of lowering: "
+        f"{', '.join(PASS_NAMES)}.",
+    ),
+]
+DumpFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--dump-passes",
+        metavar="FOLDER",
+        help="Also write there what each pass of lowering leaves, as text.",
+        show_default=False,
+    ),
+]
+
+
 def compile_command(
     kernel: KernelName,
     hw: MachineNames,
     sizes: SizeWords = None,
     output: OutputFolder = None,
     force: Force = False,
-    stop_after: Annotated[
-        str, typer.Option("--stop-after", metavar="STAGE", help=f"Print one of {', '.join(STAGES)} instead.")
-    ] = "",
+    stop_after: StopAfter = "",
+    dump_passes: DumpFolder = None,
     schedule: ScheduleFile = None,
     heuristic: HeuristicName = "cpsat",
     cost_model: CostModelName = "analytic",
@@ -94,31 +114,49 @@ def compile_command(
     )  # fmt: skip
     named = read_sizes(sizes or ())
     if len(hw) > 1:
-        return _for_several(
-            [make_request(kernel, name, named, choices) for name in hw], output, stop_after, force
-        )
+        requests = [make_request(kernel, name, named, choices) for name in hw]
+        _refuse_for_several(requests, stop_after, dump_passes)
+        return _for_several(requests, output, force)
     request = make_request(kernel, hw[0], named, choices)
+    seen = _dump(dump_passes)
     if stop_after:
-        return _stopped(request, read_choice(stop_after, "--stop-after", STAGES))
+        return _stopped(request, read_choice(stop_after, "--stop-after", (*STAGES, *PASS_NAMES)), seen)
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
-        outcome = compile_files(request, progress)
+        outcome = compile_files(request, progress, seen)
     return _written(outcome, output, outcome.files["report.txt"], force)
 
 
-def _for_several(requests: list[Request], output: str | None, stop_after: str, force: bool) -> Answer:
+def _dump(folder: str | None) -> Seen | None:
+    """What writes the passes to a folder; None where none is named."""
+    if folder is None:
+        return None
+    from isamap.driver.dumping import Dump
+
+    return Dump(Path(folder))
+
+
+def _refuse_for_several(requests: list[Request], stop_after: str, dump_passes: str | None) -> None:
+    given = {
+        "--stop-after": stop_after,
+        "--dump-passes": dump_passes,
+        "--schedule": requests[0].schedule,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"
+            raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+
+
+def _for_several(requests: list[Request], output: str | None, force: bool) -> Answer:
     """One artifact for several machines."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.dispatching import compile_dispatch
 
-    for option, is_given in (("--stop-after", stop_after), ("--schedule", requests[0].schedule)):
-        if is_given:
-            message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"
-            raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
@@ -140,32 +178,15 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
     return Answer(payload, text, findings, 4 if outcome.is_cut_short else 0)
 
 
-def _stopped(request: Request, stage: str) -> Answer:
-    """What the pipeline has after a stage, as text."""
+def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
+    """What the pipeline has after a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
+    from isamap.driver.pipeline import unseen
     from isamap.driver.versions import compile_request
-    from isamap.ir import print_routine
-    from isamap.plan.versions import print_versions
-    from isamap.report.program import print_program
 
     with Progress() as progress:
-        made = compile_request(request, stage, progress)
-    match stage:
-        case "parse":
-            text = print_routine(made.kernel)
-        case "match":
-            assert made.problem is not None
-            lines = [f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options]
-            text = "\n".join(lines)
-        case "schedule":
-            assert made.schedule is not None
-            text = print_versions(schedules_of(made))
-        case "lower":
-            assert made.program is not None
-            text = print_program(made.program)
-        case _:
-            assert made.emitted is not None
-            text = made.emitted.source
+        made = compile_request(request, stage, progress, seen or unseen)
+    text = _text_behind(made, stage)
     findings = tuple(Finding.of(w) for w in made.warnings)
     is_cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
     payload: dict[str, object] = {
@@ -176,3 +197,36 @@ def _stopped(request: Request, stage: str) -> Answer:
         "stage_seconds": dict(made.stage_seconds),
     }
     return Answer(payload, text, findings, 4 if is_cut_short else 0)
+
+
+def _text_behind(made: Compilation, stage: str) -> str:
+    from isamap.driver.compiling import schedules_of
+    from isamap.ir import print_routine
+    from isamap.plan.versions import print_versions
+    from isamap.report.passes import print_state
+    from isamap.report.program import print_program
+
+    match stage:
+        case "parse":
+            return print_routine(made.kernel)
+        case "transform":
+            assert made.canonical is not None
+            return print_routine(made.canonical)
+        case "match":
+            lines = [f"statement {n}: {m.ident}" for n, s in enumerate(made.matches) for m in s.mappings]
+            return "\n".join(lines)
+        case "pose":
+            assert made.problem is not None
+            lines = [f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options]
+            return "\n".join(lines)
+        case "schedule" | "check":
+            assert made.schedule is not None
+            return print_versions(schedules_of(made))
+        case "lower":
+            assert made.program is not None
+            return print_program(made.program)
+        case "emit":
+            assert made.emitted is not None
+            return made.emitted.source
+        case _:
+            return "\n".join(print_state(state) for state in made.passed)

@@ -111,7 +111,7 @@ def schedule_command(
         start_early()  # the next best ones are the solver's to find; the best one seldom needs it
     with Progress() as progress:
         many = compare or len(asked) > 1 or evaluators or report or roofline is not None
-        matched = compile_kernel(request, "match", progress, "whole" if many else extent_of(request))
+        matched = compile_kernel(request, "pose", progress, "whole" if many else extent_of(request))
         attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in asked]
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
@@ -329,10 +329,10 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str,
         cold=cold,
     )
     with Progress() as progress:
-        problem = compile_kernel(request, "match", progress).problem
+        problem = compile_kernel(request, "pose", progress).problem
         assert problem is not None
         if packed := packed_tensors(schedule, problem):
-            problem = compile_kernel(replace(request, packed=packed), "match", progress).problem
+            problem = compile_kernel(replace(request, packed=packed), "pose", progress).problem
     assert problem is not None
     return problem
 

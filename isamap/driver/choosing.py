@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from isamap.driver.clock import Clock
 from isamap.driver.narrowing import Extent
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.rewriting import forms_of
@@ -38,6 +39,7 @@ def choose_form(
     machine: Machine,
     sizes: Mapping[str, int | Range],
     problem_of: ProblemOf,
+    clock: Clock,
 ) -> Rewrite:
     """The form to compile, with the steps that lead to it: none for the kernel as written.
 
@@ -46,7 +48,7 @@ def choose_form(
     if request.transform is None:
         return Rewrite(kernel, ())
     if request.transform == BEST_FORM:
-        return _cheapest(request, kernel, machine, sizes, problem_of)
+        return _cheapest(request, kernel, machine, sizes, problem_of, clock)
     forms = forms_of(request.kernel, machine, request.sizes)
     number = int(request.transform)
     if not 1 <= number < len(forms):
@@ -66,6 +68,7 @@ def _cheapest(
     machine: Machine,
     sizes: Mapping[str, int | Range],
     problem_of: ProblemOf,
+    clock: Clock,
 ) -> Rewrite:
     """What cannot be performed in any form is left to the pipeline, which says why."""
     written = Rewrite(kernel, ())
@@ -73,13 +76,14 @@ def _cheapest(
     if not found:
         return written
     forms = (written, *(improvement.rewrite for improvement in found))
-    costs = [_cost_ns(request, form.kernel, sizes, problem_of, "greedy") for form in forms]
+    costs = [_cost_ns(request, form.kernel, sizes, problem_of, "greedy", clock) for form in forms]
     order = sorted(range(len(forms)), key=lambda i: costs[i])
     rivals = [i for i in order if costs[i] <= RIVAL * costs[order[0]]][:MOST_RIVALS]
     if len(rivals) == 1 or request.heuristic == "greedy":
         return forms[order[0]]
     # A quick plan misses what takes several decisions at once, in one form and not in another.
-    searched = {i: _cost_ns(request, forms[i].kernel, sizes, problem_of, request.heuristic) for i in rivals}
+    asked = sizes, problem_of, request.heuristic, clock
+    searched = {i: _cost_ns(request, forms[i].kernel, *asked) for i in rivals}
     return forms[min(rivals, key=lambda i: searched[i])]
 
 
@@ -89,6 +93,7 @@ def _cost_ns(
     sizes: Mapping[str, int | Range],
     problem_of: ProblemOf,
     heuristic: str,
+    clock: Clock,
 ) -> float:
     """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
     model = load_cost_model(request.cost_model)
@@ -97,7 +102,8 @@ def _cost_ns(
         canonical = make_guards_explicit(bind(kernel, dict(sizes)))
         problem = problem_of(canonical, "narrow" if may_narrow else "whole")
         limit_s = 1.0 if heuristic == "greedy" else request.limit_s / MOST_RIVALS
-        plan = load_heuristic(heuristic).schedule(problem, model, limit_s=limit_s, fixed={})
+        with clock("schedule"):
+            plan = load_heuristic(heuristic).schedule(problem, model, limit_s=limit_s, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return float("inf")
     return plan.cost_ns if plan.cost_ns is not None else float("inf")

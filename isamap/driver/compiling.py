@@ -10,19 +10,24 @@ from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
 
 if TYPE_CHECKING:
-    from isamap.driver.pipeline import Compilation, Watch
+    from isamap.driver.clock import Watch
+    from isamap.driver.pipeline import Compilation, Seen
     from isamap.lower.program import LoweredProgram
     from isamap.plan.schedule import Schedule
 
 
-def compile_files(request: Request, watch: Watch = lambda _: None) -> Outcome:
-    """The files of a compilation with all that is said about it. Raises: IsamapError of every kind."""
-    known = recall(request)
+def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Outcome:
+    """The files of a compilation with all that is said about it. Raises: IsamapError of every kind.
+
+    Nothing is recalled where it is to be seen what passes leave.
+    """
+    known = recall(request) if seen is None else None
     if known is not None:
         return replace(known, stage_seconds={})
+    from isamap.driver.pipeline import unseen
     from isamap.driver.versions import compile_request
 
-    outcome = describe(request, compile_request(request, watch=watch))
+    outcome = describe(request, compile_request(request, watch=watch, seen=seen or unseen))
     remember(request, outcome)
     return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from isamap.driver.request import Request
@@ -12,6 +12,7 @@ from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
+from isamap.plan.tiles import Matches
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
@@ -37,13 +38,20 @@ def is_own(request: Request) -> bool:
 
 
 def problem_in(
-    extent: Extent, request: Request, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]
+    extent: Extent,
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    matches: Sequence[Matches],
 ) -> Problem:
-    """The problem of a canonical kernel, as much of it as is needed. Raises: NoMapping."""
-    if extent == "whole":
-        return build_problem(kernel, machine, sizes, request.threads, request.packed)
-    if isinstance(extent, tuple):
-        return build_problem(kernel, machine, sizes, request.threads, request.packed, extent)
+    """The problem of a canonical kernel, as much of it as is needed, made of its matches.
+
+    Raises: NoMapping.
+    """
+    if not isinstance(extent, str) or extent == "whole":
+        named = None if extent == "whole" else extent
+        return build_problem(kernel, machine, sizes, request.threads, request.packed, named, matches)
     looks = FIRST_LOOKS if extent == "first" else None
     model = load_cost_model(request.cost_model)
-    return narrow_problem(kernel, machine, sizes, request.threads, model, looks)
+    return narrow_problem(kernel, machine, sizes, request.threads, model, looks, matches)

@@ -1,41 +1,35 @@
 """The pipeline on one screen: text in, emitted C out, each stage timed.
 
-text → parse → match → schedule → lower → emit
+parse → transform → match → pose → schedule → check → lower → emit
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
-from isamap.driver.narrowing import Extent, extent_of, is_own, problem_in
+from isamap.driver.clock import Clock, Watch
+from isamap.driver.narrowing import Extent, extent_of
+from isamap.driver.posing import Questions
 from isamap.driver.profiles import with_profile
-from isamap.driver.recalled import (
-    problem_key,
-    recall_problem,
-    recall_schedule,
-    remember_problem,
-    remember_schedule,
-    schedule_key,
-)
+from isamap.driver.recalled import recall_schedule, remember_schedule, schedule_key
 from isamap.driver.replaying import question_of, replayed
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.slowness import form_warnings, scalar_warnings
-from isamap.driver.workspace import finished
+from isamap.driver.workspace import ALL_PASSES, judged
 from isamap.ir import Kernel, Range, bind
-from isamap.lower.lower import lower
+from isamap.lower.lower import lowering
+from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
 from isamap.plan.check import check_schedule
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.plan.tiles import Matches
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
@@ -43,28 +37,12 @@ from isamap.source.collecting import full_collection_put_off
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, make_guards_explicit
 
-STAGES = ("parse", "match", "schedule", "lower", "emit")
-
-Watch = Callable[[str], None]
-"""Told the name of each stage when it begins."""
+Seen = Callable[[str, State], None]
+"""Told the name of each pass of lowering behind it, and what it leaves."""
 
 
-@dataclass(slots=True)
-class Clock:
-    """How long each stage took. Units: `seconds`."""
-
-    watch: Watch = lambda _: None
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def __call__(self, stage: str) -> Generator[None]:
-        """Times what runs inside."""
-        self.watch(stage)
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = time.perf_counter() - started
+def unseen(_name: str, _state: State) -> None:
+    """Takes no notice of what passes leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +50,19 @@ class Compilation:
     """What the stages made; those behind the last stage that ran are None.
 
     `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
-    `rewrite` is the form that was compiled, with its steps; none for the kernel as written. `origin` says
-    where the schedule is from. `versions` are the compilations, up to their schedules, among which the sizes
-    of a call choose; then the schedule here is that of the last one.
+    `matches` are its mappings, none where the problem was recalled. `passed` is what the pass of lowering
+    left that was to be the last. `rewrite` is the form that was compiled, with its steps; none for the kernel
+    as written. `origin` says where the schedule is from. `versions` are the compilations, up to their
+    schedules, among which the sizes of a call choose; then the schedule here is that of the last one.
     """
 
     kernel: Kernel
     machine: Machine | None = None
     canonical: Kernel | None = None
+    matches: tuple[Matches, ...] = ()
     problem: Problem | None = None
     schedule: Schedule | None = None
+    passed: tuple[State, ...] = ()
     program: LoweredProgram | None = None
     emitted: EmittedC | None = None
     warnings: tuple[Diagnostic, ...] = ()
@@ -97,82 +78,97 @@ def compile_kernel(
     stop_after: str = "emit",
     watch: Watch = lambda _: None,
     extent: Extent | None = None,
+    seen: Seen = unseen,
 ) -> Compilation:
-    """The way from a kernel's text to C, or to the stage named. Raises: IsamapError of every kind.
+    """The way from a kernel's text to C, or to the stage or pass named. Raises: IsamapError of every kind.
 
     The problem has as many mappings as `extent` says; without it all of them where it is the last that is
-    made, else those that the request needs.
+    made, else those that the request needs. `seen` is told what each pass of lowering leaves.
     """
     clock = Clock(watch)
     with clock("parse"):
         parsed = parse_kernel(request.kernel)
         sizes = complete_sizes(parsed, request.sizes)
         kernel = bind(parsed, sizes)
+    made = Compilation(kernel, stage_seconds=clock.seconds)
     if stop_after == "parse":
-        return Compilation(kernel, stage_seconds=clock.seconds)
-    with clock("match"):
+        return made
+    with clock("parse"):
         machine = with_profile(load_machine(request.machine), request.profile)
         machine = replace(machine, starts_cold=True) if request.cold else machine
-
-        @cache  # the problem of the form that is chosen was made to choose it
-        def problem_of(of: Kernel, extent: Extent) -> Problem:
-            return _asked(request, of, machine, sizes, extent)
-
-        form = choose_form(request, parsed, machine, sizes, problem_of)
+    questions = Questions(request, machine, sizes, clock)
+    with clock("transform"):
+        form = choose_form(request, parsed, machine, sizes, questions.problem, clock)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
-        needed = extent or ("whole" if stop_after == "match" else extent_of(request))
-        problem = problem_of(canonical, needed)
+    made = replace(made, machine=machine, canonical=canonical, rewrite=form)
+    if stop_after == "transform":
+        return made
     if stop_after == "match":
-        return Compilation(kernel, machine, canonical, problem, stage_seconds=clock.seconds, rewrite=form)
+        return replace(made, matches=questions.matches(canonical))
+    problem = questions.problem(
+        canonical, extent or ("whole" if stop_after == "pose" else extent_of(request))
+    )
+    made = replace(made, problem=problem, matches=questions.known.get(canonical, ()))
+    if stop_after == "pose":
+        return made
     with clock("schedule"):
-        schedule, origin = _chosen(request, canonical, machine, problem, sizes)
-        scalars = scalar_warnings(canonical, machine, problem, schedule)
-        forms = form_warnings(kernel, machine) if request.transform is None else ()
-        said = {form.span for form in forms}  # of these statements it is known what would help
-        warnings = (*schedule.findings, *(s for s in scalars if s.span not in said), *forms)
-    if stop_after == "schedule":
-        made = (kernel, machine, canonical, problem, schedule, None, None)
-        return Compilation(*made, warnings, clock.seconds, form, origin)
+        schedule, origin = _chosen(request, canonical, machine, problem, sizes, clock)
+    with clock("check"):
+        warnings = _warnings(request, made, schedule)
+    made = replace(made, schedule=schedule, warnings=warnings, origin=origin)
+    if stop_after in ("schedule", "check"):
+        return made
     with clock("lower"):
-        program = finished(lower(canonical, machine, schedule, sizes), machine)
-    if stop_after == "lower":
-        made = (kernel, machine, canonical, problem, schedule, program, None)
-        return Compilation(*made, warnings, clock.seconds, form, origin)
+        made = _lowered(made, sizes, stop_after, seen)
+    if made.program is None or stop_after == "lower":
+        return made
     with clock("emit"):
-        emitted = emit_c(program, machine, model=request.model or machine.target.run == "model")
-    made = (kernel, machine, canonical, problem, schedule, program, emitted)
-    return Compilation(*made, warnings, clock.seconds, form, origin)
+        emitted = emit_c(made.program, machine, model=request.model or machine.target.run == "model")
+    return replace(made, emitted=emitted)
 
 
-def _asked(
-    request: Request,
-    kernel: Kernel,
-    machine: Machine,
-    sizes: Mapping[str, int | Range],
-    extent: Extent,
-) -> Problem:
-    """The problem, recalled or built."""
-    is_kept = request.cache and (extent == "whole" or is_own(request))
-    key = problem_key(request, kernel, extent) if is_kept and isinstance(extent, str) else None
-    known = recall_problem(key) if key is not None else None
-    if known is not None:
-        return known
-    problem = problem_in(extent, request, kernel, machine, sizes)
-    if key is not None:
-        remember_problem(key, problem)
-    return problem
+def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[Diagnostic, ...]:
+    """What happened while the schedule was looked for, and what is slow in it."""
+    assert made.machine, "the stages before have run"
+    assert made.canonical, "the stages before have run"
+    assert made.problem, "the stages before have run"
+    scalars = scalar_warnings(made.canonical, made.machine, made.problem, schedule)
+    forms = form_warnings(made.kernel, made.machine) if request.transform is None else ()
+    said = {form.span for form in forms}  # of these statements it is known what would help
+    return (*schedule.findings, *(s for s in scalars if s.span not in said), *forms)
+
+
+def _lowered(made: Compilation, sizes: Mapping[str, int | Range], stop_after: str, seen: Seen) -> Compilation:
+    """With the program, or with what the pass leaves that is to be the last."""
+    assert made.machine, "the stages before have run"
+    assert made.canonical, "the stages before have run"
+    assert made.schedule, "the stages before have run"
+    known = made.canonical, made.machine, made.schedule, sizes
+    last: State | None = None
+    for name, state in lowering(*known, matches=made.matches, passes=ALL_PASSES):
+        seen(name, state)
+        last = state
+        if name == stop_after:
+            return replace(made, passed=(state,))
+    assert isinstance(last, LoweredProgram), "the last pass leaves a program"
+    return replace(made, program=judged(last, made.machine))
 
 
 def _chosen(
-    request: Request, kernel: Kernel, machine: Machine, problem: Problem, sizes: Mapping[str, int | Range]
+    request: Request,
+    kernel: Kernel,
+    machine: Machine,
+    problem: Problem,
+    sizes: Mapping[str, int | Range],
+    clock: Clock,
 ) -> tuple[Schedule, Mapping[str, object]]:
     """The schedule with where it is from. Only what is asked to measures, or simulates."""
     if request.tune or request.tuned:
         from isamap.driver.tuning import Question, tuned_schedule  # brings what measures
 
         question = Question(request, kernel, machine, problem, sizes)
-        return tuned_schedule(question, lambda: find_schedule(request, problem))
-    schedule = find_schedule(request, problem)
+        return tuned_schedule(question, lambda: find_schedule(request, problem, clock))
+    schedule = find_schedule(request, problem, clock)
     if request.evaluate:
         from isamap.driver.search import searched_schedule  # brings what evaluates
 
@@ -182,7 +178,7 @@ def _chosen(
 
 
 @full_collection_put_off()
-def find_schedule(request: Request, problem: Problem) -> Schedule:
+def find_schedule(request: Request, problem: Problem, clock: Clock | None = None) -> Schedule:
     """The schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
 
     def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
@@ -211,7 +207,8 @@ def find_schedule(request: Request, problem: Problem) -> Schedule:
         schedule = parse_schedule(request.schedule)
         if request.fixed:
             schedule = complete(problem, schedule, request.fixed, found)
-    findings = check_schedule(schedule, problem)
+    with (clock or Clock())("check"):
+        findings = check_schedule(schedule, problem)
     if findings:
         assert request.schedule is not None, f"the scheduler broke its rules: {findings}"
         raise UsageProblem(*findings)

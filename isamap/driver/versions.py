@@ -13,12 +13,14 @@ from math import prod
 
 from isamap.codegen.c import emit_c
 from isamap.driver.boundaries import parts_of_size
-from isamap.driver.pipeline import Clock, Compilation, Watch, compile_kernel
+from isamap.driver.clock import Clock, Watch
+from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
 from isamap.driver.request import Request, Size
 from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
-from isamap.driver.workspace import finished
+from isamap.driver.stages import PASS_NAMES, STAGES
+from isamap.driver.workspace import judged, pack_workspace
 from isamap.ir import bind
-from isamap.lower.versions import Version, lower_versions
+from isamap.lower.versions import Version, lower_versions, versions_behind
 from isamap.plan.parse import parse_schedule
 from isamap.plan.versions import box_of, check_versions, split_versions
 from isamap.source import Diagnostic, UsageProblem
@@ -28,18 +30,23 @@ from isamap.transform import make_guards_explicit
 MOST_VERSIONS = 16
 
 
-def compile_request(request: Request, stop_after: str = "emit", watch: Watch = lambda _: None) -> Compilation:
+def compile_request(
+    request: Request,
+    stop_after: str = "emit",
+    watch: Watch = lambda _: None,
+    seen: Seen = unseen,
+) -> Compilation:
     """The compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
     texts = split_versions(request.schedule) if request.schedule is not None else ()
     if len(texts) < 2 and not has_versions(request.sizes):
-        return compile_kernel(request, stop_after, watch)
+        return compile_kernel(request, stop_after, watch, seen=seen)
     whole = replace(request, sizes=whole_sizes(request.sizes))
-    if len(texts) == 1 or stop_after in ("parse", "match"):
-        return compile_kernel(whole, stop_after, watch)
+    if len(texts) == 1 or stop_after in STAGES[: STAGES.index("schedule")]:
+        return compile_kernel(whole, stop_after, watch, seen=seen)
     _check_alone(request)
     parts = tuple(_of_text(whole)) if texts else tuple(_of_profiles(request))
     made = tuple(compile_kernel(part, "schedule", watch) for part in parts)
-    return _joined(whole, parts, made, stop_after, watch)
+    return _joined(whole, parts, made, stop_after, watch, seen)
 
 
 def _joined(
@@ -48,6 +55,7 @@ def _joined(
     made: tuple[Compilation, ...],
     stop_after: str,
     watch: Watch,
+    seen: Seen,
 ) -> Compilation:
     """The program of all versions, with what is known of the last of them."""
     clock, last = Clock(watch), made[-1]
@@ -55,9 +63,10 @@ def _joined(
     sizes = complete_sizes(parsed, request.sizes)
     kernel = bind(parsed, sizes)
     warnings = tuple(dict.fromkeys(w for one in made for w in one.warnings))
-    seconds = {stage: sum(one.stage_seconds.get(stage, 0.0) for one in made) for stage in last.stage_seconds}
-    found = replace(last, kernel=kernel, warnings=warnings, versions=made, stage_seconds=seconds)
-    if stop_after == "schedule":
+    seconds = {stage: sum(one.stage_seconds.get(stage, 0.0) for one in made) for stage in STAGES}
+    clock.seconds |= {stage: took for stage, took in seconds.items() if took}
+    found = replace(last, kernel=kernel, warnings=warnings, versions=made, stage_seconds=clock.seconds)
+    if stop_after in ("schedule", "check"):
         return found
     assert last.machine, "all stages up to the schedule have run"
     with clock("lower"):
@@ -65,15 +74,23 @@ def _joined(
         for part, one in zip(parts, made, strict=True):
             assert one.canonical, "all stages up to the schedule have run"
             assert one.schedule, "all stages up to the schedule have run"
-            versions.append(Version(one.canonical, one.schedule, complete_sizes(parsed, part.sizes)))
-        lowered = lower_versions(make_guards_explicit(kernel), last.machine, versions, sizes)
-        program = finished(lowered, last.machine)
-    found = replace(found, program=program, stage_seconds=seconds | clock.seconds)
+            known = one.canonical, one.schedule, complete_sizes(parsed, part.sizes), one.matches
+            versions.append(Version(*known))
+        whole = make_guards_explicit(kernel)
+        if stop_after in PASS_NAMES[:-1]:
+            return replace(found, passed=versions_behind(stop_after, whole, last.machine, versions))
+        lowered = lower_versions(whole, last.machine, versions, sizes, seen)
+        packed = pack_workspace(lowered, last.machine)
+        seen("workspace", packed)
+        if stop_after == "workspace":
+            return replace(found, passed=(packed,))
+        program = judged(packed, last.machine)
+    found = replace(found, program=program)
     if stop_after == "lower":
         return found
     with clock("emit"):
         emitted = emit_c(program, last.machine, model=request.model or last.machine.target.run == "model")
-    return replace(found, emitted=emitted, stage_seconds=seconds | clock.seconds)
+    return replace(found, emitted=emitted)
 
 
 def _of_profiles(request: Request) -> Iterator[Request]:

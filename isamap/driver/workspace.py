@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isamap.lower.passes import PASSES, Pass, ProgramPass
 from isamap.lower.program import LoweredProgram
 from isamap.lower.touched import check_touched
 from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
@@ -17,12 +18,16 @@ from isamap.source import Diagnostic, UsageProblem
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
 
 
-def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with its workspace packed, ready to be emitted: it touches nothing beside its tensors."""
-    packed = pack_workspace(program, machine)
-    outside = check_touched(packed, machine, _sizes_at_ends(packed))
+def judged(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """The program, ready to be emitted: it touches nothing beside its tensors and buffers."""
+    outside = check_touched(program, machine, _sizes_at_ends(program))
     assert not outside, f"lowering broke its rules: {outside[0]}"
-    return packed
+    return program
+
+
+def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """The program with its workspace packed, ready to be emitted."""
+    return judged(pack_workspace(program, machine), machine)
 
 
 def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
@@ -74,3 +79,10 @@ def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:
         )
         if findings:
             raise UsageProblem(*findings)
+
+
+ALL_PASSES: tuple[Pass, ...] = (
+    *PASSES,
+    ProgramPass("workspace", lambda program, setting: pack_workspace(program, setting.machine)),
+)
+"""The passes of lowering; the last one asks the scheduler, and so stands here."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from isamap.lower.program import Buffer
-
-if TYPE_CHECKING:
-    from isamap.lower.packed import Pack
+from isamap.lower.program import Buffer, Pack
 
 
 @dataclass
@@ -19,7 +15,7 @@ class Names:
     taken: set[str]
     buffers: list[Buffer] = field(default_factory=list[Buffer])
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    packs: list[Pack] = field(default_factory=list["Pack"])
+    packs: list[Pack] = field(default_factory=list[Pack])
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has, made from `stem`."""

@@ -14,33 +14,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from isamap.ir import Index, Kernel, Range, print_expr
 from isamap.ir.index import ONE
 from isamap.lower.names import Names
 from isamap.lower.parallel import dealt, part_count
 from isamap.lower.place import Place
-from isamap.lower.program import Block, Buffer, For, Header, LoweredProgram, Node, Tensor, tensor_of
-from isamap.lower.registers import assign_registers
+from isamap.lower.program import Block, For, Header, LoweredProgram, Pack, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
 from isamap.match import OperandTile, Suppliers, Tile, is_read_of
 from isamap.plan.schedule import LoopStep, NestSchedule
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """The copy of one operand: from `source`, an input of the kernel, to `target`, with the buffers it needs.
-
-    `symbols` are the sizes, known at run time only, that the copy may depend on.
-    """
-
-    source: str
-    target: Tensor
-    nodes: tuple[Node, ...]
-    buffers: tuple[Buffer, ...]
-    symbols: frozenset[str]
 
 
 def pack_apart(
@@ -106,7 +91,7 @@ def packing_program(
         symbols_of(own),
         (tensor_of(operand), pack.target),
         pack.buffers,
-        assign_registers(pack.nodes, machine),
+        pack.nodes,
     )
 
 

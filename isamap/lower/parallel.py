@@ -18,19 +18,20 @@ from math import lcm
 
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
+from isamap.lower import steps
 from isamap.lower.copies import copy_loops
 from isamap.lower.finish import Finish, copied_back, copied_in
 from isamap.lower.names import Names
 from isamap.lower.place import Place, divides
-from isamap.lower.program import Block, Condition, Fill, For, If, Node, Parallel
+from isamap.lower.program import Block, Condition, Fill, For, If, Parallel
+from isamap.lower.scope import Build, Nest, Nodes, Scope
 from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
 from isamap.match import Suppliers, Tile
 from isamap.match.reducing import BLOCK, COUNTER, joining
 from isamap.plan.schedule import LoopStep, NestSchedule
 
-Nodes = tuple[Node, ...]
-Build = Callable[[Place], Nodes]
+InPart = Callable[[Place], Nodes]
 Counters = tuple[tuple[str, Index], ...]
 
 LINE_BYTES = 64
@@ -68,39 +69,31 @@ class Parts:
         return tuple((v, n) for loop, v, n in found if n.value != 1 and (loop.axis in self.sums) == summing)
 
 
-def parallel_nest(
-    tile: Tile,
-    schedule: NestSchedule,
-    place: Place,
-    staged: dict[str, Staged],
-    inside: Build,
-    finish: Finish,
-    suppliers: Suppliers,
-    names: Names,
-) -> Nodes:
-    """All parts of a nest. `inside` builds what stands in one, under what is `staged`."""
-    parts = parts_of(tile, schedule, names)
-    claimed = len(names.buffers)
-    if not parts.inner:
-        return _regions(in_parts(tile, parts, place, inside), parts.counters, names, claimed)
-    sums = _split(tile, parts, schedule, finish, suppliers, names)
-    staged[sums.staged.operand.name] = sums.staged
-    body = in_parts(tile, parts, place, lambda here: (*sums.first_contents(here), *inside(here)))
-    del staged[sums.staged.operand.name]
-    nodes = _regions(body, parts.counters, names, claimed)
+def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) -> Nodes:
+    """All parts of a nest. `inside` builds what stands in one."""
+    parts = parts_of(nest.tile, step.loops, nest.names)
+    claimed, place = len(nest.names.buffers), scope.place
+    if not step.split:
+        body = in_parts(nest.tile, parts, place, lambda here: inside(scope.at(here)))
+        return _regions(body, parts.counters, nest.names, claimed)
+    sums = _split(nest, parts)
+    within = scope.with_staged(sums.staged, sums.staged.operand.name)
+    body = in_parts(
+        nest.tile, parts, place, lambda here: (*sums.first_contents(here), *inside(within.at(here)))
+    )
+    nodes = _regions(body, parts.counters, nest.names, claimed)
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
-def parts_of(tile: Tile, schedule: NestSchedule, names: Names) -> Parts:
+def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> Parts:
     """The parallel loops of a nest, their variables named anew."""
-    loops = schedule.loops[: schedule.parallel]
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
     return Parts(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
 
 
 def in_parts(
-    tile: Tile, parts: Parts, place: Place, inside: Build, *, sums: bool = True, number: int = 0
+    tile: Tile, parts: Parts, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
 ) -> Nodes:
     """What stands in one part, once for each size that a part may have; without `sums` for all of a sum."""
     if number == len(parts.loops):
@@ -239,14 +232,12 @@ class SplitSum:
         return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
 
 
-def _split(
-    tile: Tile, parts: Parts, schedule: NestSchedule, finish: Finish, suppliers: Suppliers, names: Names
-) -> SplitSum:
-    acc = tile.accumulator
-    op = tile.statement.assign.op
-    assert acc is not None
-    assert op is not None
-    staged = stage_at(acc, schedule.parallel, tile, schedule.loops, suppliers, names)
-    buffer = names.buffers[-1]
+def _split(nest: Nest, parts: Parts) -> SplitSum:
+    tile, acc, op = nest.tile, nest.tile.accumulator, nest.tile.statement.assign.op
+    assert acc is not None, "only what sums has sums in parts"
+    assert op is not None, "only what sums has sums in parts"
+    known = nest.suppliers, nest.names
+    staged = stage_at(acc, nest.schedule.parallel, tile, nest.loops, *known)
+    buffer = nest.names.buffers[-1]
     stride = copy_stride(buffer.elements, buffer.dtype.size_bytes)
-    return SplitSum(tile, parts, schedule.loops, staged, stride, op, finish, suppliers, names)
+    return SplitSum(tile, parts, nest.loops, staged, stride, op, nest.finish, *known)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
+from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile
 from isamap.plan.schedule import LoopStep
 
@@ -90,17 +91,16 @@ def tiles_here(place: Place, axis: str, step: int) -> int | None:
     return place.pieces[axis].count if axis in place.pieces else None
 
 
-def unrolled_places(
-    place: Place, loops: tuple[tuple[int, str, int], ...]
-) -> Iterator[tuple[tuple[int, ...], Place]]:
-    """Places of all tiles under unrolled loops (number, axis, step), the last fastest, with their counters.
+def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tuple[int, ...], Place]]:
+    """Places of all tiles under unrolled loops, the last fastest, with their counters.
 
     An axis whose rest is neither a number nor a piece has one tile here: a loop over tiles stands around it.
     """
     if not loops:
         yield (), place
         return
-    (number, axis, step), rest = loops[0], loops[1:]
+    rest = loops[1:]
+    number, axis, step = loops[0].number, loops[0].axis, loops[0].step
     if number in place.trips:  # a loop over its tiles stands around it, and has set the place
         for counters, leaf in unrolled_places(place, rest):
             yield (0, *counters), leaf

@@ -247,6 +247,20 @@ class LoweredProgram:
         return has_parallel(self.body)
 
 
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The copy of one operand, made before a program: from `source`, an input of its kernel, to `target`.
+
+    `buffers` are what it needs besides, `symbols` the sizes, known at run time only, that it may depend on.
+    """
+
+    source: str
+    target: Tensor
+    nodes: tuple[Node, ...]
+    buffers: tuple[Buffer, ...]
+    symbols: frozenset[str]
+
+
 def has_parallel(nodes: tuple[Node, ...]) -> bool:
     """Whether some of the nodes is performed by threads."""
     return any(

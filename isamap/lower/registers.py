@@ -1,4 +1,4 @@
-"""Register numbers for values whose registers are named by us, and the configuration that they need.
+"""Register numbers for values whose registers are named by us.
 
 A value lives from its declaration to the last issue that names it in its block (or inside a block within).
 Two values may share a register when their lives do not meet and they need the same configuration.
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from isamap.ir import Index
 from isamap.lower.program import (
     Block,
-    Configure,
     Declare,
     For,
     If,
@@ -21,8 +20,6 @@ from isamap.lower.program import (
     Parallel,
     RegisterRef,
     Value,
-    has_parallel,
-    issued,
 )
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
@@ -30,27 +27,19 @@ from isamap.source import Diagnostic, Infeasible
 Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register's configuration must have
 
 
-def assign_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The nodes with registers numbered and configuration around them; unchanged where none is named by us.
+def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+    """The nodes with registers numbered; unchanged where none is named by us.
 
     Raises: Infeasible when the values alive at one point are more than the registers.
     """
     named = {n for n, m in machine.memories.items() if m.named == "immediate"}
-    needs = _needs(nodes, machine)
-    allocator = _Allocator(machine, needs)
-    placed = allocator.block(nodes, named)
-    if not allocator.configured:
-        return placed
-    return _configure(placed, machine, allocator.configured)
+    return _Allocator(machine, needs_of(nodes, machine)).block(nodes, named)
 
 
 @dataclass
 class _Allocator:
     machine: Machine
     needs: Mapping[str, Need]
-    configured: dict[tuple[str, str], dict[int, int]] = field(
-        default_factory=dict[tuple[str, str], dict[int, int]]
-    )
     purpose: dict[tuple[str, int], Need] = field(default_factory=dict[tuple[str, int], Need])
 
     def block(
@@ -99,8 +88,6 @@ class _Allocator:
             )
         number = fitting[0]
         self.purpose[(value.memory, number)] = need
-        for state, name, wanted in need:
-            self.configured.setdefault((state, name), {})[number] = wanted
         return number
 
 
@@ -114,7 +101,7 @@ def _mentions(node: Node) -> set[str]:
             return set()
 
 
-def _needs(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
+def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
     """Per value the configuration that the issues naming it require of its register."""
     found: dict[str, set[tuple[str, str, int]]] = {}
 
@@ -136,74 +123,3 @@ def _needs(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
 
     walk(nodes)
     return {name: tuple(sorted(need)) for name, need in found.items()}
-
-
-def _configure(
-    nodes: tuple[Node, ...], machine: Machine, configured: Mapping[tuple[str, str], Mapping[int, int]]
-) -> tuple[Node, ...]:
-    """The nodes between loading each state once and giving it back: nothing in between changes it.
-
-    State belongs to a thread: where parts are dealt to threads, each loads it and gives it back.
-    """
-    before: list[Node] = []
-    after: list[Node] = []
-    for state in sorted({s for s, _ in configured}):
-        fields: list[tuple[str, int | None, int]] = [
-            (name, number, value)
-            for (s, name), registers in sorted(configured.items())
-            if s == state
-            for number, value in sorted(registers.items())
-        ]
-        fields += _fixed_fields(machine, state)
-        setters = [m.name for m in machine.instructions.values() if state in m.instruction.sets_state]
-        releasers = [m.name for m in machine.instructions.values() if state in m.instruction.releases_state]
-        assert setters, f"{machine.name} has no instruction that sets {state}"
-        before.append(Configure(setters[0], state, tuple(fields)))
-        after += [Configure(r, state, release=True) for r in releasers[:1]]
-    used = frozenset(s for s, _ in configured)
-    return _around(nodes, tuple(before), tuple(after), frozenset(_users(machine, used)))
-
-
-def _users(machine: Machine, states: frozenset[str]) -> set[str]:
-    """The instructions that require something of a state."""
-    return {
-        m.name
-        for m in machine.instructions.values()
-        if any(require.field.state in states for require in m.instruction.requires)
-    }
-
-
-def _around(
-    nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
-) -> tuple[Node, ...]:
-    """The nodes with `before` and `after` around what one thread performs without a break."""
-    if not has_parallel(nodes):
-        return (*before, *nodes, *after)
-    found: list[Node] = []
-    run: list[Node] = []
-    for node in (*nodes, None):
-        if node is not None and not has_parallel((node,)):
-            run.append(node)
-            continue
-        found += (*before, *run, *after) if users & set(issued(tuple(run))) else run
-        run = []
-        match node:
-            case Parallel(_, body):
-                needed = users & set(issued(body))
-                found.append(replace(node, body=(*before, *body, *after)) if needed else node)
-            case For(_, _, body) | If(_, body) | Block(_, body):
-                found.append(replace(node, body=_around(body, before, after, users)))
-            case _:
-                pass
-    return tuple(found)
-
-
-def _fixed_fields(machine: Machine, state: str) -> list[tuple[str, int | None, int]]:
-    """Fields that every issue requires at one value whatever its operands: a palette."""
-    found: dict[tuple[str, int | None], int] = {}
-    for item in machine.instructions.values():
-        for require in item.instruction.requires:
-            ref, value = require.field, require.value.value
-            if ref.state == state and not isinstance(ref.index, str) and value is not None:
-                found[(ref.field, ref.index)] = value
-    return [(f, i, v) for (f, i), v in sorted(found.items(), key=str)]

@@ -11,19 +11,18 @@ With sizes given (`for m by 12 rest 8 4 2 1`) a rest takes several of these piec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import Index
 from isamap.ir.index import ZERO
 from isamap.lower.finish import Finish
 from isamap.lower.place import Piece, Place
-from isamap.lower.program import Condition, If, Node
+from isamap.lower.program import Condition, If
 from isamap.lower.results import symbols_of
+from isamap.lower.scope import Build, Nest, Nodes, Scope
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, bring, find_delivery, in_register
-from isamap.plan.schedule import LoopStep, NestSchedule, Stage
-
-Build = Callable[[Place], tuple[Node, ...]]
+from isamap.plan.schedule import LoopStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +34,14 @@ class Case:
     left: Index
 
 
-def block_of(schedule: NestSchedule, axis: str) -> LoopStep | None:
-    """The innermost loop over blocks of an axis; None where it has none."""
-    return next(
-        (loop for loop in reversed(schedule.loops) if loop.axis == axis and loop.kind != "unroll"), None
-    )
-
-
-def in_pieces(
-    block: LoopStep,
-    tile: Tile,
-    stages: Iterable[Stage],
-    finish: Finish,
-    suppliers: Suppliers,
-    place: Place,
-    build: Build,
-) -> tuple[Node, ...]:
+def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
     """All pieces of what is left of a block at a place, each with the body that `build` gives."""
-    axis = tile.axis(block.axis)
-    staged = frozenset(stage.operand for stage in stages)
-    masked = axis.tile > 1 and not block.rest and is_masked(tile, axis, finish, staged, suppliers)
+    axis, place = nest.tile.axis(block.axis), scope.place
+    staged = frozenset(stage.operand for stage in nest.schedule.stages)
+    known = staged, nest.suppliers
+    masked = axis.tile > 1 and not block.rest and is_masked(nest.tile, axis, nest.finish, *known)
     cases = _last_cut(block, axis, place) if masked else _full_first(block, axis, place)
-    return tuple(If(case.conditions, build(_at(place, axis, case))) for case in cases)
+    return tuple(If(case.conditions, build(scope.at(_at(place, axis, case)))) for case in cases)
 
 
 def _at(place: Place, axis: LoopAxis, case: Case) -> Place:

@@ -27,9 +27,12 @@ def statement_mappings(
     machine: Machine,
     mode: CountMode = "complete",
     kernel: Kernel | None = None,
+    instruction: str | None = None,
 ) -> Iterator[Mapping]:
-    """All mappings of one statement; `kernel` says what is known of its sizes."""
+    """All mappings of a statement, or those of one instruction; `kernel` says what is known of its sizes."""
     for item in machine.instructions.values():
+        if instruction not in (None, item.name):
+            continue
         pattern = pattern_of(item.instruction)
         if pattern is not None:
             yield from find_in_statement(pattern, statement, number, mode, kernel)

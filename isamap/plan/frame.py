@@ -12,6 +12,7 @@ from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.caches import Memories
 from isamap.plan.fusing import offered_once
 from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.tiles import Matches, find_matches
 from isamap.transform import statements
 
 
@@ -20,7 +21,8 @@ class Frame:
     """A canonical kernel on a machine.
 
     `profile` are the numbers that sizes have in costs, `turns` how often ordered loops have each statement
-    performed, in the order of the statements.
+    performed, in the order of the statements; so are `matches`,
+    which may perform them.
     """
 
     kernel: Kernel
@@ -30,10 +32,19 @@ class Frame:
     suppliers: Suppliers
     memories: Memories
     turns: tuple[int, ...]
+    matches: tuple[Matches, ...]
 
     @staticmethod
-    def of(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], threads: int) -> Frame:
-        """The frame of a kernel at these sizes, performed by so many threads."""
+    def of(
+        kernel: Kernel,
+        machine: Machine,
+        sizes: Mapping[str, int | Range],
+        threads: int,
+        matches: Sequence[Matches] | None = None,
+    ) -> Frame:
+        """The frame of a kernel at these sizes, performed by so many threads; matches are found where they
+        are not known.
+        """
         profile = {name: profile_of(value) for name, value in sizes.items()}
         suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
         turns = tuple(
@@ -41,7 +52,8 @@ class Frame:
             for statement in statements(kernel)
         )
         given = tuple(sorted(sizes.items()))
-        return Frame(kernel, given, threads, profile, suppliers, memories, turns)
+        known = tuple(matches) if matches else find_matches(kernel, machine)
+        return Frame(kernel, given, threads, profile, suppliers, memories, turns, known)
 
     def is_cold(self, number: int, tensor: str) -> bool:
         """Whether a statement finds an operand in no cache: none before it wrote it, and it runs once.

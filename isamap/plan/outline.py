@@ -23,9 +23,7 @@ from isamap.match import (
     apply_mapping,
     pattern_of,
     profile_sizes,
-    statement_mappings,
     sums_can_be_padded,
-    tiles_apart,
     walk_of,
 )
 from isamap.match import Mapping as Mapped
@@ -54,11 +52,11 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """An outline of each mapping of a statement that may be carried out, in the order of `find_tiles`."""
+    """An outline of each mapping of a statement that may be carried out, in the order of `tiles_of`."""
     suppliers, profile = frame.suppliers, profile_sizes(statement)
     found: list[Outline] = []
     loops = Loops.of(statement)
-    for mapping in statement_mappings(statement, number, suppliers.machine):
+    for mapping in frame.matches[number].mappings:
         pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
         if statement.assign.op is None and not suppliers.is_addressable(pattern.output.memory):
@@ -71,7 +69,7 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
         further = partial(_applied, statement, mapping, pattern, frame, len(found))
         found.append(Outline(len(found), option, _joined(mapping), further))
-    for tile in tiles_apart(statement, number, suppliers.machine, profile):
+    for tile in frame.matches[number].apart:
         option = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, frame.profile)
         further = partial(_supplied, tile, number, frame, len(found))
         found.append(Outline(len(found), option, _joined(tile.mapping), further))

@@ -1,11 +1,19 @@
-"""Mappings of a statement that a machine can carry out, applied to its loops, and the one that is chosen."""
+"""Mappings of a statement that a machine can carry out, applied to its loops, and the one that is chosen.
+
+find_matches(kernel, machine)    the stage `match`: all that may perform each statement, found once
+tiles_of(matches, machine)       those that can be carried out, applied: what a problem is posed of
+chosen_tile(statement, …, nest)     the one that a schedule names: what is lowered
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+from isamap.ir import Kernel
+from isamap.machine import Machine
 from isamap.match import (
-    Suppliers,
+    Mapping,
     Tile,
     apply_mapping,
     pattern_of,
@@ -16,37 +24,68 @@ from isamap.match import (
 )
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, UsageProblem
-from isamap.transform import Statement
+from isamap.transform import Statement, statements
 
 
-def find_tiles(
-    statement: Statement, number: int, suppliers: Suppliers, named: Collection[str] | None = None
-) -> tuple[Tile, ...]:
-    """Mappings of a statement that can be carried out on the machine, applied; only those that are named."""
-    profile = profile_sizes(statement)
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What may perform a statement: its mappings, not yet applied, and tiles whose lanes are summed apart."""
+
+    statement: Statement
+    mappings: tuple[Mapping, ...]
+    apart: tuple[Tile, ...]
+
+
+def find_matches(kernel: Kernel, machine: Machine) -> tuple[Matches, ...]:
+    """The matches of each statement of a canonical kernel."""
+    return tuple(matches_of(s, number, machine) for number, s in enumerate(statements(kernel)))
+
+
+def matches_of(
+    statement: Statement, number: int, machine: Machine, instruction: str | None = None
+) -> Matches:
+    """The matches of a statement, of all instructions or of one."""
+    mappings = tuple(statement_mappings(statement, number, machine, instruction=instruction))
+    apart = tuple(tiles_apart(statement, number, machine, profile_sizes(statement)))
+    return Matches(statement, mappings, apart)
+
+
+def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None = None) -> tuple[Tile, ...]:
+    """The matches that can be carried out, applied; only those that are named."""
+    profile = profile_sizes(matches.statement)
     found: list[Tile] = []
-    for mapping in statement_mappings(statement, number, suppliers.machine):
+    for mapping in matches.mappings:
         if named is not None and mapping.ident not in named:
             continue
-        pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
-        assert pattern is not None
-        tile = apply_mapping(statement, mapping, pattern, profile)
+        pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+        assert pattern is not None, "what is mapped has a pattern"
+        tile = apply_mapping(matches.statement, mapping, pattern, profile)
         if tile is not None and sums_can_be_padded(tile):
             found.append(tile)
-    apart = tiles_apart(statement, number, suppliers.machine, profile)
-    return (*found, *(tile for tile in apart if named is None or tile.mapping.ident in named))
+    return (*found, *(t for t in matches.apart if named is None or t.mapping.ident in named))
 
 
-def chosen_tile(tiles: Iterable[Tile], nest: NestSchedule) -> Tile:
-    """The tile that a schedule names. Raises: UsageProblem when there is none."""
-    known = {t.mapping.ident: t for t in tiles}
-    if nest.mapping not in known:
-        raise UsageProblem(
-            Diagnostic(
-                "unknown-mapping",
-                f"statement {nest.statement} has no mapping `{nest.mapping}`",
-                notes=tuple(f"there is `{m}`" for m in list(known)[:8]),
-                help="run `isamap match` to see all of them",
-            )
+def chosen_tile(
+    statement: Statement, machine: Machine, nest: NestSchedule, known: Sequence[Matches] | None = None
+) -> Tile:
+    """The tile that a schedule names, out of what is known of all statements, or found by its name.
+
+    Raises: UsageProblem when there is none.
+    """
+    number = nest.statement
+    instruction = nest.mapping.split(" ", 1)[0]
+    own = known[number] if known else matches_of(statement, number, machine, instruction)
+    tiles = tiles_of(own, machine, (nest.mapping,))
+    if tiles:
+        return tiles[-1]
+    there = tiles_of(matches_of(statement, number, machine), machine)
+    raise UsageProblem(
+        Diagnostic(
+            "unknown-mapping",
+            f"statement {number} has no mapping `{nest.mapping}`",
+            notes=tuple(
+                f"there is `{name}`" for name in list(dict.fromkeys(t.mapping.ident for t in there))[:8]
+            ),
+            help="run `isamap match` to see all of them",
         )
-    return known[nest.mapping]
+    )

@@ -64,7 +64,7 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "fix-mapping": Explanation(
         "a fixed mapping that does not exist",
-        "The mappings of a statement are numbered from 0; `isamap compile … --stop-after match` lists them.",
+        "The mappings of a statement are numbered from 0; `isamap compile … --stop-after pose` lists them.",
     ),
     "fix-order": Explanation(
         "fixed orders of loops that go in a circle",

@@ -201,12 +201,10 @@ TRANSFORMING = (
 )
 
 LOWERING = (
-    Mutation(
-        "skip a tail", "isamap.lower.nest:_Nest._rest", always(None), programs_compute_what_the_kernel_does
-    ),
+    Mutation("skip a tail", "isamap.lower.expand:_rest", always(None), programs_compute_what_the_kernel_does),
     Mutation(
         "take every extent for a multiple",
-        "isamap.lower.nest:divides",
+        "isamap.lower.expand:divides",
         always(True),
         programs_compute_what_the_kernel_does,
     ),
@@ -224,7 +222,7 @@ LOWERING = (
     ),
     Mutation(
         "mask nothing",
-        "isamap.lower.nest:partial_axes",
+        "isamap.lower.supplying:partial_axes",
         always({}),
         programs_compute_what_the_kernel_does,
     ),

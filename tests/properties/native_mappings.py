@@ -30,7 +30,7 @@ from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
-from isamap.plan.tiles import find_tiles
+from isamap.plan.tiles import matches_of, tiles_of
 from isamap.source import IsamapError, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
@@ -105,7 +105,8 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
     number = random.randrange(len(statements(plain)))
     suppliers = Suppliers(machine, layouts(plain))
     found = list(statement_mappings(statements(plain)[number], number, machine))
-    tiles = frozenset(t.mapping.ident for t in find_tiles(statements(plain)[number], number, suppliers))
+    own = matches_of(statements(plain)[number], number, machine)
+    tiles = frozenset(t.mapping.ident for t in tiles_of(own, machine))
     try:
         problem = build_problem(plain, machine, sizes)
     except NoMapping:

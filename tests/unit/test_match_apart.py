@@ -6,10 +6,10 @@ import pytest
 
 from isamap.ir import print_expr
 from isamap.machine import load_machine
-from isamap.match import Suppliers, Tile, layouts, sum_of_lanes
+from isamap.match import Tile, sum_of_lanes
 from isamap.plan.build import build_problem
 from isamap.plan.option import reorders as reorders_sums
-from isamap.plan.tiles import find_tiles
+from isamap.plan.tiles import matches_of, tiles_of
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
@@ -42,8 +42,8 @@ STRICT = """strict kernel k(M, K) {
 
 def tiles(text: str, hw: str) -> list[Tile]:
     kernel = make_guards_explicit(parse_kernel(Source("k.ir", text)))
-    suppliers = Suppliers(load_machine(hw), layouts(kernel))
-    found = find_tiles(statements(kernel)[0], 0, suppliers)
+    machine = load_machine(hw)
+    found = tiles_of(matches_of(statements(kernel)[0], 0, machine), machine)
     return [tile for tile in found if tile.held is not None]
 
 

@@ -244,7 +244,7 @@ def test_the_last_stage_named_has_all_mappings() -> None:
     request = Request(
         source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40}, heuristic="greedy", cache=False
     )
-    matched, made = compile_kernel(request, "match").problem, compile_kernel(request, "schedule").problem
+    matched, made = compile_kernel(request, "pose").problem, compile_kernel(request, "schedule").problem
     assert matched is not None
     assert made is not None
 

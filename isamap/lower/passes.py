@@ -1,0 +1,160 @@
+"""The passes of lowering in their order: steps of nests until `expand`, nodes of a program from there on.
+
+    states(trees, setting, PASSES)   ->   ("loops", trees), …, ("configure", program)
+
+What each pass leaves is verified (`isamap.lower.verify`): a fault is found behind the pass that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from isamap.ir import Kernel, Range
+from isamap.lower import shape
+from isamap.lower.assemble import program_of, temps_of
+from isamap.lower.configure import configured
+from isamap.lower.expand import expand_nest
+from isamap.lower.names import Names
+from isamap.lower.pipeline import in_pipeline
+from isamap.lower.program import Block, For, LoweredProgram, Node
+from isamap.lower.registers import number_registers
+from isamap.lower.steps import Tree
+from isamap.lower.verify import check_program
+from isamap.lower.verify_steps import check_tree
+from isamap.machine import Machine
+from isamap.match import Suppliers
+from isamap.plan.schedule import NestSchedule
+from isamap.transform import Statement, in_ordered_loops, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is lowered: a canonical kernel bound to sizes, the nests of its schedule in the order of their
+    statements, where moves are found, and who gives names."""
+
+    kernel: Kernel
+    machine: Machine
+    nests: tuple[NestSchedule, ...]
+    sizes: Mapping[str, int | Range]
+    suppliers: Suppliers
+    names: Names
+
+
+Trees = tuple[Tree, ...]
+State = Trees | LoweredProgram
+
+
+@dataclass(frozen=True, slots=True)
+class TreePass:
+    """A pass over the steps of one nest."""
+
+    name: str
+    run: Callable[[Tree], Tree]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The pass that makes nodes of steps."""
+
+    name: str
+    run: Callable[[Trees, Setting], LoweredProgram]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPass:
+    """A pass over a program."""
+
+    name: str
+    run: Callable[[LoweredProgram, Setting], LoweredProgram]
+
+
+Pass = TreePass | Expansion | ProgramPass
+
+
+def states(trees: Trees, setting: Setting, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
+    """What each pass leaves, with its name, judged; one of them makes the program that others change."""
+    program: LoweredProgram | None = None
+    for one in passes:
+        match one:
+            case TreePass(name, run):
+                trees = tuple(map(run, trees))
+                _judge(name, [said for tree in trees for said in check_tree(tree)])
+            case Expansion(name, run):
+                program = run(trees, setting)
+                _judge(name, check_program(program, setting.machine))
+            case ProgramPass(name, run):
+                assert program is not None, "nodes are made before a pass changes them"
+                program = run(program, setting)
+                _judge(name, check_program(program, setting.machine))
+            case _:
+                assert_never(one)
+        yield name, trees if program is None else program
+
+
+def _judge(name: str, said: Sequence[str]) -> None:
+    assert not said, f"the pass `{name}` broke its rules: {said[0]}"
+
+
+def expand(trees: Trees, setting: Setting) -> LoweredProgram:
+    """The program with a block for each nest, inside the loops of the kernel whose order is given."""
+    kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
+    blocks = [Block(t.note, expand_nest(kernel, t, setting.suppliers, names)) for t in trees]
+    around = [_around(given[t.schedule.statement], t.schedule) for t in trees]
+    nests: list[tuple[Statement, Node]] = list(zip(around, blocks, strict=True))
+    body = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))
+    return program_of(kernel, setting.machine, setting.sizes, temps_of(kernel, body), names, body)
+
+
+def _around(statement: Statement, nest: NestSchedule) -> Statement:
+    """A statement in the ordered loops that stand around its nest: one that is carried turns inside."""
+    if not nest.carried:
+        return statement
+    return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])
+
+
+def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """Innermost loops in the order of their nests' pipelines."""
+    nests = iter(setting.nests)
+
+    def ordered(node: Node) -> Node:
+        match node:
+            case For(_, _, body):  # one whose order is given: all others stand inside the block of a nest
+                return replace(node, body=tuple(map(ordered, body)))
+            case Block(_, body):
+                order = next(nests).pipeline
+                return replace(node, body=in_pipeline(body, order, setting.machine)) if order else node
+            case _:
+                return node
+
+    return replace(program, body=tuple(map(ordered, program.body)))
+
+
+def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """Numbers for registers that are named by us, and in the programs that pack operands."""
+    packs = tuple(registers(pack, setting) for pack in program.packs)
+    return replace(program, body=number_registers(program.body, setting.machine), packs=packs)
+
+
+def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """The configuration that those registers need, loaded and given back."""
+    packs = tuple(configure(pack, setting) for pack in program.packs)
+    return replace(program, body=configured(program.body, setting.machine), packs=packs)
+
+
+SHAPE: tuple[TreePass, ...] = (
+    TreePass("loops", shape.loops),
+    TreePass("hold", shape.hold),
+    TreePass("stage", shape.stage),
+    TreePass("parallel", shape.parallel),
+    TreePass("overlap", shape.overlap),
+    TreePass("peel", shape.peel),
+)
+PASSES: tuple[Pass, ...] = (
+    *SHAPE,
+    Expansion("expand", expand),
+    ProgramPass("pipeline", pipeline),
+    ProgramPass("registers", registers),
+    ProgramPass("configure", configure),
+)

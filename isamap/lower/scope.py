@@ -1,0 +1,74 @@
+"""What a nest is made from, and what surrounds a step of it while its nodes are made: data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from isamap.ir import Index
+from isamap.lower.deal import Dealt
+from isamap.lower.finish import Finish
+from isamap.lower.names import Names
+from isamap.lower.place import Place
+from isamap.lower.program import MemoryRef, Node, Value
+from isamap.lower.results import Results
+from isamap.lower.staging import Staged
+from isamap.match import OperandTile, Suppliers, Tile
+from isamap.plan.schedule import LoopStep, NestSchedule
+
+Nodes = tuple[Node, ...]
+Held = Mapping[tuple[Index, ...], Value | MemoryRef]
+"""Sums by place: in registers, or where they lie in a scratchpad that the instruction itself adds to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A nest whose nodes are made: what it performs, and where names and moves come from."""
+
+    tile: Tile
+    schedule: NestSchedule
+    finish: Finish
+    suppliers: Suppliers
+    names: Names
+
+    @property
+    def loops(self) -> tuple[LoopStep, ...]:
+        return self.schedule.loops
+
+    @property
+    def results(self) -> Results:
+        return Results(self.tile, self.suppliers, self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What surrounds a step.
+
+    `staged` are the buffers that are filled here, `shared` those that turns of a loop around share; `around`
+    is the place outside each loop (by number) around; `dealt` is the work that loops further inside perform
+    share by share; `held` are the sums in registers, none outside of `hold`.
+    """
+
+    place: Place
+    staged: Mapping[str, Staged] = field(default_factory=dict[str, Staged])
+    shared: Mapping[str, Staged] = field(default_factory=dict[str, Staged])
+    around: Mapping[int, Place] = field(default_factory=dict[int, Place])
+    dealt: tuple[Dealt, ...] = ()
+    held: Held = field(default_factory=dict[tuple[Index, ...], "Value | MemoryRef"])
+
+    def at(self, place: Place) -> Scope:
+        """The same elsewhere."""
+        return replace(self, place=place)
+
+    def with_staged(self, staged: Staged, operand: str) -> Scope:
+        """With the buffer of one more operand."""
+        return replace(self, staged={**self.staged, operand: staged})
+
+
+Build = Callable[[Scope], Nodes]
+"""Makes the nodes of what stands inside."""
+
+
+def key_of(operand: OperandTile, place: Place) -> tuple[Index, ...]:
+    """Where an operand's tile lies: equal at places that have the same one."""
+    return tuple(place.position[axis] for axis in operand.axes)

@@ -1,0 +1,133 @@
+"""The passes that make steps out of a schedule: each adds one kind of decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
+from isamap.match import Tile
+from isamap.plan.schedule import LoopStep, NestSchedule, hosts_of, slots_of, spread_of
+
+
+def loops(tree: Tree) -> Tree:
+    """A step for each loop that counts, around the issues of those that are unrolled."""
+    nest = tree.schedule
+    inner = _first_unrolled(nest)
+    around = (Turns(number, loop) for number, loop in enumerate(nest.loops[:inner]))
+    return replace(tree, steps=(*around, Issues(_unrolled(nest, inner), nest.carried)))
+
+
+def hold(tree: Tree) -> Tree:
+    """Accumulators enter and leave registers around the loops that sum into them."""
+    if tree.tile.accumulator is None:
+        return tree
+    step = Hold(_unrolled(tree.schedule, tree.schedule.hold))
+    return replace(tree, steps=_inserted(tree.steps, tree.schedule.hold, (step,)))
+
+
+def stage(tree: Tree) -> Tree:
+    """Copies of operands, around what reads them."""
+    steps = tree.steps
+    staged: set[str] = set()
+    for depth in range(len(tree.schedule.loops) + 1):
+        mine = [s for s in tree.schedule.stages if s.depth == depth and s.operand not in staged]
+        staged |= {s.operand for s in mine}
+        steps = _inserted(steps, depth, tuple(Packed(s) if s.packed else Copies(s) for s in mine))
+    return replace(tree, steps=steps)
+
+
+def parallel(tree: Tree) -> Tree:
+    """The loops that deal their turns to threads become one step; a sum in parts needs no copy of its own."""
+    count = tree.schedule.parallel
+    dealt = tree.schedule.loops[:count]
+    split = any(_splits(loop, tree.tile) for loop in dealt)
+    summed = tree.tile.accumulator.name if split and tree.tile.accumulator else ""
+    steps: list[Step] = []
+    for step in tree.steps:
+        match step:
+            case Turns(number) if number < count:
+                steps += [] if number else [Parts(dealt, split)]
+            case Copies(s) if s.operand == summed:
+                pass
+            case _:
+                steps.append(step)
+    return replace(tree, steps=tuple(steps))
+
+
+def overlap(tree: Tree) -> Tree:
+    """Copies for other turns than the one that runs, and the loops that carry them; prefetches."""
+    nest = tree.schedule
+    steps = tuple(_shared(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
+    shared = [step for step in steps if isinstance(step, Copies) and step.slots > 1]
+    return replace(
+        tree,
+        steps=tuple(
+            replace(
+                step,
+                carried=tuple(copies for copies in shared if copies.stage.depth == step.number + 1),
+                hints=tuple(p for p in nest.prefetches if p.depth == step.number + 1),
+            )
+            if isinstance(step, Turns)
+            else step
+            for step in steps
+        ),
+    )
+
+
+def peel(tree: Tree) -> Tree:
+    """What is left of a block is performed apart; so is the first turn where it differs."""
+    nest = tree.schedule
+
+    def peeled(step: Step) -> Step:
+        match step:
+            case Turns(number, loop, carried):
+                counted = any(s.axis == loop.axis and s.kind == "for" for s in nest.loops[number + 1 :])
+                first_apart = any(copies.spread for copies in carried)
+                return replace(step, rest=not counted and loop.step > 1, first_apart=first_apart)
+            case Hold(unrolled) | Issues(unrolled):
+                blocks = (replace(one, block=_block_of(nest, one.axis)) for one in unrolled)
+                return replace(step, unrolled=tuple(blocks))
+            case Packed() | Copies() | Parts():
+                return step
+
+    return replace(tree, steps=tuple(map(peeled, tree.steps)))
+
+
+def _first_unrolled(nest: NestSchedule) -> int:
+    return next((n for n, loop in enumerate(nest.loops) if loop.kind == "unroll"), len(nest.loops))
+
+
+def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
+    """Unrolled loops from a depth on whose axis no loop in between still counts."""
+    later = nest.loops[depth:]
+    counted = {loop.axis for loop in later if loop.kind == "for"}
+    return tuple(
+        Unroll(depth + n, loop.axis, loop.step)
+        for n, loop in enumerate(later)
+        if loop.kind == "unroll" and loop.axis not in counted
+    )
+
+
+def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps with new ones inside so many loops."""
+    outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, Turns) and step.number < depth]
+    at = max(outside, default=0)
+    return (*steps[:at], *new, *steps[at:])
+
+
+def _splits(loop: LoopStep, tile: Tile) -> bool:
+    """Whether parts of a sum are summed apart by the turns of a loop."""
+    axis = tile.axis(loop.axis)
+    return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
+
+
+def _shared(step: Copies, nest: NestSchedule) -> Copies:
+    """The copies with who else they are for."""
+    slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
+    return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)
+
+
+def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
+    """The innermost loop over blocks of an axis; None where it has none."""
+    blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and loop.kind != "unroll")
+    return next(blocks, None)

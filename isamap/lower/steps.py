@@ -1,0 +1,110 @@
+"""A nest between its schedule and its nodes: one step around the next, each with what is decided about it.
+
+    stage b ahead 1                                 Copies
+      parallel n by 512                             Parts
+        for k by 256 carries b, then the rest       Turns
+          hold                                      Hold
+            for k by 1                              Turns
+              issue, unrolled m by 1, n by 16       Issues
+
+The passes of `isamap.lower.shape` make the steps out of a schedule, one kind of decision each;
+`isamap.lower.expand` makes nodes of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.match import Tile
+from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll:
+    """Loop number `number` of a nest, unrolled. Units: `step` in elements of the axis.
+
+    `block` is the innermost loop over blocks of the axis, whose rest is performed in pieces; None where there
+    is no such loop.
+    """
+
+    number: int
+    axis: str
+    step: int
+    block: LoopStep | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An operand that a program of its own has copied before."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """An operand copied into a buffer, and out of it where it is a result.
+
+    `slots` are the copies of the buffer: with more than one, the turns of the loop around share it. `hosts`
+    are the loops whose turns share what is copied for another turn of that loop.
+    """
+
+    stage: Stage
+    slots: int = 1
+    hosts: tuple[tuple[int, LoopStep], ...] = ()
+    spread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The loops that deal their turns to threads. `split` says that parts of a sum are summed apart."""
+
+    loops: tuple[LoopStep, ...]
+    split: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Loop number `number` of a nest.
+
+    `carried` are the copies inside whose buffers its turns share, `hints` what of a later turn is prefetched.
+    With `rest`, what is left behind the last whole step is performed apart; with `first_apart`, so is the
+    first turn, which has no other one's results to write back.
+    """
+
+    number: int
+    loop: LoopStep
+    carried: tuple[Copies, ...] = ()
+    hints: tuple[Prefetch, ...] = ()
+    rest: bool = False
+    first_apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The accumulators of a register block: brought in, summed into inside, written back."""
+
+    unrolled: tuple[Unroll, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Issues:
+    """The innermost block: one issue for each tile of the unrolled loops.
+
+    `carried` is the ordered loop that turns around them, so that what a turn leaves stays in registers.
+    """
+
+    unrolled: tuple[Unroll, ...] = ()
+    carried: str = ""
+
+
+Step = Packed | Copies | Parts | Turns | Hold | Issues
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A nest as steps, the outermost first. `note` says what is performed, for readers of the code."""
+
+    schedule: NestSchedule
+    tile: Tile
+    note: str
+    steps: tuple[Step, ...] = ()

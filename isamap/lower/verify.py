@@ -1,0 +1,277 @@
+"""The verifier of lowered programs: that what is named is there, and that numbers are within their limits.
+
+    check_program(program, machine)   ->  ("load_zmm_f32 reads v7, which is declared nowhere around it",)
+
+It looks at the form of a program alone, and quickly, so that it can stand behind every pass. Whether issues
+touch what they may touch is judged on numbers, once, by `isamap.lower.touched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from isamap.ir import Const, Expr, Index, Instruction
+from isamap.lower.program import (
+    Argument,
+    Block,
+    Buffer,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    OperandRef,
+    Parallel,
+    RegisterRef,
+    Tensor,
+    Value,
+)
+from isamap.machine import Machine
+from isamap.transform import reads, symbols
+
+Said = Iterator[str]
+
+
+def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
+    """What is wrong with the form of a program, a sentence each; () when nothing is."""
+    return tuple(_program(program, machine))
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is known where a node stands: symbols that have a value, arrays, declared values."""
+
+    machine: Machine
+    symbols: frozenset[str]
+    arrays: Mapping[str, Tensor | Buffer]
+    values: Mapping[str, Value]
+    in_parallel: bool = False
+
+
+def _program(program: LoweredProgram, machine: Machine) -> Said:
+    if program.machine != machine.name:
+        yield f"the program is for {program.machine}, not for {machine.name}"
+    arrays = [*program.tensors, *program.buffers]
+    names = [array.name for array in arrays]
+    yield from (
+        f"there are two arrays called {name}" for name in sorted({n for n in names if names.count(n) > 1})
+    )
+    sizes = frozenset(name for name, _, _ in program.symbols)
+    given = sizes.union(*(s.symbols for tensor in program.tensors for s in tensor.strides))
+    for array in arrays:
+        yield from _array(array, sizes, machine)
+    around = _Around(machine, given, {array.name: array for array in arrays}, {})
+    yield from (said for condition in program.checks for said in _condition(condition, around))
+    yield from _nodes(program.body, around)
+    for pack in program.packs:
+        yield from (f"{pack.name}: {said}" for said in _program(pack, machine))
+
+
+def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> Said:
+    shape = array.shape if isinstance(array, Tensor) else (array.elements,)
+    for extent in shape:
+        if extent.value is not None and extent.value < 1:
+            yield f"{array.name} has {extent} elements along an axis"
+        yield from _unknown(extent, sizes, f"the size of {array.name}")
+    if isinstance(array, Tensor):
+        if len(array.strides) != len(array.shape):
+            yield f"{array.name} has {len(array.shape)} axes and {len(array.strides)} strides"
+        return
+    if array.offset is not None and array.offset < 0:
+        yield f"{array.name} begins at {array.offset}"
+    if array.life is not None and array.life[0] > array.life[1]:
+        yield f"{array.name} ends before it begins"
+    if array.memory and array.memory not in machine.memories:
+        yield f"{array.name} lies in {array.memory}, a memory that {machine.name} has not"
+
+
+# --- nodes ------------------------------------------------------------------------------------------------
+
+
+def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
+    """What is wrong with nodes, each of which sees the values that those before it declare."""
+    values = dict(around.values)
+    here = _Around(around.machine, around.symbols, around.arrays, values, around.in_parallel)
+    for node in nodes:
+        match node:
+            case Issue():
+                yield from _issue(node, here)
+            case Configure():
+                yield from _configure(node, here)
+            case Fill(buffer, offset, elements):
+                yield from _place("what zeros are written to", buffer, (offset, elements), here)
+                yield from _written("what zeros are written to", buffer, here)
+            case Hint(instruction, operand, place):
+                yield from _hint(instruction, operand, place, here)
+            case Declare(declared):
+                yield from (said for value in declared for said in _declared(value, here))
+                values |= {value.name: value for value in declared}
+            case For(variable, trips, body):
+                yield from _loop(((variable, trips),), body, here, here.in_parallel)
+            case Parallel(counters, body):
+                if here.in_parallel:
+                    yield f"parallel {', '.join(v for v, _ in counters)} stands inside another parallel loop"
+                yield from _loop(counters, body, _Around(here.machine, here.symbols, here.arrays, {}), True)
+            case If(conditions, body):
+                yield from (said for condition in conditions for said in _condition(condition, here))
+                yield from _nodes(body, here)
+            case Block(_, body):
+                yield from _nodes(body, here)
+            case _:
+                assert_never(node)
+
+
+def _loop(
+    counters: Iterable[tuple[str, Index]], body: Iterable[Node], around: _Around, in_parallel: bool
+) -> Said:
+    known = around.symbols
+    for variable, trips in counters:
+        if variable in known:
+            yield f"the loop over {variable} stands where {variable} is known already"
+        if trips.value is not None and trips.value < 1:
+            yield f"the loop over {variable} runs {trips} times"
+        yield from _unknown(trips, around.symbols, f"how often {variable} counts")
+        known |= {variable}
+    yield from _nodes(body, _Around(around.machine, known, around.arrays, around.values, in_parallel))
+
+
+def _condition(condition: Condition, around: _Around) -> Said:
+    left, comparison, right = condition
+    yield from _unknown(left, around.symbols, f"the condition {left} {comparison} {right}")
+    yield from _unknown(right, around.symbols, f"the condition {left} {comparison} {right}")
+
+
+def _declared(value: Value, around: _Around) -> Said:
+    memory = around.machine.memories.get(value.memory)
+    if value.name in around.values:
+        yield f"{value.name} is declared where it is declared already"
+    if memory is None or memory.kind != "registers":
+        yield f"{value.name} lies in {value.memory}, which is no register memory of {around.machine.name}"
+        return
+    if any(extent < 1 for extent in value.shape):
+        yield f"{value.name} has the shape {value.shape}"
+    if value.register is not None and not 0 <= value.register < (memory.count or 0):
+        yield f"{value.name} is in {value.memory}{value.register}, of {memory.count or 0} registers"
+
+
+# --- issues -----------------------------------------------------------------------------------------------
+
+
+def _issue(issue: Issue, around: _Around) -> Said:
+    name = issue.instruction
+    item = around.machine.instructions.get(name)
+    if item is None:
+        yield f"{name} is no instruction of {around.machine.name}"
+        return
+    instruction = item.instruction
+    given = [operand for operand, _ in issue.operands]
+    needed = [operand.name for operand in instruction.operands if operand.role != "temp"]
+    if sorted(given) != sorted(needed):
+        yield f"{name} takes the operands {', '.join(needed)}, not {', '.join(given)}"
+        return
+    for operand, ref in issue.operands:
+        known = instruction.operand(operand)
+        yield from _operand(f"{operand} of {name}", ref, known.memory or "", around)
+        if known.role != "in" and isinstance(ref, MemoryRef):
+            yield from _written(f"{operand} of {name}", ref.buffer, around)
+    params = {param.name for param in instruction.params}
+    named = [param for param, _ in issue.params]
+    if len(set(named)) != len(named) or not set(named) <= params:
+        yield f"{name} takes the parameters {', '.join(sorted(params)) or 'none'}, not {', '.join(named)}"
+    for param, argument in issue.params:
+        yield from _argument(f"{param} of {name}", argument, around)
+
+
+def _operand(what: str, ref: OperandRef, memory: str, around: _Around) -> Said:
+    """What is wrong with an operand that lies in a memory, or in a view of it."""
+    match ref:
+        case RegisterRef(name):
+            value = around.values.get(name)
+            if value is None:
+                yield f"{what} is {name}, which is declared nowhere around it"
+            elif _base(value.memory, around.machine) != _base(memory, around.machine):
+                yield f"{what} lies in {memory}, and {name} in {value.memory}"
+        case MemoryRef(buffer, offset, strides):
+            if memory in around.machine.memories and around.machine.memories[memory].kind == "registers":
+                yield f"{what} lies in registers, and is given as a place in {buffer}"
+            yield from _place(what, buffer, (offset, *strides), around)
+
+
+def _place(what: str, buffer: str, numbers: Iterable[Index], around: _Around) -> Said:
+    if buffer not in around.arrays:
+        yield f"{what} is in {buffer}, which is no array of the program"
+    for number in numbers:
+        yield from _unknown(number, around.symbols, f"{what}, in {buffer},")
+
+
+def _written(what: str, buffer: str, around: _Around) -> Said:
+    array = around.arrays.get(buffer)
+    if isinstance(array, Tensor) and array.role == "in":
+        yield f"{what} is in {buffer}, which the caller passes to be read"
+
+
+def _argument(what: str, argument: Argument, around: _Around) -> Said:
+    match argument:
+        case int() | Const():
+            pass
+        case Index():
+            yield from _unknown(argument, around.symbols, what)
+        case _:
+            yield from _expression(what, argument, around)
+
+
+def _expression(what: str, value: Expr, around: _Around) -> Said:
+    for read in reads(value):
+        if read.buffer not in around.arrays:
+            yield f"{what} reads {read.buffer}, which is no array of the program"
+    missing = symbols(value) - around.symbols
+    if missing:
+        yield f"{what} depends on {', '.join(sorted(missing))}, which nothing around it counts"
+
+
+def _hint(instruction: str, operand: str, place: MemoryRef, around: _Around) -> Said:
+    item = around.machine.hints.get(instruction)
+    if item is None:
+        yield f"{instruction} is no hint of {around.machine.name}"
+    elif operand not in {o.name for o in item.instruction.operands}:
+        yield f"{instruction} has no operand {operand}"
+    yield from _place(f"{operand} of {instruction}", place.buffer, (place.offset, *place.strides), around)
+
+
+def _configure(node: Configure, around: _Around) -> Said:
+    name, item = node.instruction, around.machine.instructions.get(node.instruction)
+    state = around.machine.states.get(node.state)
+    if item is None or state is None:
+        yield f"{name} or the state {node.state} is not of {around.machine.name}"
+        return
+    own: Instruction = item.instruction
+    if node.state not in (own.releases_state if node.release else own.sets_state):
+        yield f"{name} does not {'release' if node.release else 'set'} {node.state}"
+    counts = {f.name: f.count for f in state.decl.fields}
+    for field, number, _ in node.fields:
+        if field not in counts:
+            yield f"{node.state} has no field {field}"
+        elif (number is None) != (counts[field] is None) or (number or 0) not in range(counts[field] or 1):
+            yield f"{node.state} has no {field}[{number}]"
+
+
+def _base(memory: str, machine: Machine) -> str:
+    """The memory that one is a view of."""
+    found = machine.memories.get(memory)
+    while found is not None and found.base is not None:
+        memory, found = found.base, machine.memories.get(found.base)
+    return memory
+
+
+def _unknown(index: Index, known: frozenset[str], what: str) -> Said:
+    missing = index.symbols - known
+    if missing:
+        yield f"{what} depends on {', '.join(sorted(missing))}, which nothing around it counts"
