@@ -98,13 +98,13 @@ def _periods(condition: Expr, statement: Statement) -> dict[str, int]:
             remainders = [m for side in (left, right) for m in _remainders(side)]
         case _:
             return {}
-    axes = {a.name for a in statement.axes}
+    axes = [a.name for a in statement.axes]  # in their order, which that of the parts follows
     periods: dict[str, int] = {}
     for remainder in remainders:
         divisor = remainder.divisor.value
         if divisor is None:
             return {}
-        for name in remainder.value.symbols & axes:
+        for name in (n for n in axes if n in remainder.value.symbols):
             coefficient = remainder.value.coefficient(name)
             if coefficient is None or coefficient.value is None:
                 return {}

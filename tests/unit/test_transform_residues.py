@@ -124,3 +124,20 @@ def test_any_guard_by_a_remainder_is_performed_as_it_is_written(
 ) -> None:
     guard = f"({a}*n + {b}*m + {c}) % {divisor} {op} {wanted}".replace("+ -", "- ")
     assert agrees(plain(f"for n in N, m in M if {guard} {{ {body} }}", n=n, m=m))
+
+
+def test_the_order_of_parts_is_that_of_the_axes() -> None:
+    found = shown(plain("for n in N, m in M if (n + m) % 2 == 0 { y[n, m] = x[n, m]; }"))
+    assert [line.partition(": ")[2][:12] for line in found] == ["y[2*n, 2*m] ", "y[2*n + 1, 2"]
+    kernel = plain("for n in N, m in M if (n + 2*m) % 3 < 2 { y[n, m] = x[n, m]; }")
+    targets = [
+        print_stmt(s.assign).partition(" = ")[0].strip() for s in statements(make_guards_explicit(kernel))
+    ]
+    assert targets == [
+        "y[3*n, 3*m]",
+        "y[3*n, 3*m + 2]",
+        "y[3*n + 1, 3*m]",
+        "y[3*n + 1, 3*m + 1]",
+        "y[3*n + 2, 3*m + 1]",
+        "y[3*n + 2, 3*m + 2]",
+    ]
