@@ -7,6 +7,7 @@ plain-C model, so that a program for absent hardware can be checked on any machi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from isamap.codegen.c_body import BodyWriter
 from isamap.codegen.c_functions import HELPERS, helper_texts
@@ -16,7 +17,7 @@ from isamap.codegen.c_parallel import run_text
 from isamap.codegen.names import Names
 from isamap.codegen.state_image import image_text
 from isamap.lower.program import LoweredProgram
-from isamap.machine import EmitNothing, Machine
+from isamap.machine import EmitCall, EmitNothing, EmitSemantics, Machine
 from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
@@ -78,15 +79,21 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
 
 def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
     for name in program.instructions():
-        if isinstance(machine.instructions[name].emit, EmitNothing):
-            raise UsageProblem(
-                Diagnostic(
-                    "no-emission",
-                    f"`{name}` of {machine.name} has no emission",
-                    machine.instructions[name].span,
-                    help="give it an `emit`, or run the program as a model of the machine",
+        emit = machine.instructions[name].emit
+        match emit:
+            case EmitCall() | EmitSemantics():
+                pass
+            case EmitNothing():
+                raise UsageProblem(
+                    Diagnostic(
+                        "no-emission",
+                        f"`{name}` of {machine.name} has no emission",
+                        machine.instructions[name].span,
+                        help="give it an `emit`, or run the program as a model of the machine",
+                    )
                 )
-            )
+            case _:
+                assert_never(emit)
 
 
 def _title(program: LoweredProgram, model: bool) -> str:

@@ -9,7 +9,7 @@ from isamap.codegen.c_apart import copy_text, stands_apart
 from isamap.codegen.c_dense import Function, dense_strides, used_in_loops
 from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, body_symbols, clean
-from isamap.codegen.c_issue import Here, Issuer
+from isamap.codegen.c_issue import Here, Issuer, call_of
 from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.c_parallel import Region, region_texts
 from isamap.codegen.c_text import SHIFT, Text, cast, infix
@@ -29,7 +29,6 @@ from isamap.lower.program import (
     Parallel,
     Value,
 )
-from isamap.machine import EmitCall
 from isamap.machine.allowed import is_vector_type
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -231,8 +230,7 @@ class BodyWriter:
         machine = self.issuer.machine
         shown = ", ".join(f"{f if i is None else f'{f}[{i}]'} = {v}" for f, i, v in node.fields)
         what = f"{node.state}: {'released' if node.release else shown}"
-        emit = machine.instructions[node.instruction].emit
-        if self.issuer.model or not isinstance(emit, EmitCall):
+        if call_of(machine.instructions[node.instruction], model=self.issuer.model) is None:
             self.add(depth, f"/* {what} */")
             return
         self.fenced([f"{self.issuer.configuration(node)} /* {what} */"], node.instruction, depth)

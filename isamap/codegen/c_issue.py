@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from isamap.codegen.c_expr import Scope, value_text
 from isamap.codegen.c_index import index_text
@@ -20,9 +21,27 @@ from isamap.codegen.names import Names
 from isamap.codegen.state_image import state_image
 from isamap.ir import Const, DType, Index, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import EmitArg, EmitCall, Machine, MachineInstruction
+from isamap.machine import (
+    EmitArg,
+    EmitCall,
+    EmitNothing,
+    EmitSemantics,
+    Machine,
+    MachineInstruction,
+)
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
+
+
+def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
+    """The call that an issue of an instruction becomes; None for the plain-C model of its meaning."""
+    match entry.emit:
+        case EmitCall() as emit:
+            return None if model else emit
+        case EmitSemantics() | EmitNothing():  # what has no emission is a model, or is refused
+            return None
+        case _:
+            assert_never(entry.emit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +80,15 @@ class Issuer:
     def statements(self, issue: Issue, here: Here) -> list[str]:
         """The C statements of one issue."""
         entry = self.machine.instructions[issue.instruction]
-        if self.model or not isinstance(entry.emit, EmitCall):
+        emit = call_of(entry, model=self.model)
+        if emit is None:
             return self._model_call(issue, entry, here)
         operands = dict(issue.operands)
         params = dict(issue.params)
-        found = self._call(entry.emit, entry, operands, params, here)
-        if entry.emit.result is None:
+        found = self._call(emit, entry, operands, params, here)
+        if emit.result is None:
             return [f"{found};"]
-        operand = entry.instruction.operand(entry.emit.result)
+        operand = entry.instruction.operand(emit.result)
         ref = operands[operand.name]
         assert isinstance(ref, RegisterRef), "the result of a call is a C value"
         value = here.values[ref.value]
@@ -81,15 +101,16 @@ class Issuer:
     def hint(self, node: Hint, here: Here) -> str:
         """The statement of a hint; a model, whose memory has no caches, only names the place."""
         entry = self.machine.hints[node.instruction]
-        if self.model or not isinstance(entry.emit, EmitCall):
+        emit = call_of(entry, model=self.model)
+        if emit is None:
             operand = entry.instruction.operand(node.operand)
             return f"(void)({self._pointer(node.place, operand, here)}); /* {entry.name} */"
-        return f"{self._call(entry.emit, entry, {node.operand: node.place}, {}, here)};"
+        return f"{self._call(emit, entry, {node.operand: node.place}, {}, here)};"
 
     def configuration(self, node: Configure) -> str:
         """The statement that loads or releases a state; its image becomes a constant of the file."""
-        emit = self.machine.instructions[node.instruction].emit
-        assert isinstance(emit, EmitCall), "a state is loaded by a call"
+        emit = call_of(self.machine.instructions[node.instruction], model=self.model)
+        assert emit is not None, "a state is loaded by a call"
         args: list[Text] = []
         for arg in emit.args:
             assert isinstance(arg, EmitArg), "a configuration is not computed"

@@ -86,8 +86,9 @@ def states(trees: Trees, setting: Setting, passes: Sequence[Pass]) -> Iterator[t
                 _judge(name, check_program(program, setting.machine))
             case ProgramPass(name, run):
                 assert program is not None, "nodes are made before a pass changes them"
-                program = run(program, setting)
-                _judge(name, check_program(program, setting.machine))
+                before, program = program, run(program, setting)
+                if program != before:  # else it has been judged
+                    _judge(name, check_program(program, setting.machine))
             case _:
                 assert_never(one)
         yield name, trees if program is None else program

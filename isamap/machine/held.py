@@ -6,7 +6,9 @@ emit: z = _mm256_broadcastd_epi32(_mm_loadu_si32(a.addr))  what is loaded waits 
 
 from __future__ import annotations
 
-from isamap.machine.model import EmitCall, Machine, MachineInstruction
+from typing import assert_never
+
+from isamap.machine.model import EmitCall, EmitNothing, EmitSemantics, Machine, MachineInstruction
 
 
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
@@ -14,10 +16,14 @@ def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str,
 
     A register that is only written takes one of them meanwhile. Nothing where no call has another one in it.
     """
-    if not isinstance(item.emit, EmitCall) or item.emit.result is None:
-        return ()
-    result = item.instruction.operand(item.emit.result)
-    count = item.emit.held - (result.role == "out")
+    match item.emit:
+        case EmitCall(result=str(name), held=held):
+            result = item.instruction.operand(name)
+        case EmitCall() | EmitSemantics() | EmitNothing():
+            return ()
+        case _:
+            assert_never(item.emit)
+    count = held - (result.role == "out")
     assert result.memory is not None, "operands of instructions live somewhere"
     assert machine.memories[result.memory].named == "compiler", "the result of a call is a C value"
     return ((result.memory, count),) if count > 0 else ()
