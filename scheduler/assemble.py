@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.candidates import Candidate, fixed_names
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, added
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
 ROUNDING = 1e-3
@@ -45,8 +45,8 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         problem.sizes,
         tuple(part.candidate.nest() for part in solved),
         model,
-        sum(part.candidate.cost_ns for part in solved),
-        sum(part.bound_ns for part in solved),
+        added(part.candidate.cost_ns for part in solved),
+        added(part.bound_ns for part in solved),
         status,
         all(part.reproducible for part in solved),
         tuple(dict.fromkeys(finding for part in solved for finding in part.findings)),

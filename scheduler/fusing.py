@@ -20,7 +20,7 @@ from isamap.plan.protocols import CostModel
 from isamap.scheduler.assemble import ROUNDING, STATUSES, Solved
 from isamap.scheduler.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.scheduler.space import Assignment
-from isamap.source import Infeasible
+from isamap.source import Infeasible, added
 
 # With more statements to take along than this, choices are the first one, the first two, ...
 MAX_CHOSEN_FREELY = 8
@@ -111,8 +111,8 @@ class Group:
         key = option.number, option.space.option.parts
         chosen = next(c for c in self.choices if (c.option.number, c.option.space.option.parts) == key)
         others = [part for s, part in self.alone.items() if s not in chosen.fused]
-        left_ns = sum(part.bound_ns for part in others)
-        loose_ns = sum(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
+        left_ns = added(part.bound_ns for part in others)
+        loose_ns = added(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
         proven_ns = max(0.0, answer.bound_ns - loose_ns)
         if left_ns > proven_ns:
             others = [replace(o, bound_ns=o.bound_ns * proven_ns / left_ns) for o in others]
@@ -153,8 +153,8 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Ass
         _Choice(
             option,
             fused,
-            sum(offered[s].extra_ns for s in fused),
-            sum(ns for s, ns in costs.items() if s not in fused),
+            added(offered[s].extra_ns for s in fused),
+            added(ns for s, ns in costs.items() if s not in fused),
         )
         for fused in _closed(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
@@ -188,8 +188,8 @@ def _settled(answer: Solved, chosen: _Choice, alone: Mapping[int, Solved]) -> So
     """
     option, assignment = chosen.option, answer.candidate.assignment
     own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns
-    loose_ns = sum(part.candidate.cost_ns - part.bound_ns for part in alone.values())
-    left_ns = sum(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
+    loose_ns = added(part.candidate.cost_ns - part.bound_ns for part in alone.values())
+    left_ns = added(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
     bound_ns = min(own_ns, max(0.0, answer.bound_ns - loose_ns - left_ns))
     if loose_ns == 0 and answer.bound_ns == answer.candidate.cost_ns:
         bound_ns = own_ns  # the same numbers, without the rounding of going there and back

@@ -16,6 +16,7 @@ from math import prod
 
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.scheduler.space import MAX_UNROLLED, issues_along
+from isamap.source import added
 
 # Sums of floats in another order may differ by this.
 ROUNDED = 1 - 1e-9
@@ -42,9 +43,9 @@ def least_ns(problem: Problem, option: NestOption, leak: float) -> float:
             ways.append(found)
     compute_ns = issues * option.interval_ns
     shown = [
-        max(compute_ns, supply) + leak * supply + sum(once for _, once in chosen)
+        max(compute_ns, supply) + leak * supply + added(once for _, once in chosen)
         for chosen in product(*ways)
-        for supply in [sum(moved for moved, _ in chosen)]
+        for supply in [added(moved for moved, _ in chosen)]
     ]
     # Behind rows that loads follow out of memory, accumulators show by the same share; what streams is not
     # known of outlines yet.

@@ -25,6 +25,7 @@ from isamap.scheduler.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.greedy import greedy_candidate
 from isamap.scheduler.splitting import raised_floors
+from isamap.source import added
 from isamap.transform import statements
 from isamap.transform.companions import companions
 
@@ -62,7 +63,7 @@ def narrow_problem(
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
-        saved = sum(priced[n].price_ns if n in priced else inf for n in along[number])
+        saved = added(priced[n].price_ns if n in priced else inf for n in along[number])
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrowed(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options:

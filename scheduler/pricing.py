@@ -22,6 +22,7 @@ from isamap.scheduler.orders import decisions_of
 from isamap.scheduler.parallel import part_cost, part_of
 from isamap.scheduler.space import Assignment, Space
 from isamap.scheduler.summing import may_unroll
+from isamap.source import added
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
@@ -40,7 +41,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
     read = read_nest(problem, nest, chosen)
     if read is None:
         return None
-    extra_ns = sum(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
+    extra_ns = added(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
     return float(evaluate(part_cost(problem, nest, read[0], model), read[1])) + extra_ns
 
 

@@ -24,6 +24,7 @@ from isamap.scheduler.fixing import resolve
 from isamap.scheduler.fusing import Group, solve_groups
 from isamap.scheduler.greedy import first_candidate
 from isamap.scheduler.pool import Pool, all_candidates, count_assignments
+from isamap.source import added
 
 # Up to so many decided options a statement's schedules are all looked at.
 ENUMERATED = 4000
@@ -157,7 +158,7 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
     """The cheapest combinations of one schedule per statement."""
     lists = [r.found for r in ranked]
     chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)
-    bound = sum(found.least_ns for found in lists)
+    bound = added(found.least_ns for found in lists)
     beyond = [bound - found.least_ns + found.rest_ns for found in lists]
     beyond += [_sum(lists, picks) for picks in chosen[k:]]
     if any(r.group.choices for r in ranked):
@@ -179,13 +180,13 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
 
 
 def _sum(lists: Sequence[_Found], picks: Sequence[int]) -> float:
-    return sum(found.candidates[i].cost_ns for found, i in zip(lists, picks, strict=True))
+    return added(found.candidates[i].cost_ns for found, i in zip(lists, picks, strict=True))
 
 
 def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[int, ...]]:
     """The `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
     start = tuple(0 for _ in costs)
-    queue = [(sum(own[0] for own in costs), start)]
+    queue = [(added(own[0] for own in costs), start)]
     found: list[tuple[int, ...]] = []
     seen = {start}
     while queue and len(found) < count:
@@ -195,6 +196,6 @@ def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[i
             later = (*picks[:i], picks[i] + 1, *picks[i + 1 :])
             if later[i] < len(own) and later not in seen:
                 seen.add(later)
-                total = sum(c[at] for c, at in zip(costs, later, strict=True))
+                total = added(c[at] for c, at in zip(costs, later, strict=True))
                 heapq.heappush(queue, (total, later))
     return found

@@ -20,6 +20,7 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.scheduler.parallel import overhead, part_cost, part_problem
 from isamap.scheduler.pricing import read_nest
+from isamap.source import added
 
 FUSED = "fused statements"
 
@@ -89,4 +90,4 @@ def _time(
         over_ns = max(0.0, nest.turns * float(evaluate(part.cost, assignment)) - known_ns)
         known_ns += over_ns
         shares.append(TimeShare(part.name, part.operand, False, over_ns))
-    return NestTime(nest.statement, total + sum(part.ns for part in fused), (*shares, *fused))
+    return NestTime(nest.statement, total + added(part.ns for part in fused), (*shares, *fused))

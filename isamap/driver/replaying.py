@@ -19,6 +19,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import DIGITS
 from isamap.scheduler.pricing import price
+from isamap.source import added
 from isamap.version import __version__
 
 # Of what a price is added up in another order.
@@ -44,7 +45,7 @@ def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule
     parts = price(schedule, problem, model)
     if any(part is None for part in parts):
         return unclaimed(schedule)
-    cost_ns = sum(part or 0.0 for part in parts)
+    cost_ns = added(part or 0.0 for part in parts)
     profile = request.profile.digest[:DIGITS] if request.profile else ""
     asked = (model.name, profile, question_of(request))
     if asked == (schedule.model, schedule.profile, schedule.question) and _is(schedule.cost_ns, cost_ns):

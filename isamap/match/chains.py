@@ -11,6 +11,7 @@ from isamap.match.address import Location
 from isamap.match.copying import Transfer
 from isamap.match.tiles import OperandTile
 from isamap.match.want import Leaf, Suppliers, Supply
+from isamap.source import added
 from isamap.transform import reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
@@ -84,7 +85,9 @@ def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) ->
         tuple(s.instruction for s in chain),
         moves_per_issue=len(chain),
         bytes_per_issue=prod(operand.cell_shape) * sum(array),
-        cost_ns=sum(s.cost_ns - sum(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain),
+        cost_ns=added(
+            s.cost_ns - added(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain
+        ),
     )
 
 

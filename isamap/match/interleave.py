@@ -23,6 +23,7 @@ from isamap.match.pieces import Box, Lanes, axes_at, box_of
 from isamap.match.unify import Binding
 from isamap.match.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.match.wrapping import LEAST_RUN, wraps
+from isamap.source import added
 from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
@@ -148,7 +149,7 @@ def try_pieces(
             return None
         inputs.append(source)
     cost = suppliers.interval_ns(first.name, params)
-    cost += sum(s.cost_ns for _, s in inputs if isinstance(s, Supply))
+    cost += added(s.cost_ns for _, s in inputs if isinstance(s, Supply))
     chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
     return Supply(
         first.name, first.output.name, want.memory, want.dtype, want.shape, chosen, tuple(inputs), cost

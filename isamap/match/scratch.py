@@ -15,7 +15,7 @@ from isamap.match.layouts import OFFSET, in_tiles
 from isamap.match.tiles import OperandTile, Tile, bring
 from isamap.match.want import Leaf, Suppliers, Supply
 from isamap.match.written import own_sum
-from isamap.source import Diagnostic, NoMapping
+from isamap.source import Diagnostic, NoMapping, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,6 @@ def through_scratchpad(
             moved,
             packing=tuple(move.instruction for move in known),
             packing_moves=sum(move.issues for move in known),
-            packing_ns=sum(move.cost_ns for move in known) * prod(operand.cell_shape),
+            packing_ns=added(move.cost_ns for move in known) * prod(operand.cell_shape),
         )
     return None

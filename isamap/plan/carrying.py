@@ -23,6 +23,7 @@ from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Location, Suppliers, Supply, Tile
 from isamap.plan.problem import Carried, NestOption
 from isamap.plan.supplying import delivery_of
+from isamap.source import added
 from isamap.transform import Statement, reads, statements
 from isamap.transform.distinct import tells_apart
 
@@ -48,7 +49,7 @@ def with_carried(
     loads = [s for s in _issues(delivery) if _reads_before(s, delivery.target, axis.name)]
     if not loads:
         return option
-    saved_ns = sum({id(s): s.cost_ns for s in loads}.values())
+    saved_ns = added({id(s): s.cost_ns for s in loads}.values())
     chain_ns = _chain_ns(delivery, delivery, axis.name, suppliers.machine) or 0.0
     pitches = tuple(_pitches(tile.statement, axis.name, kernel, profile))
     operands = tuple(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import assert_never
 
+from isamap.source import added
+
 Assignment = Mapping[str, int]
 Number = int | float
 
@@ -114,7 +116,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
         case Decision(name):
             return assignment[name]
         case Add(parts):
-            value = sum([_evaluate(part, assignment, known) for part in parts])
+            value = added([_evaluate(part, assignment, known) for part in parts])
         case Mul(parts):
             value = prod([_evaluate(part, assignment, known) for part in parts])
         case Max(parts):
@@ -127,7 +129,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
             exceeds = _evaluate(load, assignment, known) > limit
             value = _evaluate(above if exceeds else below, assignment, known)
         case OverBlocks(axes, body):
-            value = sum([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
+            value = added([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
         case _:
             assert_never(cost)
     known[id(cost)] = value

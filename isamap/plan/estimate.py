@@ -17,6 +17,7 @@ from math import inf, prod
 from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
+from isamap.source import added
 from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]
@@ -117,7 +118,7 @@ def moves_ns(
     if movement.packing_ns is not None:
         return tiles * (movement.cost_ns + movement.packing_ns)
     packing = [machine.instructions[name] for name in movement.packing]
-    one = sum(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
+    one = added(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
     return tiles * (movement.cost_ns + movement.packing_moves * one)
 
 

@@ -33,6 +33,7 @@ from isamap.match import (
 )
 from isamap.plan.caches import Memories
 from isamap.plan.problem import Fusion, NestProblem
+from isamap.source import added
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome
 
@@ -58,7 +59,7 @@ def fusions(
         extra_ns = tile_ns(kernel, number, companion, tile, acc, suppliers)
         if extra_ns is not None:
             sizes = _bytes_of(companion, tile, profile)
-            total_ns = tiles * max(0.0, extra_ns) + sum(memories.moved_ns(size) for size in sizes)
+            total_ns = tiles * max(0.0, extra_ns) + added(memories.moved_ns(size) for size in sizes)
             found.append(Fusion(companion.number, companion.needs, total_ns))
     return tuple(found)
 

@@ -31,6 +31,7 @@ from isamap.match import (
     standing,
     transfer_ns,
 )
+from isamap.source import added
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
 SLOW_MOVE_NS = 1.0
@@ -96,7 +97,7 @@ def pack_held_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> float:
     ways = [_copied_ns(acc, tile, suppliers, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
         ways.append(_copied_ns(acc, tile, suppliers, own_sum(tile)))
-    return sum(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
+    return added(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
 
 
 def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float | None:

@@ -33,6 +33,7 @@ from isamap.plan.apart import lanes_ns
 from isamap.plan.movers import with_mover
 from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import TileOperand
+from isamap.source import added
 from isamap.transform import reads, symbols
 
 
@@ -165,7 +166,7 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
         packed = pack_held_ns(acc, tile, suppliers)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
     moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
-    described = replace(described, homes=tuple(homes), pack_ns_per_element=sum(moved) / 2)
+    described = replace(described, homes=tuple(homes), pack_ns_per_element=added(moved) / 2)
     return with_mover(described, acc, tile, suppliers)
 
 

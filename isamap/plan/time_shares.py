@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from isamap.source import added
+
 
 @dataclass(frozen=True, slots=True)
 class TimeShare:
@@ -44,4 +46,4 @@ class NestTime:
         """What the parts leave unexplained."""
         names = {share.name for share in self.shares if share.overlaps}
         sums = self.sums()
-        return self.total_ns - self.slowest_ns - sum(ns for name, ns in sums.items() if name not in names)
+        return self.total_ns - self.slowest_ns - added(ns for name, ns in sums.items() if name not in names)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from isamap.plan.access_counts import Accesses, Convention
 from isamap.plan.access_report import StatementAccesses
 from isamap.report.columns import table
+from isamap.source import added
 
 if TYPE_CHECKING:
     from isamap.report.closed_forms import ClosedForm, ClosedForms  # SymPy takes half a second to import
@@ -32,7 +33,7 @@ def accesses_json(
             "latch": convention.latch,
             "shared_port": convention.shared_port,
         },
-        "latency_ns": sum(s.latency_ns for s in found),
+        "latency_ns": added(s.latency_ns for s in found),
         "statements": [_statement_json(s, form) for s, form in zip_longest(found, forms)],
     }
 
@@ -43,7 +44,7 @@ def accesses_text(
     """The counts for people, and the formulas, if given."""
     rows = [COLUMNS, *(_row(s.statement, a) for s in found for a in s.accesses)]
     issues = " + ".join(str(s.issues) for s in found)
-    latency = sum(s.latency_ns for s in found)
+    latency = added(s.latency_ns for s in found)
     return "\n".join(
         (
             f"accesses in elements, convention `{convention.name}`; {issues} issues, {latency:g} ns",

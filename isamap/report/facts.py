@@ -27,6 +27,7 @@ from isamap.match.proof import Proof, prove
 from isamap.match.variants import Variant, count_groupings, count_variants, variants
 from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import Tally, by_instruction, computed, computing_instructions
+from isamap.source import added
 from isamap.transform import Statement, statements
 
 KINDS = ("whole", "split", "degenerate")
@@ -171,7 +172,7 @@ class Look:
         found = movements(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
         cost = None
         if facts.estimate is not None and all(m.kind != "none" for m in found):
-            cost = sum(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
+            cost = added(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
         self._close[mapping] = replace(facts, movements=found, moves_ns=cost)
         return self._close[mapping]
 

@@ -20,6 +20,7 @@ from isamap.plan.time_shares import NestTime
 from isamap.report.cells import time_text
 from isamap.report.columns import Row
 from isamap.report.sizes import percent_text
+from isamap.source import added
 
 # A part that takes less than this share of the time is not named.
 SMALL = 0.0005
@@ -111,7 +112,7 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
     if not named:
         return "the model does not say of what its cost is made"
     longest = max(named, key=lambda s: s.total_ns)
-    whole = sum(s.total_ns for s in spent)
+    whole = added(s.total_ns for s in spent)
     first, *others = longest.parts
     said = f"bound by {_named(first)}: {percent_text(longest.share(first))} of the time"
     if others and longest.share(others[0]) >= SMALL:

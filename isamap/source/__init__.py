@@ -1,5 +1,6 @@
 """Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
 
+from isamap.source.adding import added
 from isamap.source.codes import CODES
 from isamap.source.diagnostic import Diagnostic, Edit, Severity
 from isamap.source.edits import apply_edits
@@ -44,6 +45,7 @@ __all__ = [
     "Unkept",
     "UsageProblem",
     "VerificationFailed",
+    "added",
     "apply_edits",
     "did_you_mean",
     "is_digits",

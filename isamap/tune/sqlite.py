@@ -43,7 +43,8 @@ def opened(
             connection.execute("pragma synchronous = full")
             yield connection
     except (sqlite3.Error, OSError) as error:
-        raise refuse(path, str(error)) from None
+        why = error.strerror if isinstance(error, OSError) else None
+        raise refuse(path, why or str(error)) from None
 
 
 def _begin(connection: sqlite3.Connection, script: str) -> None:

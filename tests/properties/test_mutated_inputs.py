@@ -117,7 +117,7 @@ SHORT: dict[str, Callable[[Random], inputs.Case]] = {
     "kernel": lambda random: inputs.kernel_case(random, LARGEST),
     "machine": lambda random: inputs.machine_case(random, LARGEST),
 }
-FAST = {"kernel": 200, "machine": 60, "schedule": 60, "profile": 40, "buffers": 600, "rows": 40}
+FAST = {"kernel": 200, "machine": 60, "schedule": 60, "profile": 60, "buffers": 600, "rows": 40}
 
 
 @pytest.mark.parametrize("reader", READERS)
