@@ -17,6 +17,12 @@ from tiers import TIERS, left_out
 
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 
+
+def examples(usual: int) -> int:
+    """How many examples a property tries: `usual` in a full run, fewer in a fast one, more on demand."""
+    return EXAMPLES if EXAMPLES > 100 else max(1, usual * EXAMPLES // 100)
+
+
 # No deadline and no complaint about slow examples: both would make a result depend on what else is running.
 _PATIENT = hypothesis.settings(
     deadline=None, max_examples=EXAMPLES, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -97,6 +97,7 @@ def test_tiles_are_configured_filled_and_released() -> None:
     assert len({c for c, _, _ in numbers}) == 4, "each sum has a tile of its own"
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.silicon
 @pytest.mark.parametrize("name", HERE)
 def test_every_instruction_of_a_machine_can_be_timed(name: str) -> None:

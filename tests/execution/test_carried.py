@@ -51,6 +51,7 @@ def recurrence(step: str, hw: str) -> Request:
     return Request(Source("k.ir", text), hw, {"M": 13, "N": 21}, heuristic="greedy", cache=False)
 
 
+@pytest.mark.exhaustive(fast=5)
 @pytest.mark.parametrize("hw", ["generic-c", "x86-avx2", "x86-avx512"])
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_recurrences_along_rows_are_right(hw: str, step: str) -> None:

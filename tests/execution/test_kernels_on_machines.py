@@ -89,16 +89,19 @@ def mappings_of(source: Source, machine: str, sizes: dict[str, Size]) -> list[st
     return [nest.mapping for nest in schedule.nests]
 
 
+@pytest.mark.exhaustive(fast=4)
 @pytest.mark.parametrize("name", ON_MATMUL)
 def test_a_kernel_runs_on_a_matrix_product(name: str) -> None:
     assert_right(shipped(name), "matmul-16x16x16", ON_MATMUL[name])
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_convolution_runs_on_every_abstract_machine(machine: str) -> None:
     assert_right(shipped("conv2d_nchw"), machine, {**CONVOLUTION, "stride": 2})
 
 
+@pytest.mark.exhaustive(fast=4)
 @pytest.mark.parametrize("machine", ["generic-c", "x86-avx512", "matmul-16x16x16"])
 @pytest.mark.parametrize("sizes", SCATTERED, ids=str)
 def test_what_is_scattered_to_one_element_is_summed(machine: str, sizes: dict[str, Size]) -> None:
@@ -111,6 +114,7 @@ def test_what_a_guard_cuts_off_touches_nothing_beside_the_array(machine: str) ->
     assert_right(Source("cut_off.ir", CUT_OFF), machine, sizes)
 
 
+@pytest.mark.exhaustive(fast=4)
 @pytest.mark.parametrize("op", ["max=", "min=", "*=", "&=", "|=", "^="])
 @pytest.mark.parametrize("sizes", [{"M": 5, "N": 37}, {"M": "1..9@5", "N": "1..40@37"}], ids=str)
 def test_rows_are_reduced_along_lanes(op: str, sizes: dict[str, Size]) -> None:
@@ -147,6 +151,7 @@ def test_a_summed_axis_that_holds_one_element_adds_nothing_more(hw: str) -> None
     assert_right(Source("products.ir", text), hw, {"I": 19})
 
 
+@pytest.mark.exhaustive(fast=5)
 @pytest.mark.parametrize("machine", ["generic-c", "x86-avx2", "x86-avx512"])
 @pytest.mark.parametrize("name", KEPT_APART)
 def test_what_guards_keep_apart_is_computed_in_place(name: str, machine: str) -> None:

@@ -11,6 +11,7 @@ from isamap.machine import load_machine, missing_features
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-avx512-vnni", "matmul-16x16x16")
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", MACHINES)
 def test_a_compiled_mapping_computes_what_its_kernel_does(hw: str) -> None:

@@ -35,6 +35,7 @@ def check(prepared: Prepared, every: Iterable[dict[str, int]]) -> None:
         assert case.ok, (sizes, case.problems[0].render())
 
 
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.silicon
 @pytest.mark.parametrize(
     ("hw", "name"),
@@ -45,6 +46,7 @@ def test_every_number_of_rows_is_right(hw: str, name: str) -> None:
     check(prepared, ({"M": m, "N": 37, "K": 11} for m in range(1, 2 * blocks(prepared)["m"] + 4)))
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", ["x86-avx2", "x86-avx512"])
 def test_two_open_sizes_leave_rests_of_each(hw: str) -> None:

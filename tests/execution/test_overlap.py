@@ -113,6 +113,7 @@ def test_several_buffers_cross_turns_of_loops_around_each_other(sizes: dict[str,
     check(compiled(VECTOR, "gemm_f32", "x86-avx2", {**sizes}), "gemm_f32", sizes, {})
 
 
+@pytest.mark.exhaustive
 def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
     sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
     for text, kernel, machine in ((AMX, "gemm_bf16", "x86-amx"), (VECTOR, "gemm_f32", "x86-avx2")):
@@ -158,6 +159,7 @@ nest 0 {{
 """
 
 
+@pytest.mark.exhaustive(fast=5)
 @pytest.mark.parametrize("hint", ["", "prefetch b ahead 1 into l2;", "prefetch b ahead 2 into l1;"])
 @pytest.mark.parametrize("shape", [(1, 96, 64), (2, 131, 29), (3, 16, 8), (5, 700, 7), (1, 9, 17)])
 def test_rows_are_read_side_by_side_to_their_ends(shape: tuple[int, int, int], hint: str) -> None:

@@ -40,6 +40,7 @@ def packed(
     )
 
 
+@pytest.mark.exhaustive(fast=7)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", MACHINES)
 @pytest.mark.parametrize("dtype", TYPES)

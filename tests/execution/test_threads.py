@@ -56,7 +56,7 @@ def skip_unless_native(hw: str) -> None:
         pytest.skip(f"this computer lacks {', '.join(missing)}")
 
 
-@pytest.mark.exhaustive(fast=5)
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.parametrize("hw", TILES)
 @pytest.mark.parametrize(
     ("loops", "stages"),

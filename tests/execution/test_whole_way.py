@@ -106,7 +106,7 @@ def test_one_program_serves_all_sizes_of_its_range(machine: str) -> None:
         assert_same(run(compilation, arrays, sizes), source, arrays, sizes)
 
 
-@pytest.mark.exhaustive(fast=5)
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.parametrize("kernel", ["gemm_bf16", "gemm_bf16_f32", "gemm_u8s8", "gemm_s8s8", "gemm_nt_bf16"])
 @pytest.mark.parametrize(("m", "n", "k"), [(17, 33, 65), (48, 64, 128), (1, 40, 3)])
 def test_tile_instructions_compute_products_in_model_mode(kernel: str, m: int, n: int, k: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES
+from conftest import examples
 from numpy.typing import NDArray
 from properties.batches import call, compile_batch
 from properties.corrupted_schedules import corrupted
@@ -32,7 +31,7 @@ from isamap.transform import make_guards_explicit
 
 Array = NDArray[Any]
 MACHINES = ("generic-c", "x86-avx2")
-KERNELS = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 12
+KERNELS = examples(40)
 PER_KERNEL = 12
 BATCH = 40
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import examples
 from numpy.typing import NDArray
 from properties.batches import call, compile_batch
 from properties.random_schedules import random_schedule
@@ -87,7 +87,7 @@ IN_TURNS = """kernel NAME(M, N, K) {
 }"""
 KERNELS = (CHAIN, IN_PLACE, NARROW, BYTES, IN_TURNS)
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx in model mode")
-CASES = int(os.environ.get("ISAMAP_EXAMPLES", "10"))
+CASES = examples(10)
 
 
 def machine_of(words: str) -> tuple[Machine, bool]:
@@ -155,6 +155,7 @@ def integers(kernel: Kernel, values: dict[str, int], number: int) -> dict[str, N
     return arrays
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", MACHINES)
 def test_what_is_fused_is_computed_as_before(hw: str) -> None:

@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 
 import hypothesis
+from conftest import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from matched import Compared, compare, found_without_sizes
@@ -20,7 +21,7 @@ from properties.random_matches import MOST_ITERATIONS, Pair, pairs
 
 from isamap.source import TypeProblem
 
-PAIRS = max(300, int(os.environ.get("ISAMAP_EXAMPLES", "300")))
+PAIRS = examples(400)
 
 
 @hypothesis.settings(max_examples=PAIRS)

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from random import Random
 
 import pytest
-from conftest import EXAMPLES
+from conftest import examples
 from properties.exhaustive import every_block, every_decision, program, value
 from properties.random_problems import RandomModel, random_option, random_problem
 
@@ -19,7 +18,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.scheduler import AnalyticModel, CpSat, schedule
 
-ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 24
+ASKED = examples(60)
 """How many problems are tried; a person may ask for more."""
 
 # Costs are whole steps to the solver, some millions for the cost of a schedule.

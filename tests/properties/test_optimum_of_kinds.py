@@ -9,14 +9,13 @@ computed once more from the loops of each answer alone (`tree_price.py`).
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from math import inf
 from random import Random
 
 import pytest
-from conftest import EXAMPLES
+from conftest import examples
 from properties.exhaustive import every_block, every_decision, program
 from properties.exhaustive_ways import dealing_ns, every_dealing, every_taking, seen_by_a_part
 from properties.random_kinds import KINDS, hinted_problem
@@ -32,7 +31,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler import AnalyticModel, CpSat, schedule
 from isamap.source import Diagnostic, Infeasible
 
-ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 16
+ASKED = examples(30)
 STEP = 1e-6
 ANNEALED = 8
 

@@ -27,6 +27,7 @@ KERNELS: tuple[tuple[str, str, dict[str, Size]], ...] = (
 )
 
 
+@pytest.mark.exhaustive(fast=3)
 @pytest.mark.parametrize(("name", "hw", "sizes"), KERNELS)
 def test_random_schedules_in_parts_are_right(name: str, hw: str, sizes: dict[str, Size]) -> None:
     source = Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))

@@ -10,11 +10,10 @@ Nests whose loops are dealt to threads are compared where they are chosen (`test
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 import pytest
-from conftest import EXAMPLES
+from conftest import examples
 from properties.exhaustive import every_block, every_decision, program
 from properties.random_kinds import KINDS
 from properties.tree_price import tree_ns
@@ -26,7 +25,7 @@ from isamap.scheduler.nest import build_nest
 from isamap.scheduler.normal import normal_form
 from isamap.scheduler.space import Space
 
-ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 16
+ASKED = examples(30)
 MOST_DECISIONS, COMPARED = 30_000, 150
 STEP = 1e-9
 

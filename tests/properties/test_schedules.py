@@ -142,6 +142,7 @@ def test_answers_pass_the_judge(question: Problem) -> None:
         assert found.lower_bound_ns <= found.cost_ns
 
 
+@pytest.mark.exhaustive
 @given(problems(largest=6))
 @settings(max_examples=max(60, ASKED))
 def test_the_solver_finds_what_complete_search_finds(question: Problem) -> None:

@@ -76,6 +76,7 @@ def test_the_solver_agrees_with_the_packer(seed: int) -> None:
         assert (solved == "none") == (packed is None)
 
 
+@pytest.mark.exhaustive(fast=4)
 @pytest.mark.parametrize("letter", "ACFK")
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_public_instances_fit_into_their_memory(letter: str, mirrored: bool) -> None:

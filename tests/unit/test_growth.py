@@ -112,20 +112,20 @@ BUFFERS: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.exhaustive(fast=3)
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("what", KERNELS)
 def test_a_kernel_with_twice_as_many(what: str, tmp_path: Path) -> None:
     words = ["compile", "x.ir", "--hw", "generic-c", "--stop-after", "parse"]
     assert growth(words, "x.ir", KERNELS[what], tmp_path) < MOST
 
 
-@pytest.mark.exhaustive(fast=2)
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("what", MACHINES)
 def test_a_machine_with_twice_as_many(what: str, tmp_path: Path) -> None:
     assert growth(["hw", "check", "model-f32.yaml"], "model-f32.yaml", MACHINES[what], tmp_path) < MOST
 
 
-@pytest.mark.exhaustive(fast=2)
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("what", SCHEDULES)
 def test_a_schedule_with_twice_as_many(what: str, tmp_path: Path) -> None:
     words = ["compile", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--profile", "none"]

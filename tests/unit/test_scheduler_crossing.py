@@ -79,6 +79,7 @@ def test_parts_of_the_time_add_up_to_the_cost() -> None:
     assert abs(time.rest_ns) <= 1e-6 * time.total_ns
 
 
+@pytest.mark.exhaustive
 def test_a_larger_scratchpad_never_makes_it_worse() -> None:
     # The first three take seconds each: on a crowded machine the usual limit ends them before the proof.
     found = [schedule(array(256, 256, 256, spad, acc), limit_s=120) for spad, acc in GROWING]

@@ -66,6 +66,7 @@ def test_the_rest_of_a_line_is_lost_where_so_many_rows_evict_each_other() -> Non
     assert shown(gemm(1040, vector=4), unroll_n=3) == 1.0
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("vector", [4, 16])
 def test_the_price_is_what_the_loops_say(vector: int) -> None:
     made = gemm(vector=vector, computing_factor=1.0, traffic_factor=0.25)

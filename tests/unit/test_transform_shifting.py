@@ -92,6 +92,7 @@ def test_both_factors_are_offered_as_their_sums_differ_in_size() -> None:
     ]
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize(("rows", "factor"), [(4, "B"), (2048, "A")])
 def test_the_factor_is_shifted_that_leaves_the_smaller_sum(rows: int, factor: str) -> None:
     routine = kernel(
@@ -119,6 +120,7 @@ def test_a_product_of_signed_bytes_is_performed_by_an_instruction_for_unsigned_o
     assert made.schedule.cost_ns < as_written.cost_ns
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize(("quick", "is_shifted"), [(12.0, True), (2.0, False)])
 def test_forms_that_quick_plans_have_close_together_are_told_apart_by_what_is_searched(
     quick: float, is_shifted: bool, monkeypatch: pytest.MonkeyPatch

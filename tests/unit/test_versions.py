@@ -192,6 +192,7 @@ def test_all_that_is_said_of_a_program_names_its_versions() -> None:
     assert not outcome.is_cut_short
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize(
     ("hw", "name", "sizes"),
     [
