@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isamap.driver.choosing import choose_form
-from isamap.driver.narrowing import Extent, problem_in
+from isamap.driver.clock import Clock
+from isamap.driver.posing import Questions
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, bind, print_routine
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.problem import Problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, rewrites
@@ -33,11 +34,8 @@ def shipped(name: str) -> Kernel:
 def chosen_form(request: Request, routine: Kernel) -> Rewrite:
     """The form that a request compiles of a kernel, every problem built anew."""
     machine, sizes = load_machine(request.machine), complete_sizes(routine, request.sizes)
-
-    def problem_of(form: Kernel, extent: Extent) -> Problem:
-        return problem_in(extent, request, form, machine, sizes)
-
-    return choose_form(request, routine, machine, sizes, problem_of)
+    asked = Questions(replace(request, cache=False), machine, sizes, Clock())
+    return choose_form(request, routine, machine, sizes, asked.problem, asked.clock)
 
 
 def steps(routine: Kernel, word: str) -> list[tuple[str, ...]]:
