@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import isamap.driver.pipeline
+import isamap.driver.posing
 from isamap.codegen.cache import Cache
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import Compilation, compile_kernel
@@ -30,14 +31,14 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was built and solved since, in order."""
     done: list[str] = []
-    for name in ("problem_in", "solve"):
-        original: Any = getattr(isamap.driver.pipeline, name)
+    for module, name in ((isamap.driver.posing, "problem_in"), (isamap.driver.pipeline, "solve")):
+        original: Any = getattr(module, name)
 
         def noted(*words: Any, name: str = name, original: Any = original, **named: Any) -> Any:
             done.append(name)
             return original(*words, **named)
 
-        monkeypatch.setattr(isamap.driver.pipeline, name, noted)
+        monkeypatch.setattr(module, name, noted)
     return done
 
 
