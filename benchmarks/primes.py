@@ -96,8 +96,8 @@ def _utilisation(problem: Problem, found: Schedule) -> float:
 def _tile(problem: Problem, found: Schedule) -> str:
     """The instruction, and its register block: m by 6, n by 64."""
     option, nest = _chosen(problem, found)
-    unrolled = {loop.axis for loop in nest.loops if loop.kind == "unroll"}
-    steps = {loop.axis: loop.step for loop in nest.loops if loop.kind == "for"}
+    unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
+    steps = {loop.axis: loop.step for loop in nest.loops if loop.counts}
     block = [f"{a} {s}" for a, s in steps.items() if a in unrolled or s > 1]
     return f"{option.mapping.split()[0]}: {', '.join(block)}"
 

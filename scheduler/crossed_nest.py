@@ -46,7 +46,7 @@ def _with_turns(nest: NestSchedule, space: Space) -> int:
 
 def _last_sum(nest: NestSchedule) -> str:
     """The axis of the innermost loop over a sum while it is held."""
-    return [loop.axis for loop in nest.loops[nest.hold :] if loop.kind == "for"][-1]
+    return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
 
 
 def crossings_of(space: Space, nest: NestSchedule) -> dict[str, int]:

@@ -32,12 +32,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, TileOperand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from isamap.plan.schedule import LoopStep, NestSchedule
+    from isamap.plan.schedule import NestSchedule
 
 SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
 # The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
@@ -67,7 +68,7 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
     inside = [
         number
         for number, loop in enumerate(nest.loops)
-        if number >= nest.hold and loop.kind == "for" and loop.axis in operand.axes
+        if number >= nest.hold and loop.counts and loop.axis in operand.axes
     ]
     if staged or not inside or not operand.streams or in_rows(option, operand):
         return None
@@ -84,7 +85,7 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
     """
     if not operand.late:
         return 1
-    shared = any(inside.kind == "for" for inside in nest.loops[loop + 1 : nest.hold])
+    shared = any(inside.counts for inside in nest.loops[loop + 1 : nest.hold])
     turn_bytes = _turn_bytes(option, nest, operand, loop)
     return max(SHARED_AHEAD if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes))))
 
@@ -101,7 +102,7 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     """
     sums = [axis.name for axis in option.axes if axis.is_reduction]
     rows = [axis for axis in operand.axes if axis in sums]
-    loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.kind == "for"]
+    loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.counts]
     if not operand.swept or not loops or loops[-1] >= nest.hold:
         return None
     turn_bytes = _turn_bytes(option, nest, operand, loops[-1])

@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Stage
+from isamap.plan.schedule import NestSchedule, Stage
 from isamap.scheduler.crossed_nest import across_turns
 from isamap.scheduler.orders import axes_in_order
 from isamap.scheduler.rests import with_short_rests
@@ -19,10 +22,10 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     """The nest that an assignment means."""
     option = space.option
     dealt = {name for name, _ in option.parts}
-    parts = [LoopStep(axis.name, axis.extent, "parallel") for axis in option.axes if axis.name in dealt]
+    parts = [ParallelLoop(axis.name, axis.extent) for axis in option.axes if axis.name in dealt]
     block = {axis.name: assignment.get(space.unroll(axis), 1) for axis in space.register_axes}
     blocks = [
-        LoopStep(axis.name, assignment[space.block(axis)])
+        CountedLoop(axis.name, assignment[space.block(axis)])
         for axis in axes_in_order(space.axes, space.order_pairs(), assignment)
         if assignment[space.block(axis)] < axis.extent
     ]
@@ -30,13 +33,13 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     done = {(loop.axis, loop.step) for loop in (*parts, *blocks)}
     single = [axis for axis in option.axes if not axis.is_reduction and axis not in space.axes]
     swept = [*single, *axes_in_order(space.register_axes, space.sweep_pairs(), assignment)]
-    sweeps = [LoopStep(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
+    sweeps = [CountedLoop(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
     turns = {axis.name: assignment.get(space.unroll(axis), 1) for axis in option.axes if axis.is_reduction}
-    sums = [LoopStep(axis.name, turns[axis.name] * axis.tile) for axis in option.axes if axis.is_reduction]
+    sums = [CountedLoop(axis.name, turns[axis.name] * axis.tile) for axis in option.axes if axis.is_reduction]
     tiles = {axis.name: axis.tile for axis in option.axes}
     # Outside the register block, whose tiles are then summed one after the other: no more registers.
     inner = [*(name for name, turn in turns.items() if turn > 1), *space.unroll_order(block)]
-    unrolls = [LoopStep(name, tiles[name], "unroll") for name in inner]
+    unrolls = [UnrolledLoop(name, tiles[name]) for name in inner]
     around = [*parts, *blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
     inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
     nest = NestSchedule(
@@ -53,7 +56,7 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
 
 
 def _stages(
-    space: Space, assignment: Assignment, outside: tuple[int, list[LoopStep]], hold: int
+    space: Space, assignment: Assignment, outside: tuple[int, Sequence[LoopStep]], hold: int
 ) -> tuple[Stage, ...]:
     """`outside` are how many loops deal parts to threads, and the loops over cache blocks in them."""
     parts, blocks = outside
@@ -70,7 +73,7 @@ def _stages(
     return tuple(sorted(stages, key=lambda stage: stage.depth))
 
 
-def _depth(space: Space, operand: TileOperand, blocks: list[LoopStep], hold: int) -> int:
+def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
     """How many loops of a part stand around a stage per block.
 
     An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's

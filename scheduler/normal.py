@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import assert_never
 
+from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption
-from isamap.plan.schedule import LoopStep, NestSchedule, spread_of
+from isamap.plan.schedule import NestSchedule, spread_of
 from isamap.scheduler.space import issues_along
 
 
@@ -41,13 +43,20 @@ def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 def _clipped(loop: LoopStep, extents: Mapping[str, int]) -> LoopStep:
     """A loop whose block is no larger than its axis. Parts for threads stay: their size is decided."""
-    if loop.kind == "parallel":
-        return loop
-    return replace(loop, step=min(loop.step, extents.get(loop.axis, loop.step)), rest=())
+    step = min(loop.step, extents.get(loop.axis, loop.step))
+    match loop:
+        case ParallelLoop():
+            return loop
+        case CountedLoop():
+            return CountedLoop(loop.axis, step)
+        case UnrolledLoop():
+            return UnrolledLoop(loop.axis, step)
+        case _:
+            assert_never(loop)
 
 
 def _takes_all(loop: LoopStep, extents: Mapping[str, int]) -> bool:
-    return loop.kind == "for" and loop.step >= extents.get(loop.axis, loop.step + 1)
+    return loop.counts and loop.step >= extents.get(loop.axis, loop.step + 1)
 
 
 def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mapping[str, int]) -> set[int]:
@@ -55,9 +64,9 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
     found: set[int] = set()
     for number, loop in enumerate(loops):
         around = [o for o in loops[:number] if o.axis == loop.axis]
-        inside = [o for o in loops[number + 1 :] if o.axis == loop.axis and o.kind == "for"]
-        dealt = [o for o in around if o.kind == "parallel"]
-        is_single = loop.kind == "unroll" and bool(around) and around[-1].step <= loop.step
+        inside = [o for o in loops[number + 1 :] if o.axis == loop.axis and o.counts]
+        dealt = [o for o in around if o.is_dealt]
+        is_single = loop.is_unrolled and bool(around) and around[-1].step <= loop.step
         if is_single or (_takes_all(loop, extents) and (inside or dealt)):
             found.add(number)
     return found - _crossed(nest)
@@ -86,7 +95,7 @@ def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, 
     """The loops, unrolled ones that stand together by name: those of sums stay where they are."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     found: list[LoopStep] = []
-    for is_block, group in groupby(loops, lambda loop: loop.kind == "unroll" and loop.axis not in sums):
+    for is_block, group in groupby(loops, lambda loop: loop.is_unrolled and loop.axis not in sums):
         together = list(group)
         found += sorted(together, key=lambda loop: loop.axis) if is_block else together
     return tuple(found)

@@ -130,7 +130,7 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
             around = [
                 n
                 for n, loop in enumerate(nest.loops[: nest.hold])
-                if loop.axis in operand.axes and loop.kind == "for"
+                if loop.axis in operand.axes and loop.counts
             ]
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))

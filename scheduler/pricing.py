@@ -83,11 +83,9 @@ def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
     """Assignments that may have led to the nest; few of them, as most decisions can be read off."""
-    single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.kind == "for"}
-    loops = [
-        step for step in nest.loops if step.kind == "for" or (step.kind == "parallel" and step.axis in single)
-    ]
-    unrolled = {step.axis for step in nest.loops if step.kind == "unroll"}
+    single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
+    loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
+    unrolled = {step.axis for step in nest.loops if step.is_unrolled}
     fixed: dict[str, int] = {}
     blocks: list[list[tuple[str, int]]] = []
     for axis in space.axes:

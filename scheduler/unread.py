@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import loop_words
 from isamap.scheduler.normal import normal_form
 from isamap.scheduler.pricing import part_read, read_nest, readings
@@ -47,7 +48,7 @@ def _differences(
 ) -> Iterator[tuple[int, str]]:
     """What differs from each nest that it may stand for, with how far the two agree."""
     wanted = normal_form(chosen, option)
-    loops = Counter(loop.axis for loop in wanted.loops if loop.kind == "for")
+    loops = Counter(loop.axis for loop in wanted.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))
     if count > MOST_LOOPS:
         yield 0, f"it has {count} loops over `{axis}`, and decisions make two at most"

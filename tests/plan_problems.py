@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from isamap.machine.timings import LoopTimes, RowTimes, Tlb
+from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import Cache, NestOption, NestProblem, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import NestSchedule, Schedule, Stage
 
 CACHES = (
     Cache("l1", 48 << 10, 400.0, line_bytes=64),
@@ -127,7 +128,8 @@ def loops(words: str) -> tuple[LoopStep, ...]:
     found: list[LoopStep] = []
     for word in words.split():
         axis, _, step = word.partition(":")
-        found.append(LoopStep(axis[-1], int(step), "unroll" if len(axis) > 1 else "for"))
+        kind = UnrolledLoop if len(axis) > 1 else CountedLoop
+        found.append(kind(axis[-1], int(step)))
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from isamap.lower.place import Place
 from isamap.lower.program import If, Node
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import OperandTile, Suppliers, Tile, Written, own_sum, start_of_sum, written_by
-from isamap.plan.schedule import LoopStep
+from isamap.plan.loops import LoopStep
 from isamap.transform.companions import outcome
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]

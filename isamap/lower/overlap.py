@@ -27,7 +27,8 @@ from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.lower.steps import Copies, Turns
 from isamap.machine import line_hints
 from isamap.match import OperandTile, Tile
-from isamap.plan.schedule import LoopStep, Prefetch, loops_inside
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import Prefetch, loops_inside
 
 Make = Callable[[], Nodes]
 Hosts = tuple[tuple[int, Index], ...]
@@ -198,7 +199,7 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]
     here = _at_turn(nest, scope, number, now - 1)
-    if not any(loop.axis == axis and loop.kind == "for" for loop in nest.loops[number + 1 :]):
+    if not any(loop.axis == axis and loop.counts for loop in nest.loops[number + 1 :]):
         # Only the last turn of such a loop is cut short, and it comes before none.
         here = here.enter(number, axis, here.position[axis], Index.of(size), now - 1)
     return lambda: _when(ZERO, now, _written(nest, step, scope, here, now - 1))

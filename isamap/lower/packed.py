@@ -25,7 +25,8 @@ from isamap.lower.program import Block, For, Header, LoweredProgram, Pack, Tenso
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
 from isamap.match import OperandTile, Suppliers, Tile, is_read_of
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule
 
 
 def pack_apart(

@@ -29,7 +29,8 @@ from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
 from isamap.match import Suppliers, Tile
 from isamap.match.reducing import BLOCK, COUNTER, joining
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule
 
 InPart = Callable[[Place], Nodes]
 Counters = tuple[tuple[str, Index], ...]

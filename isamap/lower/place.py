@@ -9,7 +9,7 @@ from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile
-from isamap.plan.schedule import LoopStep
+from isamap.plan.loops import LoopStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from isamap.lower.program import Condition, If
 from isamap.lower.results import symbols_of
 from isamap.lower.scope import Build, Nest, Nodes, Scope
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, bring, find_delivery, in_register
-from isamap.plan.schedule import LoopStep
+from isamap.plan.loops import LoopStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]
     """Cases of full tiles, and behind them the tile that is not full."""
     left, size = place.left[axis.name], axis.tile
     # Where threads share an axis in blocks, a block may be whole without being known to be.
-    most = block.step // size - (block.kind != "parallel")
+    most = block.step // size - (not block.is_dealt)
     full = left.floordiv(size) if most else ZERO
     sizes = tuple(piece // size for piece in block.rest) or tuple(range(most, 0, -1))
     yield from _some(full, size, sizes) if block.rest else _one_of(full, size, sizes)

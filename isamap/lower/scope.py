@@ -14,7 +14,8 @@ from isamap.lower.program import MemoryRef, Node, Value
 from isamap.lower.results import Results
 from isamap.lower.staging import Staged
 from isamap.match import OperandTile, Suppliers, Tile
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule
 
 Nodes = tuple[Node, ...]
 Held = Mapping[tuple[Index, ...], Value | MemoryRef]

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.match import Tile
-from isamap.plan.schedule import LoopStep, NestSchedule, hosts_of, slots_of, spread_of
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
 
 
 def loops(tree: Tree) -> Tree:
     """A step for each loop that counts, around the issues of those that are unrolled."""
     nest = tree.schedule
-    inner = _first_unrolled(nest)
+    inner = nest.turning
     around = (Turns(number, loop) for number, loop in enumerate(nest.loops[:inner]))
     return replace(tree, steps=(*around, Issues(_unrolled(nest, inner), nest.carried)))
 
@@ -81,7 +82,7 @@ def peel(tree: Tree) -> Tree:
     def peeled(step: Step) -> Step:
         match step:
             case Turns(number, loop, carried):
-                counted = any(s.axis == loop.axis and s.kind == "for" for s in nest.loops[number + 1 :])
+                counted = any(s.axis == loop.axis and s.counts for s in nest.loops[number + 1 :])
                 first_apart = any(copies.spread for copies in carried)
                 return replace(step, rest=not counted and loop.step > 1, first_apart=first_apart)
             case Hold(unrolled) | Issues(unrolled):
@@ -93,18 +94,14 @@ def peel(tree: Tree) -> Tree:
     return replace(tree, steps=tuple(map(peeled, tree.steps)))
 
 
-def _first_unrolled(nest: NestSchedule) -> int:
-    return next((n for n, loop in enumerate(nest.loops) if loop.kind == "unroll"), len(nest.loops))
-
-
 def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
     """Unrolled loops from a depth on whose axis no loop in between still counts."""
     later = nest.loops[depth:]
-    counted = {loop.axis for loop in later if loop.kind == "for"}
+    counted = {loop.axis for loop in later if loop.counts}
     return tuple(
         Unroll(depth + n, loop.axis, loop.step)
         for n, loop in enumerate(later)
-        if loop.kind == "unroll" and loop.axis not in counted
+        if loop.is_unrolled and loop.axis not in counted
     )
 
 
@@ -129,5 +126,5 @@ def _shared(step: Copies, nest: NestSchedule) -> Copies:
 
 def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
     """The innermost loop over blocks of an axis; None where it has none."""
-    blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and loop.kind != "unroll")
+    blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and not loop.is_unrolled)
     return next(blocks, None)

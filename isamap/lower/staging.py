@@ -34,7 +34,8 @@ from isamap.match import (
     find_transfer,
     shown_axes,
 )
-from isamap.plan.schedule import LoopStep, Stage
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import Stage
 
 
 @dataclass(frozen=True, slots=True)

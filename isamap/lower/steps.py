@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isamap.match import Tile
-from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Stage
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule, Prefetch, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from isamap.plan.check_overlap import check_overlap, check_prefetches
 from isamap.plan.check_packed import check_packed
 from isamap.plan.check_rests import check_rests
 from isamap.plan.check_scratch import check_scratch
+from isamap.plan.loops import LoopStep
 from isamap.plan.parallel import check_parallel
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, slots_of
-from isamap.plan.text import LOOP_WORDS
+from isamap.plan.schedule import NestSchedule, Schedule, slots_of
 from isamap.source import Diagnostic
 
 MAX_STEP = 1 << 31
@@ -52,7 +52,7 @@ def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
     unrolls: list[tuple[str, int]] = []
     covered = dict(extents)
     for loop in nest.loops:
-        if loop.kind == "unroll":
+        if loop.is_unrolled:
             unrolls.append((loop.axis, _ceildiv(covered.get(loop.axis, 1), loop.step)))
         covered[loop.axis] = loop.step
     return unrolls
@@ -237,30 +237,28 @@ def _check_tiling(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
         # One beyond the extent is a loop of one trip: a text serves small sizes, too.
         if any(step > MAX_STEP for step in steps):
             yield Diagnostic("schedule-too-large", f"{where}: a step is at most 2**31; the steps are {shown}")
-        if any(loop.kind == "unroll" for loop in loops[:-1]):
+        if any(loop.is_unrolled for loop in loops[:-1]):
             yield Diagnostic("schedule-tiling", f"{where}: only its innermost loop can be unrolled")
 
 
 def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
     """The template: loops outside, `hold`, summing loops, unrolled loops."""
-    kinds = [loop.kind for loop in nest.loops]
-    first_unroll = kinds.index("unroll") if "unroll" in kinds else len(kinds)
-    late = [loop for loop in nest.loops[first_unroll:] if loop.kind != "unroll"]
+    late = [loop for loop in nest.loops[nest.turning :] if not loop.is_unrolled]
     if late:
         yield Diagnostic(
             "schedule-tiling",
-            f"nest {nest.statement}: `{LOOP_WORDS[late[0].kind]} {late[0].axis} by {late[0].step}` stands "
+            f"nest {nest.statement}: `{late[0].word} {late[0].axis} by {late[0].step}` stands "
             "inside an unrolled loop",
             help="unrolled loops are the innermost ones",
         )
-    if not 0 <= nest.hold <= first_unroll:
+    if not 0 <= nest.hold <= nest.turning:
         yield Diagnostic(
             "schedule-hold",
             f"nest {nest.statement}: `hold` has to stand around all unrolled loops",
         )
         return
     summing = {axis.name for axis in option.axes if axis.is_reduction}
-    for loop in nest.loops[nest.hold : first_unroll]:
+    for loop in nest.loops[nest.hold : nest.turning]:
         if loop.axis not in summing:
             yield Diagnostic(
                 "schedule-hold",
@@ -270,7 +268,7 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
             )
     # Of a sum that is dealt to threads, `check_parallel` says what its accumulator needs.
     around = list(enumerate(nest.loops[: nest.hold]))
-    outside = [i for i, loop in around if loop.axis in summing and loop.kind != "parallel"]
+    outside = [i for i, loop in around if loop.axis in summing and not loop.is_dealt]
     for operand in _forced(option.operands):
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if outside and (not depths or depths[0] > outside[0]):

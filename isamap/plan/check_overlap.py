@@ -73,7 +73,7 @@ def _check_prefetch(
             help=f"put `stage {operand.name};` around the loop, or leave the line out",
         )
     around = nest.loops[prefetch.depth - 1] if prefetch.depth else None
-    if around is None or around.kind != "for" or around.axis not in operand.axes:
+    if around is None or not around.counts or around.axis not in operand.axes:
         where = f"`for {around.axis} by {around.step}`" if around else "no loop"
         yield Diagnostic(
             "schedule-overlap",
@@ -91,7 +91,7 @@ def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iter
             f"{name} fills a buffer early with elements that the turns before still change",
             help=f"write `stage {stage.operand};`, and `spread write {stage.operand} into` a loop's axis",
         )
-    if stage.depth == 0 or nest.loops[stage.depth - 1].kind != "for":
+    if stage.depth == 0 or not nest.loops[stage.depth - 1].counts:
         yield Diagnostic(
             "schedule-overlap",
             f"{name} stands directly inside no loop, so there is no turn to be ahead of",
@@ -103,7 +103,7 @@ def _check_spread(
     nest: NestSchedule, spread: Spread, stage: Stage, operand: TileOperand, name: str
 ) -> Iterator[Diagnostic]:
     around = nest.loops[stage.depth - 1] if stage.depth else None
-    if around is None or around.kind != "for" or around.axis not in operand.axes:
+    if around is None or not around.counts or around.axis not in operand.axes:
         where = f"`for {around.axis} by {around.step}`" if around else "no loop"
         yield Diagnostic(
             "schedule-overlap",
@@ -114,7 +114,7 @@ def _check_spread(
             if operand.axes
             else None,
         )
-    inside = [loop for loop in nest.loops[stage.depth :] if loop.kind == "for"]
+    inside = [loop for loop in nest.loops[stage.depth :] if loop.counts]
     axes = [loop.axis for loop in inside]
     if spread.axis not in axes:
         yield Diagnostic(

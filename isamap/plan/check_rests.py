@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, TileAxis
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic
 
 MAX_ISSUES = 4096
@@ -21,8 +22,8 @@ def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
     whole = issues = 1
     for axis in option.axes:
         loops = [loop for loop in nest.loops if loop.axis == axis.name]
-        around = [loop for loop in loops if loop.kind != "unroll"]
-        block = around[-1] if around and loops[-1].kind == "unroll" else None
+        around = [loop for loop in loops if not loop.is_unrolled]
+        block = around[-1] if around and loops[-1].is_unrolled else None
         for loop in around:
             if loop.rest:
                 yield from _check_pieces(nest, axis, loop, is_block=loop == block)
@@ -56,7 +57,7 @@ def _check_pieces(
 ) -> Iterator[Diagnostic]:
     sizes = loop.rest
     where = f"nest {nest.statement}, `for {axis.name} by {loop.step} rest {' '.join(map(str, sizes))}`"
-    whole = loop.step if loop.kind == "parallel" else loop.step - axis.tile
+    whole = loop.step if loop.is_dealt else loop.step - axis.tile
     if not is_block or not whole:
         yield Diagnostic(
             "schedule-tiling",

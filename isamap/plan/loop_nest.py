@@ -88,7 +88,7 @@ def _has_elements(operand: TileOperand) -> bool:
 
 
 def _counted(operand: TileOperand, nest: NestSchedule, option: NestOption, home: str) -> Counted:
-    unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.kind == "unroll"]
+    unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.is_unrolled]
     keeps = [Keep(home, 0)]
     keeps += [
         Keep(stage.memory or "workspace", stage.depth)

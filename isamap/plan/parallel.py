@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption
-from isamap.plan.schedule import LoopStep, NestSchedule
+from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic
 
 # Each part has buffers of its own, and is dealt by itself: more parts than this serve nobody.
@@ -22,11 +23,11 @@ MAX_PARTS = 4096
 
 def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
     """What is wrong with the parallel loops of a nest."""
-    dealt = [loop for loop in nest.loops if loop.kind == "parallel"]
+    dealt = [loop for loop in nest.loops if loop.is_dealt]
     if not dealt:
         return
     where = f"nest {nest.statement}"
-    late = [loop for loop in nest.loops[nest.parallel :] if loop.kind == "parallel"]
+    late = [loop for loop in nest.loops[nest.parallel :] if loop.is_dealt]
     if late:
         yield _wrong(f"{where}: {_shown(late[0])} stands inside a loop of another kind", "move it outermost")
         return

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from isamap.plan.header import parse_header, standing
+from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
 from isamap.plan.reader import Reader
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.steady import Pipeline
-from isamap.plan.text import FORMAT, LOOP_WORDS
+from isamap.plan.text import FORMAT
 from isamap.source import Diagnostic, Source, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
@@ -24,7 +25,7 @@ MAX_AHEAD = 16
 MAX_HINTED_AHEAD = 256
 
 _WORDS = ("carry", "for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
-_LOOP_KINDS: dict[str, LoopKind] = {word: kind for kind, word in LOOP_WORDS.items()}
+_LOOPS: dict[str, type[LoopStep]] = {kind.word: kind for kind in LOOP_KINDS}
 
 
 def parse_schedule(source: Source) -> Schedule:
@@ -147,7 +148,7 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
             case kind:
                 if body.carried and kind != "unroll":
                     raise reader.problem(f"`carry {body.carried}` stands around unrolled loops only", span)
-                body.loops.append(_parse_loop(reader, _LOOP_KINDS[kind]))
+                body.loops.append(_parse_loop(reader, _LOOPS[kind]))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
 
@@ -219,16 +220,19 @@ def _parse_spread(reader: Reader, body: _Body) -> Spread:
     return Spread(operand, axis)
 
 
-def _parse_loop(reader: Reader, kind: LoopKind) -> LoopStep:
+def _parse_loop(reader: Reader, kind: type[LoopStep]) -> LoopStep:
     axis = reader.take_name("an axis")
     reader.take_one_of(("by",))
     span = reader.peek_span()
     step = reader.take_number()
     if step < 1:
         raise reader.problem("a step is at least 1", span)
+    if kind is UnrolledLoop:
+        reader.take_one_of(("{",))
+        return UnrolledLoop(axis, step)
     rest: list[int] = []
-    if reader.take_one_of(("{",) if kind == "unroll" else ("rest", "{")) == "rest":
+    if reader.take_one_of(("rest", "{")) == "rest":
         while not rest or reader.peek_span().text != "{":
             rest.append(reader.take_number())
         reader.take_one_of(("{",))
-    return LoopStep(axis, step, kind, tuple(rest))
+    return replace(kind(axis, step), rest=tuple(rest))

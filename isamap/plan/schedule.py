@@ -16,26 +16,10 @@ A loop `par n by 512` deals its turns to threads; such loops are outermost.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
+from isamap.plan.loops import LoopStep
 from isamap.plan.steady import Pipeline
 from isamap.source import Diagnostic
-
-LoopKind = Literal["for", "unroll", "parallel"]
-
-
-@dataclass(frozen=True, slots=True)
-class LoopStep:
-    """One loop of a nest. Units: `step` and `rest` in elements of the axis.
-
-    `rest` are the sizes of the pieces in which a rest is performed that only the run knows, largest first;
-    none where there is a piece for each number of tiles.
-    """
-
-    axis: str
-    step: int
-    kind: LoopKind = "for"
-    rest: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +89,12 @@ class NestSchedule:
     @property
     def parallel(self) -> int:
         """How many loops deal their turns to threads: the outermost ones."""
-        return next((i for i, loop in enumerate(self.loops) if loop.kind != "parallel"), len(self.loops))
+        return next((i for i, loop in enumerate(self.loops) if not loop.is_dealt), len(self.loops))
 
     @property
     def turning(self) -> int:
         """How many loops stand around those that are unrolled."""
-        return next((i for i, loop in enumerate(self.loops) if loop.kind == "unroll"), len(self.loops))
+        return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +182,4 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
 
 def loops_inside(nest: NestSchedule, depth: int) -> tuple[tuple[int, LoopStep], ...]:
     """The loops that are no unrolled ones from a depth inward, by number."""
-    return tuple((n, loop) for n, loop in enumerate(nest.loops) if n >= depth and loop.kind != "unroll")
+    return tuple((n, loop) for n, loop in enumerate(nest.loops) if n >= depth and not loop.is_unrolled)

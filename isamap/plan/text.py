@@ -23,11 +23,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage, spread_of, unclaimed
+from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of, unclaimed
 
 FORMAT = "isamap schedule 1"
 DIGITS = 12
-LOOP_WORDS: dict[LoopKind, str] = {"for": "for", "unroll": "unroll", "parallel": "par"}
 
 
 def print_schedule(schedule: Schedule) -> str:
@@ -112,7 +112,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
 def loop_words(loop: LoopStep) -> str:
     """A loop without what stands inside."""
     rest = f" rest {' '.join(map(str, loop.rest))}" if loop.rest else ""
-    return f"{LOOP_WORDS[loop.kind]} {loop.axis} by {loop.step}{rest}"
+    return f"{loop.word} {loop.axis} by {loop.step}{rest}"
 
 
 def _pipeline(nest: NestSchedule) -> list[str]:

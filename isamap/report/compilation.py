@@ -21,8 +21,9 @@ from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.check import live_registers
+from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, engines_words
+from isamap.plan.schedule import NestSchedule, Schedule, engines_words
 from isamap.plan.text import fixed_words
 from isamap.report.packed import packed_lines
 from isamap.report.workspace import workspace_lines
@@ -82,8 +83,8 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
         extents = {axis.name: axis.extent for axis in option.axes}
         parts = prod(-(-extents[step.axis] // step.step) for step in dealt)
         yield f"  deal   {_steps(list(dealt))}: {parts} parts for threads"
-    innermost = {step.axis for step in dealt} - {step.axis for step in nest.loops if step.kind == "for"}
-    loops = [s for s in nest.loops if s.kind == "for" or (s.kind == "parallel" and s.axis in innermost)]
+    innermost = {step.axis for step in dealt} - {step.axis for step in nest.loops if step.counts}
+    loops = [s for s in nest.loops if s.counts or (s.is_dealt and s.axis in innermost)]
     last = {step.axis: i for i, step in enumerate(loops)}
     blocks = [step for i, step in enumerate(loops) if i != last[step.axis]]
     tiles = [step for i, step in enumerate(loops) if i == last[step.axis]]
@@ -107,7 +108,7 @@ def _innermost(nest: NestSchedule) -> list[tuple[str, int]]:
     """The unrolled axes with how many issues each unrolls."""
     found: list[tuple[str, int]] = []
     for i, step in enumerate(nest.loops):
-        if step.kind == "unroll":
+        if step.is_unrolled:
             outer = [s.step for s in nest.loops[:i] if s.axis == step.axis]
             found.append((step.axis, outer[-1] // step.step if outer else 1))
     return found

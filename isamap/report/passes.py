@@ -16,7 +16,7 @@ from typing import assert_never
 from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
-from isamap.plan.schedule import LoopStep
+from isamap.plan.loops import LoopStep
 from isamap.report.program import print_program
 
 

@@ -14,8 +14,9 @@ import pytest
 from plan_problems import answer, elementwise, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule
+from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
 
@@ -115,7 +116,7 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a mapping of another instruction": (GEMM, of(lambda n: replace(n, mapping="fma8 { i: n } (a = A)"))),
     "a parameter that is not chosen": (GEMM, of(lambda n: replace(n, choose=(("R", 16),)))),
     "another value of a parameter": (TILED, of(lambda n: replace(n, choose=(("N", 8), ("R", 16))), TILES)),
-    "a loop over an axis that is none": (GEMM, of(loops((2, LoopStep("x", 6))))),
+    "a loop over an axis that is none": (GEMM, of(loops((2, CountedLoop("x", 6))))),
     "a stage of an operand that is none": (GEMM, of(stages(Stage("d", 2)))),
     # loops
     "an innermost loop left out": (GEMM, of(loops((4, None)))),
@@ -129,9 +130,9 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a step larger than the one around it": (GEMM, of(step(0, 32))),
     "a step beyond 31 bits": (GEMM, of(step(0, 1 << 32))),
     "loops of an axis exchanged": (GEMM, of(swapped(0, 3))),
-    "a loop outside unrolled": (GEMM, of(loops((2, LoopStep("m", 6, "unroll"))))),
+    "a loop outside unrolled": (GEMM, of(loops((2, UnrolledLoop("m", 6))))),
     "a loop inside unrolled ones": (GEMM, of(swapped(4, 5))),
-    "an unrolled loop not unrolled": (GEMM, of(loops((5, LoopStep("m", 1))))),
+    "an unrolled loop not unrolled": (GEMM, of(loops((5, CountedLoop("m", 1))))),
     # rests
     "a rest that no piece performs": (GEMM, of(lambda n: loops((2, replace(n.loops[2], rest=(2, 1))))(n))),
     "a rest that ends within a tile": (GEMM, of(lambda n: loops((3, replace(n.loops[3], rest=(32, 8))))(n))),
@@ -150,7 +151,7 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a register block one row too high": (GEMM, of(step(2, 7))),
     "a register block twice as wide": (GEMM, of(step(3, 128))),
     "tiles unrolled three by three": (TILED, of(lambda n: step(2, 48)(step(3, 48)(step(1, 240)(n))), TILES)),
-    "a sum unrolled as a whole": (GEMM, of(loops((4, LoopStep("k", 1, "unroll"))))),
+    "a sum unrolled as a whole": (GEMM, of(loops((4, UnrolledLoop("k", 1))))),
     # stages
     "a stage inside hold": (GEMM, of(stages(Stage("b", 5)))),
     "a stage before all loops": (GEMM, of(stages(Stage("b", -1)))),

@@ -25,7 +25,7 @@ def blocks(prepared: Prepared) -> dict[str, int]:
     """The innermost block of each axis."""
     schedule = prepared.program.compilation.schedule
     assert schedule
-    return {loop.axis: loop.step for loop in schedule.nests[0].loops if loop.kind != "unroll"}
+    return {loop.axis: loop.step for loop in schedule.nests[0].loops if not loop.is_unrolled}
 
 
 def check(prepared: Prepared, every: Iterable[dict[str, int]]) -> None:

@@ -19,7 +19,8 @@ from isamap.driver.request import Request, Size
 from isamap.driver.verify import verify_case
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.loops import CountedLoop, ParallelLoop, UnrolledLoop
+from isamap.plan.schedule import NestSchedule, Schedule, Stage
 from isamap.plan.text import print_schedule
 from isamap.source import Source
 
@@ -39,9 +40,9 @@ def gemm_schedule(
     assert matched.problem is not None
     wanted = {"m": 1, "n": tile, "k": 1}
     option = next(o for o in matched.problem.nests[0].options if {a.name: a.tile for a in o.axes} == wanted)
-    around = [LoopStep(axis, step, "parallel" if kind == "par" else "for") for kind, axis, step in loops]
-    block = [LoopStep("m", 2), LoopStep("n", 2 * tile)]
-    inner = [LoopStep("k", 1), LoopStep("m", 1, "unroll"), LoopStep("n", tile, "unroll")]
+    around = [(ParallelLoop if kind == "par" else CountedLoop)(axis, step) for kind, axis, step in loops]
+    block = [CountedLoop("m", 2), CountedLoop("n", 2 * tile)]
+    inner = [CountedLoop("k", 1), UnrolledLoop("m", 1), UnrolledLoop("n", tile)]
     hold = len(around) + len(block)
     nest = NestSchedule(0, option.mapping, option.choose, (*around, *block, *inner), stages, hold)
     problem = matched.problem

@@ -26,7 +26,7 @@ def check(
     assert made.emitted
     assert made.machine
     assert made.schedule
-    assert any(x.kind == "unroll" and x.axis == "k" for x in made.schedule.nests[0].loops)
+    assert any(x.is_unrolled and x.axis == "k" for x in made.schedule.nests[0].loops)
     rng = np.random.default_rng(1)
     bound = bind(parse_kernel(source), actual)
     arrays = {

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestProblem, Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Schedule, Spread, Stage
 
 Change = Callable[[NestSchedule, NestProblem, Random], NestSchedule]
 
@@ -69,15 +70,18 @@ def kind(nest: NestSchedule, question: NestProblem, random: Random) -> NestSched
     number = _at(nest, random)
     if number < 0:
         return nest
-    new = random.choice(("for", "unroll", "parallel"))
-    return _with_loop(nest, number, replace(nest.loops[number], kind=new))
+    old = nest.loops[number]
+    new = random.choice(
+        (CountedLoop(old.axis, old.step, old.rest), ParallelLoop(old.axis, old.step, old.rest))
+    )
+    return _with_loop(nest, number, random.choice((new, new, UnrolledLoop(old.axis, old.step))))
 
 
 def rest(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
     """Other pieces of a rest."""
     del question
     number = _at(nest, random)
-    if number < 0:
+    if number < 0 or nest.loops[number].is_unrolled:
         return nest
     loop = nest.loops[number]
     tile = min(other.step for other in nest.loops if other.axis == loop.axis)
@@ -109,7 +113,8 @@ def put_in(nest: NestSchedule, question: NestProblem, random: Random) -> NestSch
     if number < 0:
         return nest
     old = nest.loops[number]
-    new = replace(old, step=old.step * random.choice((1, 2, 3)), kind=random.choice(("for", old.kind)))
+    step = old.step * random.choice((1, 2, 3))
+    new = random.choice((replace(old, step=step), CountedLoop(old.axis, step, old.rest)))
     return replace(nest, loops=(*nest.loops[:number], new, *nest.loops[number:]))
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from random import Random
 
 from isamap.plan.check import check_schedule
+from isamap.plan.loops import LoopStep, ParallelLoop
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import NestSchedule, Schedule, Stage
 
 TRIES = 12
 
@@ -31,7 +32,7 @@ def _dealt(nest: NestSchedule, question: NestProblem, random: Random) -> NestSch
         largest = max(loop.step for loop in nest.loops if loop.axis == axis.name)
         parts = random.choice((2, 2, 3, 5))
         step = max(largest // axis.tile + 1, -(-axis.extent // axis.tile // parts)) * axis.tile
-        around.append(LoopStep(axis.name, step, "parallel"))
+        around.append(ParallelLoop(axis.name, step))
     stages = _stages(nest, option, {axis.name for axis in axes if axis.is_reduction}, len(around), random)
     loops = (*around, *nest.loops)
     hints = tuple(replace(hint, depth=hint.depth + len(around)) for hint in nest.prefetches)

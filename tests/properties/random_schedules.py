@@ -7,8 +7,9 @@ from math import prod
 from random import Random
 
 from isamap.plan.check import check_schedule
+from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
-from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TRIES = 12
 
@@ -35,12 +36,12 @@ def _nest(nest: NestProblem, hinted: tuple[str, ...], random: Random, wildness: 
     blocks = _blocks(option, unroll, random, wildness)
     outputs = [a for a in option.axes if not a.is_reduction]
     sums = [a for a in option.axes if a.is_reduction]
-    unrolled = [LoopStep(a.name, a.tile, "unroll") for a in option.axes if unroll[a.name] > 1]
+    unrolled = [UnrolledLoop(a.name, a.tile) for a in option.axes if unroll[a.name] > 1]
     for loops in (outputs, sums, unrolled):
         random.shuffle(loops)
-    register_blocks = [LoopStep(a.name, a.tile * unroll[a.name]) for a in outputs]
+    register_blocks = [CountedLoop(a.name, a.tile * unroll[a.name]) for a in outputs]
     hold = len(blocks) + len(register_blocks)
-    inner = [LoopStep(a.name, a.tile * unroll[a.name]) for a in sums]
+    inner = [CountedLoop(a.name, a.tile * unroll[a.name]) for a in sums]
     stages = _stages(option, blocks, hold, random, wildness)
     loops = (*blocks, *register_blocks, *inner, *unrolled)
     made = NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
@@ -55,7 +56,7 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
     for stage in nest.stages:
         operand = operands[stage.operand]
         around = nest.loops[stage.depth - 1] if stage.depth else None
-        inside = [loop.axis for loop in nest.loops[stage.depth :] if loop.kind == "for"]
+        inside = [loop.axis for loop in nest.loops[stage.depth :] if loop.counts]
         if around is None or random.random() < 0.4:
             stages.append(stage)
         elif not operand.is_accumulator:
@@ -114,7 +115,7 @@ def _blocks(option: NestOption, unroll: dict[str, int], random: Random, wildness
 
     chosen = [a for a in option.axes if random.random() < 0.35 * wildness]
     random.shuffle(chosen)
-    return [LoopStep(a.name, step(a) * random.choice((2, 2, 3, 4))) for a in chosen]
+    return [CountedLoop(a.name, step(a) * random.choice((2, 2, 3, 4))) for a in chosen]
 
 
 def _stages(

@@ -15,9 +15,10 @@ from plan_problems import problem, small_caches
 
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import evaluate
+from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
-from isamap.plan.schedule import LoopStep, NestSchedule, Prefetch, Schedule, Spread, Stage
+from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import open_options
@@ -50,7 +51,7 @@ def nests(draw: st.DrawFn, statement: int) -> NestSchedule:
     )
     rests = st.sampled_from([(), (), (8, 4, 2, 1), (2**17, 48)])
     loops = tuple(
-        LoopStep(axis, step, "for", draw(rests)) if kind == "for" else LoopStep(axis, step, "unroll")
+        CountedLoop(axis, step, draw(rests)) if kind == "for" else UnrolledLoop(axis, step)
         for axis, step, kind in steps
     )
     depths = st.integers(0, len(loops))

@@ -79,7 +79,7 @@ def walked(option: NestOption, nest: NestSchedule) -> Walk:
     early = {stage.operand for stage in nest.stages if stage.ahead}
     crossed = frozenset(early | {spread.operand for spread in nest.spread})
     sums = {axis.name: axis for axis in option.axes if axis.is_reduction}
-    copied = next((n.axis for n in nest.loops if n.kind == "unroll" and n.axis in sums), "")
+    copied = next((n.axis for n in nest.loops if n.is_unrolled and n.axis in sums), "")
     copies = 1
     if copied:
         steps = [n.step for n in nest.loops if n.axis == copied]

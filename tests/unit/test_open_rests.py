@@ -16,9 +16,10 @@ from isamap.lower.place import Piece, Place, unrolled_places
 from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.lower.steps import Unroll
 from isamap.plan.check import check_schedule
+from isamap.plan.loops import CountedLoop
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import NestOption
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule
+from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import print_schedule
 from isamap.scheduler.rests import MAX_ISSUES, with_short_rests
 from isamap.source import Source, SyntaxProblem
@@ -48,7 +49,7 @@ def product_of(hw: str, sizes: dict[str, Size], loops: str) -> Compilation:
     request = Request(source, hw, sizes)
     found = compile_kernel(replace(request, heuristic="greedy"), "schedule").schedule
     assert found
-    vector = next(loop.step for loop in found.nests[0].loops if loop.axis == "n" and loop.kind == "unroll")
+    vector = next(loop.step for loop in found.nests[0].loops if loop.axis == "n" and loop.is_unrolled)
     head = print_schedule(replace(found, nests=())).rstrip()
     text = f"""{head}
 nest 0 {{ map {found.nests[0].mapping};
@@ -211,7 +212,7 @@ def test_more_code_than_a_compiler_takes_is_found() -> None:
     assert none == []
     short = problem(opened("m"), registers={"zmm": 999})
     nest = answer(short, words).nests[0]
-    nest = replace(nest, loops=(LoopStep("m", 64, "for", (32, 16, 8, 4, 2, 1)), *nest.loops[1:]))
+    nest = replace(nest, loops=(CountedLoop("m", 64, (32, 16, 8, 4, 2, 1)), *nest.loops[1:]))
     assert check_schedule(replace(answer(short, words), nests=(nest,)), short) == ()
 
 
@@ -242,5 +243,5 @@ def test_what_is_chosen_passes_the_judge() -> None:
     asked = problem(option, registers={"zmm": 99})
     chosen = answer(asked, "m:12 n:80 | k:1 um:1 un:16")
     chosen = replace(chosen, nests=(with_short_rests(chosen.nests[0], option),))
-    assert LoopStep("m", 12, "for", (8, 4, 2, 1)) in chosen.nests[0].loops
+    assert CountedLoop("m", 12, (8, 4, 2, 1)) in chosen.nests[0].loops
     assert check_schedule(chosen, asked) == ()

@@ -8,15 +8,16 @@ import pytest
 from plan_problems import gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
+from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopKind, LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import NestSchedule, Schedule, Stage
 from isamap.plan.text import print_schedule
 from isamap.source import Source
 
 ORDERED = gemm(1024, 1024, 1024)
 GEMM = problem(replace(gemm_option(1024, 1024, 1024), can_split_sums=True))
-KINDS: dict[str, LoopKind] = {"p": "parallel", "u": "unroll"}
+KINDS: dict[str, type[LoopStep]] = {"p": ParallelLoop, "u": UnrolledLoop, "": CountedLoop}
 
 
 def answer(asked: Problem, words: str, stages: tuple[Stage, ...] = ()) -> Schedule:
@@ -25,7 +26,7 @@ def answer(asked: Problem, words: str, stages: tuple[Stage, ...] = ()) -> Schedu
     loops: list[LoopStep] = []
     for word in (outside + inside).split():
         axis, _, step = word.partition(":")
-        loops.append(LoopStep(axis[-1], int(step), KINDS.get(axis[:-1], "for")))
+        loops.append(KINDS[axis[:-1]](axis[-1], int(step)))
     option = asked.nests[0].options[0]
     nest = NestSchedule(0, option.mapping, option.choose, tuple(loops), stages, len(outside.split()))
     return Schedule(asked.kernel, asked.machine, asked.sizes, (nest,))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.parse import parse_schedule
-from isamap.plan.schedule import LoopStep, NestSchedule, Schedule, Stage
+from isamap.plan.schedule import NestSchedule, Schedule, Stage
 from isamap.plan.text import print_schedule
 from isamap.source import Source, SyntaxProblem
 
@@ -15,7 +16,7 @@ NEST = NestSchedule(
     0,
     "tdp { m: m, n: n } (a = A, b = B[k, n], c = C)",
     (("N", 16), ("R", 16)),
-    (LoopStep("n", 256), LoopStep("m.p", 32), LoopStep("k", 32), LoopStep("m.p", 16, "unroll")),
+    (CountedLoop("n", 256), CountedLoop("m.p", 32), CountedLoop("k", 32), UnrolledLoop("m.p", 16)),
     (Stage("b", 1), Stage("a", 2)),
     2,
 )
@@ -76,7 +77,7 @@ def test_layout_and_comments_do_not_matter() -> None:
 
 def test_a_hand_written_schedule_needs_no_costs() -> None:
     text = "isamap schedule 1\nkernel k\nmachine m\nnest 3 { map f; for i by 4 { hold; issue; } }"
-    nest = NestSchedule(3, "f", (), (LoopStep("i", 4),), (), 1)
+    nest = NestSchedule(3, "f", (), (CountedLoop("i", 4),), (), 1)
     assert parse_schedule(Source("s", text)) == Schedule("k", "m", (), (nest,))
 
 

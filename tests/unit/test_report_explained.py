@@ -19,8 +19,9 @@ from isamap.driver.explaining import explain
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import load_machine
+from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep, Stage
+from isamap.plan.schedule import Stage
 from isamap.report.explained import Explained, explained_json, explained_text
 from isamap.report.nest_tree import nest_tree
 from isamap.report.roofline import Roofline, Slope, rooflines
@@ -88,12 +89,12 @@ def test_each_loop_says_what_a_turn_of_it_touches() -> None:
     question = gemm(64, 64, 64)
     nest = schedule(question, heuristic="greedy").nests[0]
     loops = (
-        LoopStep("n", 32),
-        LoopStep("k", 16),
-        LoopStep("m", 4),
-        LoopStep("n", 16),
-        LoopStep("k", 1),
-        LoopStep("m", 1, "unroll"),
+        CountedLoop("n", 32),
+        CountedLoop("k", 16),
+        CountedLoop("m", 4),
+        CountedLoop("n", 16),
+        CountedLoop("k", 1),
+        UnrolledLoop("m", 1),
     )
     made = replace(nest, loops=loops, stages=(), hold=4)
     tree = nest_tree(made, question.nests[0].options[0], question)

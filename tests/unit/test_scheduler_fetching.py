@@ -109,7 +109,7 @@ def test_pieces_of_rows_that_come_late_are_asked_for_before(late: str, heuristic
     assert loop.axis == "n", "the next pieces of the same rows"
     assert all(other.axis != "n" for other in nest.loops[prefetch.depth : nest.hold])
     rows = next(other.step for other in nest.loops if other.axis == "k")
-    assert any(other.kind == "for" for other in nest.loops[prefetch.depth : nest.hold]), "they share hints"
+    assert any(other.counts for other in nest.loops[prefetch.depth : nest.hold]), "they share hints"
     assert prefetch.ahead == max(2, -(-8192 // (2 * 4 * rows * loop.step))), (
         "half of what is stated of memory"
     )

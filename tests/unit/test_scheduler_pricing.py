@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from plan_problems import answer, conv2d, gemm
 
+from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import LoopStep, Prefetch, Stage
+from isamap.plan.schedule import Prefetch, Stage
 from isamap.plan.steady import Pipeline
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.pricing import price
@@ -29,7 +30,7 @@ def test_a_loop_more_than_decisions_can_say_has_no_price() -> None:
     found = schedule(problem, heuristic="greedy")
     nest = found.nests[0]
     edited = replace(
-        nest, loops=(LoopStep("k", 500), LoopStep("k", 100), *nest.loops), hold=nest.hold + 2, stages=()
+        nest, loops=(CountedLoop("k", 500), CountedLoop("k", 100), *nest.loops), hold=nest.hold + 2, stages=()
     )
     made = replace(found, nests=(edited,))
     assert price(made, problem, AnalyticModel()) == (None,)
@@ -125,4 +126,4 @@ def test_annealing_is_never_worse_than_greedy_nor_better_than_the_bound(problem:
 def test_annealing_keeps_what_is_fixed() -> None:
     fixed = {"nest0.block.k": 256}
     found = schedule(PROBLEMS[1], heuristic="annealing", fixed=fixed, limit_s=20.0)
-    assert LoopStep("k", 256) in found.nests[0].loops
+    assert CountedLoop("k", 256) in found.nests[0].loops

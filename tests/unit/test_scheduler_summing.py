@@ -53,7 +53,7 @@ def test_only_the_innermost_sum_is_unrolled_and_only_where_every_input_follows_i
 def test_the_price_of_an_unrolled_sum_can_be_read_off_its_loops(question: Problem, factor: int) -> None:
     found = schedule(question, fixed={"unroll.k": factor})
     assert check_schedule(found, question) == ()
-    unrolled = [loop for loop in found.nests[0].loops if loop.axis == "k" and loop.kind == "unroll"]
+    unrolled = [loop for loop in found.nests[0].loops if loop.axis == "k" and loop.is_unrolled]
     assert len(unrolled) == (factor > 1)
     assert price(found, question, MODEL) == (found.cost_ns,)
 
@@ -79,7 +79,7 @@ def test_a_short_body_is_unrolled_and_a_long_one_is_not() -> None:
 
 def test_best_schedules_differ_in_how_a_sum_is_unrolled() -> None:
     found = k_best(gemm(2, 32, 64), MODEL, 6).schedules
-    factors = {any(x.kind == "unroll" and x.axis == "k" for x in s.nests[0].loops) for s in found}
+    factors = {any(x.is_unrolled and x.axis == "k" for x in s.nests[0].loops) for s in found}
     assert factors == {True, False}
 
 

@@ -46,7 +46,7 @@ def timed(
 
     def compiled(_: object, chosen: Any) -> float:
         (nest,) = chosen.nests
-        swept = all(loop.kind == "unroll" for loop in nest.loops[nest.hold :])
+        swept = all(loop.is_unrolled for loop in nest.loops[nest.hold :])
         if nest.prefetches:
             return both_ns if swept else hinted_ns
         return swept_ns if swept else plain_ns

@@ -1,0 +1,61 @@
+"""The kinds of loops that a nest may have, one class each: `for n by 64`, `unroll n by 16`, `par n by 512`.
+
+What is asked of a loop stands in each class: a new kind that leaves a question open breaks type checking
+wherever that is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLoop:
+    """A loop whose turns follow each other. Units: `step` and `rest` in elements of the axis.
+
+    `rest` are the sizes of the pieces in which a rest is performed that only the run knows, largest first;
+    none where there is a piece for each number of tiles.
+    """
+
+    axis: str
+    step: int
+    rest: tuple[int, ...] = ()
+
+    word: ClassVar[str] = "for"
+    counts: ClassVar[bool] = True
+    is_unrolled: ClassVar[bool] = False
+    is_dealt: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnrolledLoop:
+    """A loop whose turns are written one after the other. Units: `step` in elements of the axis."""
+
+    axis: str
+    step: int
+
+    word: ClassVar[str] = "unroll"
+    rest: ClassVar[tuple[int, ...]] = ()
+    counts: ClassVar[bool] = False
+    is_unrolled: ClassVar[bool] = True
+    is_dealt: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelLoop:
+    """A loop whose turns are dealt to threads. Units: as of `CountedLoop`."""
+
+    axis: str
+    step: int
+    rest: tuple[int, ...] = ()
+
+    word: ClassVar[str] = "par"
+    counts: ClassVar[bool] = False
+    is_unrolled: ClassVar[bool] = False
+    is_dealt: ClassVar[bool] = True
+
+
+LoopStep = CountedLoop | UnrolledLoop | ParallelLoop
+"""One loop of a nest."""
+LOOP_KINDS: tuple[type[LoopStep], ...] = (CountedLoop, UnrolledLoop, ParallelLoop)
