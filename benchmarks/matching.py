@@ -4,7 +4,7 @@
     python benchmarks/matching.py --shipped        all shipped kernels on all shipped machines, with refusals
 
 Seconds of one run in one process, with nothing remembered from the run before. `first` is until the first
-mapping, for whoever wants only some.
+mapping, for callers that want only some.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 The first form takes the solver's schedule and changes one thing at a time. The second compares schedules
 from files with the solver's. One thread; contenders take turns, in another order each round. Time is what
-the thread has spent on a processor, so that neighbours who take the processor away do not count; those who
+the thread has spent on a processor, so that other programs on this processor do not count; those that
 share its caches do. What counts is the median of the paired ratios, above 1 where the change is faster; the
 interval holds half of them.
 """

@@ -5,7 +5,7 @@
 Row-major C[M, N] = A[M, K] * B[K, N]; B is what is packed. Contenders take turns, in another order each
 round, after a call that is not timed. A ratio is the median of the rounds' ratios, above 1 where isamap's
 packed weights are faster; the interval holds half of them. Without torch isamap is compared with itself only.
-On one thread time is what it has spent on a processor, so that neighbours who take that away do not count.
+On one thread time is what it has spent on a processor, so that other programs on it do not count.
 """
 
 from __future__ import annotations

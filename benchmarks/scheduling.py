@@ -139,7 +139,7 @@ def _measure(case: Case, limit_s: float) -> Row:
 
 def _clocks() -> tuple[float, float]:
     """Wall clock, and processor time of this process and its children. Units: seconds."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return time.perf_counter(), sum(u.ru_utime + u.ru_stime for u in used)
 
 
@@ -174,7 +174,7 @@ def _summary(rows: Sequence[Row], seconds: float) -> list[str]:
     lines += ["", f"where the time goes, all cases: {', '.join(stages)}"]
     for key in ("found_by", "proved_by"):
         counts = Counter(row[key] for row in rows)
-        lines.append(f"{key.replace('_', ' ')}: {', '.join(f'{who} {n}' for who, n in counts.most_common())}")
+        lines.append(f"{key.replace('_', ' ')}: {', '.join(f'{by} {n}' for by, n in counts.most_common())}")
     for title, key in (("first", "first_cpu_s"), ("final", "final_cpu_s"), ("gap", "gap")):
         lines += ["", f"worst by {title}:"]
         lines += [_line(row) for row in sorted(rows, key=lambda r: -r[key])[:WORST]]

@@ -110,7 +110,7 @@ class _Walk:
     def read(self, instruction: str, name: str, elements: list[int]) -> Iterator[str]:
         for byte in self.bytes(name, elements):
             if self.wrote.get(byte) != name:
-                writer = self.wrote.get(byte, "nobody")
+                writer = self.wrote.get(byte, "no operand")
                 yield f"{instruction} reads byte {byte[1]} of {name}: {writer} wrote it"
 
     def bytes(self, name: str, elements: list[int] | range) -> Iterator[tuple[str, int]]:

@@ -180,7 +180,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """What rows take that stream along a sum, or why nobody knows."""
+    """What rows take that stream along a sum, or why that is not known."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]
@@ -194,7 +194,7 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _pieces(profile: Profile) -> list[tuple[str, ...]]:
-    """What long pieces take that stream, or why nobody knows."""
+    """What long pieces take that stream, or why that is not known."""
     head = ("long pieces that stream", "start ns", "")
     if (lost := profile.unmeasured_pieces) is not None:
         return [head, (lost.memory, "–", lost.said)]

@@ -90,7 +90,7 @@ def _collected() -> Generator[dict[str, Finding]]:
 
 def _refused(words: Sequence[str], error: OSError) -> Answer:
     """What the operating system refused: a lack of something, or else a mistake here."""
-    if isinstance(error, BrokenPipeError):  # a help page that nobody reads to its end
+    if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))
     try:
         os.getcwd()

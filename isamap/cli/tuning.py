@@ -1,6 +1,6 @@
 """`isamap tune`: the winners of `--tune`, and all that was evaluated so far.
 
-`tune log` is for people and for those who train models with it.
+`tune log` is for people and for training models with it.
 """
 
 from __future__ import annotations

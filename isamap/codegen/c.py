@@ -106,7 +106,7 @@ def _title(program: LoweredProgram, model: bool) -> str:
 
 
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
-    """The rest of the first comment: what those need to know who build the file themselves."""
+    """The rest of the first comment: what is needed to build the file by hand."""
     flags = " ".join(("-O2",) if model else machine.target.flags)
     return [
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",

@@ -15,7 +15,7 @@ Where sums go in and out in the same straight line, as where a few rows out of m
 ends, two or three instructions may each read: what waits for memory then takes no register, and more of it is
 under way (docs/decisions/0027-emitted-c-and-gcc.md).
 
-An instruction that adds to a register may as well end in that of an operand which nobody uses again. Gcc lets
+An instruction that adds to a register may as well end in that of an operand which is not used again. Gcc lets
 sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
 cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
 

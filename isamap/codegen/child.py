@@ -63,7 +63,7 @@ class Subject:
 
 @contextmanager
 def shared_file(size: int) -> Generator[IO[bytes]]:
-    """A file without a name that a child can map, and cannot make shorter under those who have mapped it."""
+    """A file without a name that a child can map, and cannot make shorter while others have it mapped."""
     import fcntl  # here, for reports and tests read this module where no code runs
 
     with os.fdopen(os.memfd_create("isamap", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
@@ -82,7 +82,7 @@ def run_child(
     """
     seconds = limits.seconds
     if emulator is not None:
-        # It takes longer, and memory of its own that nobody knows.
+        # It takes longer, and an unknown amount of memory of its own.
         seconds = SLOWER * limits.seconds
         job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
     inherited = _inherited(job)
@@ -161,7 +161,7 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
 
 @contextmanager
 def _request(job: dict[str, Any]) -> Generator[IO[bytes]]:
-    """A file without a name to read a job from: unlike a pipe it needs nobody to fill it meanwhile."""
+    """A file without a name to read a job from: unlike a pipe it needs no writer meanwhile."""
     with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
         file.write(json.dumps(job).encode())
         file.seek(0)
@@ -185,7 +185,7 @@ def _read(
                 return None
             ready = selector.select(min(left, _LOOK_SECONDS))
             if not ready and _has_ended(child):
-                break  # somebody who killed the supervisor holds the pipes
+                break  # the supervisor was killed, and another process holds the pipes
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
                 if not data:
@@ -198,7 +198,7 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     """Whether a child has ended. It is not taken off the list: its number stays that of its group."""
     try:
         return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # whoever called us ignores its children
+    except ChildProcessError:  # the process that started isamap ignores its children
         return True
 
 
@@ -269,7 +269,7 @@ def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
         Diagnostic(
             "limit-too-low",
             f"{subject.name} needs more than the {allowed} that this process may use",
-            notes=("whoever started isamap has set that limit, which it cannot raise",),
+            notes=("the limit was set before isamap was started, and isamap cannot raise it",),
             help=f"start it where `ulimit {option}` shows more",
         )
     )

@@ -1,10 +1,10 @@
 /* A small pool of threads for programs that isamap emits. It is yours under any licence. Link with -pthread.
 
    Threads wait for work: they look for a while, then sleep. Each has parts of its own, the same ones in every
-   call of as many parts, whose data its caches may still hold; whoever is through with them takes those of
-   others, so that a thread that wakes late, or never, holds nobody up. The caller is the first of the threads.
-   One pool serves one call at a time; a second call meanwhile, from another thread or from inside a part,
-   performs its parts by itself. */
+   call of as many parts, whose data its caches may still hold; a thread that is through with them takes those
+   of others, so that a thread that wakes late, or never, delays none of them. The caller is the first of the
+   threads. One pool serves one call at a time; a second call meanwhile, from another thread or from inside a
+   part, performs its parts by itself. */
 #include "isamap_pool.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ enum { LOOKS = 4000, LARGEST_JOB = 1 << 30, LINE = 64 };
 typedef struct owned_pool owned_pool;
 
 typedef struct {
-  /* The number of a job in the upper half, how many of this thread's parts nobody has taken in the lower: one
+  /* The number of a job in the upper half, how many of this thread's parts are not taken yet in the lower: one
      is taken by lowering it, which fails once the job is another one. On a line of its own. */
   _Alignas(LINE) _Atomic uint64_t left;
   owned_pool *pool;
@@ -36,7 +36,7 @@ struct owned_pool {
   _Atomic int64_t finished;
   _Atomic int sleepers, waiting;
   _Atomic bool stop;
-  /* Of the job; whoever has taken a part of it may read them, as it is not over before that part is. */
+  /* Of the job; a thread that has taken a part of it may read them, as it is not over before that part is. */
   int64_t parts;
   void (*body)(void *, int64_t);
   void *argument;

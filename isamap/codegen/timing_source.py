@@ -46,7 +46,7 @@ LINE_BYTES = 64
 _INTEGER = re.compile(r"(u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned)")
 
 _HIDING = """\
-/* The compiler no longer knows what a variable holds, and believes that somebody reads it. */
+/* The compiler no longer knows what a variable holds, and assumes that it is read. */
 #define HIDE_V(x) __asm__ volatile("" : IN_VECTOR(x))
 #define HIDE_R(x) __asm__ volatile("" : "+r"(x))
 """

@@ -50,8 +50,8 @@ _BUILD = (*_SHOWN, "-Werror=implicit-function-declaration", "-shared", "-fPIC", 
 # Where it finds a memcpy in a loop over a few registers of a panel's row, it calls one for each row, or makes
 # a `rep movs` of it (seen: 128 x 2560 x 2560 f32 with panels of 96 bytes at 0.84 of its speed).
 #
-# Where it schedules instructions, it reads a line of eight rows and then the next line of each, which whoever
-# fetches ahead does not follow (seen: 1 x 128 x 20000 f32 out of memory at 0.75 of its speed).
+# Where it schedules instructions, it reads a line of eight rows and then the next line of each, which a
+# hardware prefetcher does not follow (seen: 1 x 128 x 20000 f32 out of memory at 0.75 of its speed).
 _OF_COMPILER = {
     "gcc": (
         "-fno-tree-loop-vectorize",

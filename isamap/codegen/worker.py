@@ -96,7 +96,7 @@ def ask_permission(component: int) -> bool:
 
 
 def ask_for_large_pages(room: mmap.mmap) -> None:
-    """Asks for large pages behind memory that nobody has touched; a system without them gives small ones."""
+    """Asks for large pages behind memory that was not touched yet; a system without them gives small ones."""
     with suppress(OSError, AttributeError):
         room.madvise(mmap.MADV_HUGEPAGE)
 

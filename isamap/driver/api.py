@@ -41,7 +41,7 @@ FILLS = ("integers", "random", "edges")
 COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 
-def compile(  # noqa: A001 - whoever writes `isamap.compile` hides nothing
+def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     kernel: str | Path,
     machine: str | Path,
     sizes: Sizes | None = None,

@@ -41,7 +41,7 @@ class Program:
 
 
 def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
-    """As `compile_files`, for those who go on with the program; a schedule found before is taken again."""
+    """As `compile_files`, for callers that go on with the program; a schedule found before is used again."""
     from isamap.driver.versions import compile_request
 
     known = recall(request)

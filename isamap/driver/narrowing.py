@@ -33,7 +33,7 @@ def extent_of(request: Request) -> Extent:
 
 
 def is_own(request: Request) -> bool:
-    """Whether what is left out depends on this program alone, and not on a cost model of somebody else."""
+    """Whether what is left out depends on this program alone, and not on a cost model from a plug-in."""
     return not origin(load_cost_model(request.cost_model))
 
 

@@ -134,7 +134,7 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     place, played = names.index(found.winner), len(tournament.rounds())
     winner = _winner(question, state, schedules, found, place, played)
     is_stopped = played < ROUNDS
-    if not is_stopped:  # else the rounds stay, for whoever goes on
+    if not is_stopped:  # else the rounds stay, and the next run goes on
         with OnlyWarned():
             winners.keep(winner, asked)
     stopped = (_stopped(request, played),) if is_stopped else ()

@@ -1,7 +1,7 @@
 """The arrays behind a routine's operands: taken in, filled, sliced and gathered.
 
-An operand `out C: f32[M, N] outside undefined` starts as NaN everywhere, so that whoever relies on what was
-never written notices.
+An operand `out C: f32[M, N] outside undefined` starts as NaN everywhere, so that reading what was never
+written shows in the result.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _take(
 
 def storage(values: Array, dtype: DType, exact: bool) -> Array:
     """A copy that the interpreter may change, in float64 where floats are exact."""
-    # An array in every case: what numpy computes of an array without axes is a number that nobody can change.
+    # An array in every case: what numpy computes of an array without axes is a number that cannot be changed.
     return np.array(values, np.float64 if exact and dtype.is_float else dtype.numpy())
 
 
@@ -122,7 +122,7 @@ def _admit(given: Array, o: Operand) -> Array:
 
 
 def poison(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator | None) -> Array:
-    """What memory holds that nobody wrote: NaN or a bit pattern, or random values when `rng` is given."""
+    """What memory holds before it is written: NaN or a bit pattern, or random values when `rng` is given."""
     if rng is not None:
         if dtype.is_float:
             return round_to(rng.normal(size=shape) * 64, dtype)

@@ -52,7 +52,7 @@ class State:
     """The arrays while a routine runs; they are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
-    flushed; `written` marks what was written where somebody asks; `magnitudes` is None unless wanted, and
+    flushed; `written` marks what was written where that is wanted; `magnitudes` is None unless wanted, and
     `measure` what errors they are given.
     """
 
@@ -93,7 +93,7 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Tally | None:
-    """What a reduction of floats is measured with; None where it is no such, or nobody asks."""
+    """What a reduction of floats is measured with; None where it is no such, or that is not wanted."""
     if state.magnitudes is None or s.op is None or not is_tallied(s, state.measure):
         return None
     return begin_tally(s.op, state.values[s.target.buffer], state.magnitudes[s.target.buffer])

@@ -1,6 +1,6 @@
 """The allow-lists: everything that a description may name outside its own text, in one place.
 
-A description comes from anyone. It can ask for what stands here only: no path, no other flag or function.
+A description is not trusted. It can ask for what stands here only: no path, no other flag or function.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def resolve_call(
 ) -> EmitCall:
     """The call of one instruction, checked. Raises: SpecProblem with all that is wrong.
 
-    Of an instruction that was refused, whose operands nobody knows, the function and the casts are checked.
+    Of an instruction that was refused, whose operands are not known, the function and the casts are checked.
     """
     found = Findings()
     result = None

@@ -30,7 +30,7 @@ def read_cost(
 ) -> Cost:
     """The cost of an instruction; cycles become time by the clock. Raises: SpecProblem.
 
-    Of an instruction that was refused, whose parameters nobody knows, only numbers are checked.
+    Of an instruction that was refused, whose parameters are not known, only numbers are checked.
     """
     found: list[Diagnostic] = []
 

@@ -45,7 +45,7 @@ class Memory:
 
     @property
     def named(self) -> str | None:
-        """Who names a register: `compiler`, `immediate`, `chosen`; None for other memories."""
+        """What names a register: `compiler`, `immediate`, `chosen`; None for other memories."""
         value = dict(self.decl.attributes).get("named", "compiler" if self.kind == "registers" else None)
         return value if isinstance(value, str) else None
 
@@ -181,7 +181,7 @@ class EmitSemantics:
 
 @dataclass(frozen=True, slots=True)
 class EmitNothing:
-    """The instruction is described, matched and interpreted, but nobody can write it yet."""
+    """The instruction is described, matched and interpreted, but there is no way to emit it yet."""
 
     def __str__(self) -> str:
         return "none"
@@ -220,7 +220,7 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who compiles the emitted code, with which flags and headers, and what it needs to run."""
+    """What compiles the emitted code, with which flags and headers, and what the code needs to run."""
 
     toolchains: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
     a[2*k + p] with p in 2     { (k, p, k', p') : 2k + p = 2k' + p' and 0 <= p, p' < 2 and k != k' } is empty
 
 isl knows sums, numbers times variables, and quotients and rests by numbers. A product of two symbols is none
-of these: `Affine.text` gives None for it, and whoever asks says what may be left out. Every question has a
+of these: `Affine.text` gives None for it, and the caller says what may be left out. Every question has a
 limit of operations; one that is too hard is answered by None.
 """
 

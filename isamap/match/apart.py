@@ -47,7 +47,7 @@ def tiles_apart(
 
 
 def _may_be_apart(pattern: Pattern, op: str) -> bool:
-    """Whether all axes index all inputs, so that lanes that nobody uses add nothing; and some are lanes."""
+    """Whether all axes index all inputs, so that unused lanes add nothing; and some are lanes."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
     return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
@@ -70,7 +70,7 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
     """Whether all inputs go along an axis, or some do and the other factors of their products are numbers.
 
-    In lanes that nobody uses, what goes along is what the reduction does not notice: 0, and so are products
+    In unused lanes, what goes along is what the reduction does not notice: 0, and so are products
     with it.
     """
     along = [axis in symbols(b.subject) for b in bindings]

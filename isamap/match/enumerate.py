@@ -40,7 +40,7 @@ def find_in_statement(
 ) -> Iterator[Mapping]:
     """All whole, split and degenerate mappings of one instruction, each once, in a fixed order.
 
-    They are found one by one: whoever wants only some of them may stop. `kernel` says what is known of sizes;
+    They are found one by one: a caller that wants only some may stop. `kernel` says what is known of sizes;
     without it each is some number of at least 1.
     """
     if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):

@@ -29,7 +29,7 @@ from isamap.transform import Statement, reads, statements
 class GroupMapping:
     """One way in which one issue performs several statements, or some of an instruction's outputs serve one.
 
-    `parts` are in the order of the instruction's statements; `unused` are outputs whose value nobody wants.
+    `parts` are in the order of the instruction's statements; `unused` are outputs whose value is not used.
     """
 
     instruction: str

@@ -108,9 +108,9 @@ def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...
 
 
 def _is_constant(e: Expr) -> bool:
-    """Whether it is the same in every turn of all loops: compilers make it once, in front of them.
+    """Whether it is the same in every iteration of all loops: compilers make it once, before them.
 
-    Nobody counts the register that it stays in (docs/decisions/0018-shifting-in-place.md).
+    The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
     return next(reads_of(e), None) is None and all(s.startswith("%") for s in symbols(e))
 

@@ -126,7 +126,7 @@ def _repertoire(machine: Machine, strict: bool) -> Repertoire:
 
 @dataclass(frozen=True)
 class Suppliers:
-    """Who supplies registers of a machine, and where the kernel's arrays lie.
+    """What supplies registers of a machine, and where the kernel's arrays lie.
 
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
     `strict` as the kernel is.

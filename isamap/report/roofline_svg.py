@@ -15,7 +15,7 @@ from isamap.report.roofline import Roofline, Slope
 WIDTH, PLOT_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 320, 80, 170, 56, 60
 # From the name of one level to that of the next, above the plot.
 LEGEND = 150
-# Told apart also by those who see no red or no green (Okabe and Ito, 2008).
+# Told apart also by readers without red or green vision (Okabe and Ito, 2008).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 INK, GRID = "#222222", "#dddddd"
 

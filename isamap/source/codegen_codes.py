@@ -32,8 +32,8 @@ CODEGEN_CODES: dict[str, Explanation] = {
     ),
     "cache-not-private": Explanation(
         "a cache folder that cannot be trusted",
-        "The cache holds libraries that are loaded and run, so the folder has to belong to you and nobody "
-        "else may write to it. `ISAMAP_CACHE_DIR` names another.",
+        "The cache holds libraries that are loaded and run, so the folder has to belong to you, and no "
+        "other user may write to it. `ISAMAP_CACHE_DIR` names another.",
     ),
     "cache-unusable": Explanation(
         "a cache folder that cannot be read or written",
@@ -57,8 +57,8 @@ CODEGEN_CODES: dict[str, Explanation] = {
     ),
     "data-not-private": Explanation(
         "a data folder that cannot be trusted",
-        "The data folder holds measured figures by which code is chosen, so it has to belong to you and "
-        "nobody else may write to it. `ISAMAP_DATA_DIR` names another.",
+        "The data folder holds measured figures by which code is chosen, so it has to belong to you, and "
+        "no other user may write to it. `ISAMAP_DATA_DIR` names another.",
     ),
     "data-unusable": Explanation(
         "a data folder that cannot be read or written",

@@ -31,7 +31,8 @@ NEVER = 1_000_000_000
 def full_collection_put_off() -> Generator[None, None, None]:
     """No search through all objects inside, few through new ones; afterwards as before.
 
-    Who searches as seldom already, or not at all, goes on so: the outermost one decides.
+    Inside another such block, or where a caller has switched the search off, nothing changes: the outermost
+    one decides.
     """
     before = gc.get_threshold()
     if not 0 < before[0] < YOUNG:

@@ -16,7 +16,7 @@ from pathlib import Path
 def read_limited(path: Path, limit: int) -> bytes:
     """The first `limit` + 1 bytes of a regular file: one more than may be, so that a caller can tell.
 
-    Raises: OSError, for what is no regular file too, as a pipe that nobody writes to would be waited for;
+    Raises: OSError, for what is no regular file too, as a pipe without a writer would be waited for;
     ValueError where the name holds a zero character.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

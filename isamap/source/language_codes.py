@@ -37,7 +37,7 @@ LANGUAGE_CODES: dict[str, Explanation] = {
     "bad-parameter": Explanation(
         "a parameter of the wrong kind",
         "A kernel has sizes (`M`) and typed scalars (`scalar alpha: f32`). An instruction's "
-        "parameters say who decides them: `choose`, `machine`, `imm` or `scalar`.",
+        "parameters say what decides them: `choose`, `machine`, `imm` or `scalar`.",
         "kernel k(choose M) { inout C: f32[M]; for i in M { C[i] = 0; } }",
     ),
     "bad-range": Explanation(

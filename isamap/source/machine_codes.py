@@ -44,9 +44,9 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "emit-forgets": Explanation(
         "an emission that leaves something out",
-        "Every operand and parameter of the instruction has to appear in the call: a result that nobody "
-        "receives, or a mask that nobody passes, is a mistake. Parameters that `requires` fixes, and machine "
-        "constants, need not appear.",
+        "Every operand and parameter of the instruction has to appear in the call: a result that is "
+        "not received, or a mask that is not passed, is a mistake. Parameters that `requires` fixes, and "
+        "machine constants, need not appear.",
     ),
     "emit-function": Explanation(
         "a function that may not be called",
@@ -72,8 +72,8 @@ MACHINE_CODES: dict[str, Explanation] = {
     "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),
     "extends-leaves": Explanation(
         "a parent outside the folder",
-        "A description extends a shipped machine or a file in its own folder: descriptions come from anyone, "
-        "and reach no other files.",
+        "A description extends a shipped machine or a file in its own folder: descriptions are not "
+        "trusted, and reach no other files.",
     ),
     "extends-too-deep": Explanation("a chain that is too long", "Chains of `extends` have a limit."),
     "extends-unknown": Explanation(

@@ -3,8 +3,8 @@
     with OnlyWarned():
         cache.keep(key, content)
 
-Below, whoever keeps things raises `Unkept`. Whoever has a result without them says so by this block, and
-nowhere else: a caller in Python gets the warning `NotKept`, the command line shows its diagnostic.
+Functions that keep things raise `Unkept`. A function that has a result without them says so by this block,
+and nowhere else: a caller in Python gets the warning `NotKept`, the command line shows its diagnostic.
 """
 
 from __future__ import annotations

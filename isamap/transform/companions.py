@@ -42,7 +42,7 @@ class Outcome:
     """What holds after a sum and the companions that it takes along.
 
     `writes` are targets and values over the sum's axes, in an order in which none reads what an earlier one
-    has written; arrays that nobody looks at later are left out. `first` is what the sum starts from, where a
+    has written; arrays that are not read later are left out. `first` is what the sum starts from, where a
     companion says it.
     """
 

@@ -236,7 +236,7 @@ class _Builder:
     ) -> tuple[Read, list[Stmt]]:
         """The target in an array that has room for all of its subscripts, and what brings it back.
 
-        What is there before is copied in; the margins hold what nobody reads.
+        What is there before is copied in; the margins hold values that are never read.
         """
         operand = kernel.operand(target.buffer)
         ranges = [_range(i, extents, target) for i in target.index]

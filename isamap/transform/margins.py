@@ -38,7 +38,7 @@ def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
     """The statement without the comparisons of its guard that always hold, or only say where its target lies.
 
-    A target that lies outside where they do not hold is one in the margins, which nobody reads.
+    A target that lies outside where they do not hold is one in the margins, which are never read.
     """
     assign = statement.assign
     if assign.guard is None:

@@ -97,5 +97,5 @@ def _sink(order: list[Statement], s: Statement, of: Conflicts) -> None:
             break
         to += 1
     else:
-        return  # nobody here needs it
+        return  # no statement here needs it
     order.insert(to, order.pop(at))

@@ -96,7 +96,7 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
 def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
     """A cache as it was found twice: what can be used both times, and how long that is kept at least.
 
-    None of `kept_ns` says that nobody knows of a limit: the other one holds.
+    None of `kept_ns` says that no limit is known: the other one holds.
     """
     less = min(figure, again, key=lambda f: f.size_bytes or 0)
     kept = [f.kept_ns for f in (figure, again) if f.kept_ns is not None]

@@ -105,7 +105,7 @@ def calibrate(
         profile = _with_kept(machine, profile, found, ways, rng, watch)
         profile = _with_rows(machine, profile, rng, watch)
         profile = _with_streams(machine, profile, rng, watch)
-        # Who shares the last cache has quiet minutes: it counts as it was found in the worst one.
+        # Other programs that share the last cache have quiet minutes: the worst measurement of it counts.
         again = caches_here(machine, found, budget_s * PROBING, rng, watch)
         again = tuple(map(least_of, profile.caches, again))
         smaller = streams(with_caches(machine, again), reported)
@@ -122,11 +122,11 @@ def _with_kept(
     rng: np.random.Generator,
     watch: Watch,
 ) -> Profile:
-    """With how long each cache but the nearest keeps what nobody touches."""
+    """With how long each cache but the nearest keeps lines that are not touched."""
     tried = kept_streams(machine, ways)
     if not tried:
         return profile
-    watch("wait for caches to lose what nobody touches")
+    watch("wait for caches to lose what is not touched")
     library = _build(machine, compiler, stream_source(machine, tried, SAMPLER))
     calls = kept_calls(tried, 0)
     results = time_all(_plan(machine, [library], compiler, calls, tried, 0.0), rng.bytes(PAGE), watch)
@@ -135,7 +135,7 @@ def _with_kept(
         stream.memory: kept_ns(stream, results[n * each : (n + 1) * each], machine, profile.bandwidths)
         for n, stream in enumerate(tried)
     }
-    known = [c for c in profile.caches if c.size_bytes is not None]  # of others nobody knows where they are
+    known = [c for c in profile.caches if c.size_bytes is not None]  # where others are is not known
     caches = tuple(replace(c, kept_ns=found.get(c.memory)) if c in known else c for c in profile.caches)
     return replace(profile, caches=caches)
 
@@ -210,7 +210,7 @@ def _plan(
 def packing_figures(
     machine: Machine, rng: np.random.Generator, watch: Watch
 ) -> Iterator[PackingFigure | UnmeasuredPacking]:
-    """What packing takes, or why nobody knows; nothing of types that are not copied. Raises: MissingTool."""
+    """What packing takes, or why it is unknown; nothing of types that are not copied. Raises: MissingTool."""
     for copy in copies():
         watch(f"packing: {copy.way} of {copy.dtype}")
         try:

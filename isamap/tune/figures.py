@@ -45,7 +45,7 @@ class BandwidthFigure:
 class CacheFigure:
     """What a cache of the description has here; `reported_bytes` is what the system says of it.
 
-    None is not known: the description's holds. `said` is where the figures come from. What nobody touches for
+    None is not known: the description's holds. `said` is where the figures come from. A line not touched for
     longer than `kept_ns` is lost. Units: bytes and nanoseconds.
     """
 

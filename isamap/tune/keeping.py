@@ -1,4 +1,4 @@
-"""How long caches keep what nobody touches, where others share them.
+"""How long caches keep lines that are not touched, where other programs share them.
 
 A guest of a large machine shares its last cache with strangers, and maybe its core. A buffer that is read
 over and over stays near; one that a schedule comes back to after a few milliseconds of computing is gone. So
@@ -90,7 +90,7 @@ def kept_ns(
     if first is None:
         return None
     kept = WAITS_NS[first - 1] // 2 if first else 0
-    return kept + int(near_ns * stream.size_bytes)  # nobody touches a byte while the others are read
+    return kept + int(near_ns * stream.size_bytes)  # a byte is not touched while the others are read
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:

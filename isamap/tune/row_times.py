@@ -89,8 +89,8 @@ def row_figure(
 
     `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
     are products of few: the `best` one of `found`, and columns with hints where there are any.
-    `ns_per_byte` is what reading in sequence takes there (0: nobody knows). `near` says what pieces take that
-    are not late; None: nobody knows of another memory.
+    `ns_per_byte` is what reading in sequence takes there (0: not known). `near` says what pieces take that
+    are not late; None: no other memory is known.
 
     Raises: Infeasible where more computing takes no longer, so that nothing says how much of it shows.
     """
@@ -157,7 +157,7 @@ def _hinted_traffic_shown(
 
 
 def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
-    """What a piece takes longer than in time, of so many rows together: where nobody asks for it, and hinted;
+    """What a piece takes longer than in time, of so many rows together: not hinted, and hinted;
     the same where hints save next to nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.

@@ -127,7 +127,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
     """What register blocks wait that read B out of sets into which the one before has stored rows of C, where
     rows of both begin in one set of the nearest cache.
 
-    None where nobody knows its sets, they hold as many rows as there are of C, or pieces are not of one size.
+    None where its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -142,7 +142,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
     """What each further piece of a line takes of more rows of B than one set of the nearest cache holds.
 
-    None where nobody knows its sets, there is room for no more rows, or pieces are not of one size.
+    None where its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """

@@ -1,6 +1,6 @@
 """Profiles that isamap ships: what was measured on one processor stands for its family.
 
-They are used for shipped machines only: who writes a description of his own states its figures.
+They are used for shipped machines only: a description that a user writes states its figures itself.
 """
 
 from __future__ import annotations

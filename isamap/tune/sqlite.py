@@ -48,7 +48,7 @@ def opened(
 
 
 def _begin(connection: sqlite3.Connection, script: str) -> None:
-    """Makes the tables, also while another process does the same: changing the journal waits for nobody."""
+    """Makes the tables, also while another process does so: changing the journal does not wait for locks."""
     stop = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -89,7 +89,7 @@ def of_streams(
     watch(what)
     try:
         if link.source_memory not in sizes:
-            said = f"nobody measured how fast {link.source_memory} is read"
+            said = f"it was not measured how fast {link.source_memory} is read"
             raise Infeasible(Diagnostic("streams-of-nothing", said))
         return measure(link.source_memory, link.streams, min(sizes[link.source_memory], MOST_BYTES))
     except CANNOT as problem:

@@ -27,7 +27,7 @@ static void meet(void *argument, int64_t part) {
 
 void time_threads(unsigned char *const *data, const int64_t *numbers, int64_t trips) {
   (void)data; (void)numbers;
-  static isamap_pool *pool;  /* made by the first call, which nobody times; it ends with the process */
+  static isamap_pool *pool;  /* made by the first call, which is not timed; it ends with the process */
   meeting both = {0};
   if (pool == NULL) pool = isamap_pool_create(2);
   if (pool == NULL) return;

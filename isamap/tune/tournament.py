@@ -2,9 +2,9 @@
 
     tournament = Tournament(Winners.open(), question, stop)
     tournament.evaluate_together(trials)   plays the rounds that are missing
-    standing(tournament.rounds())          who is first, and by how much
+    standing(tournament.rounds())          which one is first, and by how much
 
-A round is in the database before the next one begins, so that whoever is stopped goes on there. What is
+A round is in the database before the next one begins, so that a stopped run goes on there. What is
 clearly slower in the first rounds plays no more.
 """
 

@@ -5,7 +5,7 @@
 
 FOLDER is what `build` made. The command behind it is not run as it stands: its last word is the script, which
 the guest's own Python runs. Input, exit code, errors, the shared file and the pipe for the answer are those
-of the script; what it prints is nobody's.
+of the script; what it prints is ignored.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_limits_below_those_of_a_run_do_where_they_are_enough() -> None:
         "greedy",
     ]
     words += ["-D", "M=4", "-D", "N=4", "-D", "K=4"]
-    # Whoever runs this may be root, who may raise them.
+    # These tests may run as root, which may raise them.
     drop = "setpriv --bounding-set=-sys_resource" if os.geteuid() == 0 else ""
     line = f"ulimit -t 100 -v 3000000; exec {drop} {shlex.join(words)}"
     environment = {**os.environ, "PYTHONPATH": ROOT}

@@ -196,7 +196,7 @@ instruction dot2() {
 def test_the_last_element_at_the_end_of_a_page_is_read_alone_however_cheap_pairs_are(
     name: str, cheap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads a pair for one element meets the guard page: K is odd, and rows are no whole pairs."""
+    """Reading a pair for one element meets the guard page: K is odd, and rows are no whole pairs."""
     machine = load_machine(name)
     known = machine.instructions.items()
     costs = {n: replace(i.cost, interval_ns=Const(1e-6, F64)) for n, i in known if n.startswith(cheap)}

@@ -109,7 +109,7 @@ def test_a_terminal_gets_no_control_characters_of_a_name(line: str, code: int, t
     ) as running:
         os.close(terminal)
         shown = b""
-        with contextlib.suppress(OSError):  # that nobody writes any more
+        with contextlib.suppress(OSError):  # that there is no writer any more
             while more := os.read(reader, 1 << 16):
                 shown += more
         os.close(reader)

@@ -36,7 +36,7 @@ LENGTHS = (1, 2, 2, 2, 3, 3, 4, 5, 8)
 
 @dataclass
 class _Draft:
-    """An instruction being made: operands with what they stand for, axes with whom they index."""
+    """An instruction being made: operands with what they stand for, axes with operands that they index."""
 
     random: Random
     subjects: dict[str, Expr] = field(default_factory=dict[str, Expr])
@@ -143,7 +143,7 @@ def _subscripts(
 ) -> tuple[tuple[Index, ...], tuple[Index, ...]]:
     """Subscripts of an operand over the axes that index it, and its shape."""
     random = draft.random
-    left = [a for a, who in draft.indexed.items() if operand in who]
+    left = [a for a, indexed in draft.indexed.items() if operand in indexed]
     random.shuffle(left)
     subscripts: list[Index] = []
     shape: list[Index] = []

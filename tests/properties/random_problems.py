@@ -1,4 +1,4 @@
-"""Random scheduling problems: statements with several mappings, and costs that nobody would think of."""
+"""Random scheduling problems: statements with several mappings, and costs far from those of real machines."""
 
 from __future__ import annotations
 

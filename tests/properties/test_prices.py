@@ -1,7 +1,8 @@
 """What the model says of any decisions is what their loops cost, counted anew; not only of what is chosen.
 
-A price that is too high keeps a schedule from being chosen, and so from being seen by whoever compares only
-what is: results in register blocks were begun too dear for weeks, and rows of short sums were torn too often.
+A price that is too high keeps a schedule from being chosen, and so from being seen where only chosen ones
+are compared: beginning results in register blocks was too dear for weeks, and rows of short sums were torn
+too often.
 
 Nests whose loops are dealt to threads are compared where they are chosen (`test_optimum_of_kinds`), not here.
 

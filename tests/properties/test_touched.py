@@ -29,7 +29,7 @@ LOOKED_AT = 150  # wants for each machine
 
 @dataclass(frozen=True)
 class Favouring(Suppliers):
-    """Suppliers to whom one instruction costs next to nothing."""
+    """Suppliers for which one instruction costs next to nothing."""
 
     favoured: str = ""
 
@@ -96,7 +96,7 @@ def moving(machine: Machine, suppliers: Suppliers, role: str, dtype: DType) -> l
 
 
 def favouring(machine: Machine, element: Read, role: str) -> list[Suppliers]:
-    """Suppliers of each of whom another instruction that moves such elements is the cheapest."""
+    """Suppliers, each with another instruction that moves such elements as the cheapest."""
     plain = Suppliers(machine, {"A": STRIDES})
     named = moving(machine, plain, role, element.dtype)
     return [Favouring(machine, {"A": STRIDES}, favoured=name) for name in named]

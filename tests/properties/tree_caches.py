@@ -50,7 +50,7 @@ def holds_all(walk: Walk, caches: Sequence[Cache]) -> bool:
 
 
 def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
-    """Whether a cache keeps what nobody touches while so many elements of each axis are computed."""
+    """Whether a cache keeps lines that are not touched while so many elements of each axis are computed."""
     tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
     return prod(covered.values()) <= _keeps(walk, cache) * tiles
 
@@ -184,7 +184,7 @@ def _is_read(walk: Walk, operand: TileOperand) -> bool:
 
 
 def _keeps(walk: Walk, cache: Cache) -> float:
-    """For how many issues a cache keeps what nobody touches; infinite for all of them."""
+    """For how many issues a cache keeps lines that are not touched; infinite for all of them."""
     every = prod(ceil(a.extent / a.tile) for a in walk.option.axes) * walk.option.interval_ns
     if not cache.kept_ns or every <= cache.kept_ns:
         return float("inf")

@@ -77,7 +77,7 @@ def _run(walk: Walk, operand: TileOperand, problem: Problem) -> int:
 
 
 def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -> float:
-    """What all pieces of rows take, followed or not, that nobody hints at: a line comes late but once."""
+    """What all pieces of rows without hints take, followed or not: a line comes late but once."""
     along = next(axis for axis in walk.option.axes if axis.name == operand.dense_axis)
     row_bytes = along.extent * operand.tensor_bytes
     shortest = max(line_bytes, stated.start_bytes, 1)

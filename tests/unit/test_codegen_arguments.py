@@ -215,7 +215,7 @@ def test_room_that_there_is_not_for_an_output_is_named() -> None:
     text = "kernel spread(N) { in A: f32[N]; out B: f32[N, N]; for n in N, m in N { B[n, m] = A[n]; } }"
     kernel = isamap.compile(text, "generic-c", {"N": "1..2147483648@8"}, isolate=True)
     assert kernel({"N": 8}, A=np.ones(8, np.float32))["B"].shape == (8, 8)  # an output may be left out
-    line: Array = np.zeros(1 << 26, np.float32)  # memory that nobody touches
+    line: Array = np.zeros(1 << 26, np.float32)  # memory that is never touched
     assert refusal(lambda: kernel({"N": 1 << 26}, A=line)) == (
         f"there is no memory for `B`: f32[67108864, 67108864] has {1 << 54} bytes"
     )

@@ -169,7 +169,7 @@ def test_each_instruction_is_told_once(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "says", ["", "ld: error: no such file", "k.c:1:1: error: stray '@'", "k.c:99:1: error: stray '@'"]
 )
-def test_nobody_is_blamed_for_what_is_about_no_emission(says: str, machine: Machine) -> None:
+def test_no_instruction_is_blamed_for_what_is_about_no_emission(says: str, machine: Machine) -> None:
     assert blamed("gcc", says, FILES, Emissions(machine)) == ()
 
 

@@ -1,4 +1,4 @@
-"""A folder takes another's place at once, whoever else writes, reads, edits or was killed there."""
+"""A folder takes another's place at once, while other processes write, read, edit or were killed there."""
 
 from __future__ import annotations
 

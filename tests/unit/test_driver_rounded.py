@@ -77,7 +77,7 @@ def test_an_integer_is_off_where_its_float_is_near_a_boundary_and_nowhere_else()
 
 @pytest.mark.parametrize("value", ["x[m] * 30", "x[m] / 3", "x[m]", "f32(i[m]) * 0.37", "-(x[m] * 30)"])
 def test_an_integer_from_one_operation_is_exact(value: str) -> None:
-    """It rounds correctly, whoever computes it."""
+    """It rounds correctly on every instruction and in every compiler."""
     text = "in x: f32[M]; in i: i8[M]; out q: i8[M]; for m in M {{ q[m] = sat_i8(round({}, even)); }}"
     k = kernel(text.format(value), M=5000)
     assert expect(k, make_arrays(k, "random"), {}, "random")["q"].is_exact

@@ -1,4 +1,4 @@
-"""Registers that an issue needs for a moment: of calls in calls, counted by whoever counts registers."""
+"""Registers that an issue needs for a moment: of calls in calls, counted wherever registers are counted."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_a_view_and_memory_decls_are_ir(vectors: Machine) -> None:
         ("a\0.yaml", "file-unreadable"),
     ],
 )
-def test_names_that_nobody_has_are_refused(name: str, code: str) -> None:
+def test_names_that_do_not_exist_are_refused(name: str, code: str) -> None:
     with pytest.raises(UsageProblem) as found:
         load_machine(name)
     assert found.value.diagnostics[0].code == code

@@ -1,4 +1,4 @@
-"""Rests that only the run knows: in which pieces they are performed, who chooses these, who judges them."""
+"""Rests that only the run knows: in which pieces they are performed, what chooses and checks these."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_p
 def test_hints_are_asked_for_where_long_pieces_begin_anew() -> None:
     unasked, asked = ({"stage_b": 0, "prefetch_b": hints, "unroll_n": 8} for hints in (0, 2))
     dear = streams(streaming(), long_start_ns=60.0)
-    for sweeps in ({}, {"block_k": 16}):  # whoever comes back to rows begins their pieces anew as well
+    for sweeps in ({}, {"block_k": 16}):  # coming back to rows begins their pieces anew as well
         assert price_ns(dear, **unasked, **sweeps) > 1.2 * price_ns(streaming(), **unasked, **sweeps)
     assert price_ns(dear, **asked) == price_ns(streaming(), **asked) < price_ns(dear, **unasked)
 

@@ -35,7 +35,7 @@ def late(rows: int = SIZE, hinted_traffic_factor: float | None = None, columns: 
 
 
 def cost(problem: Problem, **decided: int) -> float:
-    """Of pieces that cost 5 where nobody asks for them, and 1 where hints bring all of them in time."""
+    """Of pieces that cost 5 without hints, and 1 where hints bring all of them in time."""
     tiling, names = of_blocks(problem, **{"prefetch_b": 2, "sweep_m_n": 0, **decided})
     b = next(operand for operand in tiling.space.option.operands if operand.name == "b")
     return float(evaluate(if_in_time(tiling, b, BANDWIDTH, Const(5.0), Const(1.0)), names))
@@ -66,9 +66,9 @@ def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
     assert cost(late(), block_n=16 * 64) == 1.0 + 5.0 * 2 / 16
     assert cost(late(), block_n=16 * 64, unroll_n=8) == 1.0 + 5.0 * 2 / 8
     assert cost(late(), block_n=16 * 32) == 1.0 + 5.0 * 2 / 8
-    assert cost(late(), block_n=16 * 64, unroll_n=32) == 5.0, "two turns: priced as if nobody had asked"
+    assert cost(late(), block_n=16 * 64, unroll_n=32) == 5.0, "two iterations: priced as without hints"
     assert cost(late(), unroll_n=64) == 1.0
-    assert cost(late(columns=2048), unroll_n=64) == 5.0, "two turns in all"
+    assert cost(late(columns=2048), unroll_n=64) == 5.0, "two iterations in all"
     assert cost(late(columns=16)) == 1.0, "one register block: what is hinted is later rows"
 
 

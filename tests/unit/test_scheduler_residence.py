@@ -156,7 +156,7 @@ def late(count: int, hints: int = 2, **rows: float) -> Problem:
     return replace(problem, nests=(nest,), caches=(*CACHES[:2], replace(CACHES[2], rows=found)))
 
 
-def test_pieces_that_nobody_asks_for_are_late_though_their_rows_are_followed() -> None:
+def test_pieces_without_hints_are_late_though_their_rows_are_followed() -> None:
     pieces = 1024 * 1024 / 64
     unasked = begun_ns(late(32), 4, block_k=32, prefetch_b=0, **ORDERS)
     assert unasked == pytest.approx(2.0 * 1024 + 3.0 * pieces)

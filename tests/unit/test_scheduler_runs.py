@@ -1,4 +1,4 @@
-"""Short rows that follow each other without a gap: who reads them whole begins once a page."""
+"""Short rows that follow each other without a gap: reading them whole starts a stream once a page."""
 
 from __future__ import annotations
 

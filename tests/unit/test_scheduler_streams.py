@@ -161,7 +161,7 @@ def test_what_is_measured_of_following_counts_where_it_is_more() -> None:
     assert costs[0] == costs[1] < costs[2] == costs[3]
 
 
-def test_where_nobody_measured_it_rows_are_read_as_before() -> None:
+def test_where_it_is_not_measured_rows_are_read_as_before() -> None:
     problem, option = swept(swept_start_ns=None)
     assert not any(o.swept for o in option.operands)
     space = Space(0, option, dict(problem.registers), {})
@@ -249,7 +249,7 @@ def test_whole_rows_in_sequence_are_begun_once() -> None:
     traffic_ns = 4 * 128 * 20000 / problem.memory_bandwidth_bytes_per_ns
     assert traffic_ns < whole < 1.2 * traffic_ns
     assert cut > whole + 20000 * 50.0 / 2
-    assert cost_ns(problem, option, **{**sequence, "prefetch_b": 0}) > 1.5 * whole, "nobody asked"
+    assert cost_ns(problem, option, **{**sequence, "prefetch_b": 0}) > 1.5 * whole, "without hints"
     shown = [
         cost_ns(*swept(sizes, hinted_row_computing_factor=factor), **sequence)
         for factor in (None, 2.0, 12.0, 14.0, 16.0)

@@ -89,7 +89,7 @@ def test_inside_another_one_it_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("own", [(0, 10, 10), (2 * YOUNG, 10, 10)])
-def test_who_searches_seldom_or_never_goes_on_so(own: tuple[int, int, int]) -> None:
+def test_a_caller_that_searches_seldom_or_never_goes_on_so(own: tuple[int, int, int]) -> None:
     gc.set_threshold(*own)
     with full_collection_put_off():
         assert gc.get_threshold() == own

@@ -249,7 +249,7 @@ def test_lanes_that_have_to_be_zero_are_not_broadcast() -> None:
 
 
 def test_a_store_that_zeroes_what_it_leaves_out_is_not_taken_for_a_part(tmp_path: Path) -> None:
-    """The elements behind the part are somebody else's, or do not exist."""
+    """The elements behind the part belong to another tile, or do not exist."""
     text = """isamap: 1
 name: m
 summary: s

@@ -41,7 +41,7 @@ def test_a_start_and_a_chain_of_followers_come_along() -> None:
     made = outcome(kernel(*body), 1, (0, 2, 3))
     assert made.first is not None
     assert print_expr(made.first) == "b[n]"
-    # T is read by nobody else: only C is written, from the sum itself.
+    # T is read nowhere else: only C is written, from the sum itself.
     assert [t.buffer for t, _ in made.writes] == ["C"]
     assert print_expr(made.writes[0][1]) == "max($ held + R[m, n], 0)"
 

@@ -39,7 +39,7 @@ def test_each_gate_is_summed_in_front_of_what_needs_it() -> None:
 @pytest.mark.parametrize(
     "body", [START + SUM + ALL, "for n in N, j in H { r[n, j] = 1; }" + START + SUM + ALL]
 )
-def test_a_sum_of_which_nobody_needs_single_gates_stays_one(body: str) -> None:
+def test_a_sum_of_which_no_statement_needs_single_gates_stays_one(body: str) -> None:
     assert not steps(of(body), "parting")
 
 

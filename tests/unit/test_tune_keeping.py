@@ -1,4 +1,4 @@
-"""How long caches keep what nobody touches: from readings to figures, profiles, machines and problems."""
+"""How long caches keep untouched lines: from readings to figures, profiles, machines and problems."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_what_more_computing_adds_is_what_shows_of_it() -> None:
 def test_what_few_rows_take_beside_what_they_compute_is_what_shows_of_traffic() -> None:
     assert took(few=14.0, lines=24.0).traffic_factor == pytest.approx(0.5)  # 14 ns less half of 4
     assert took(few=14.0, lines=10.0).traffic_factor == 1.0  # what is beyond it is late
-    assert took(few=14.0).traffic_factor == 1.0  # nobody knows what lines take
+    assert took(few=14.0).traffic_factor == 1.0  # what lines take is not known
     assert took(few=1.0, lines=10.0).traffic_factor == 0.0
 
 
@@ -128,7 +128,7 @@ def test_what_hinted_pieces_take_beside_computing_is_what_shows_of_their_traffic
     uneven = ahead | {"ahead8": 40.0, "ahead16": 6.5, "ahead32": 8.5}
     assert took(near(), **uneven).hinted_traffic_factor == pytest.approx(0.5), "the middle of those in time"
     assert took(near(), lines=48.0, **ahead).hinted_traffic_factor == pytest.approx(0.25), (
-        "no more than of pieces that nobody hints"
+        "no more than of pieces without hints"
     )
     assert took(near(), **{f"ahead{n}": 5.0 for n in SWEPT}).hinted_traffic_factor == 0.0
     for unknown in (took(**ahead), took(near()), took(near(piece_bytes=64), **ahead)):

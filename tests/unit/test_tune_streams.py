@@ -95,7 +95,7 @@ def test_a_machine_without_a_product_of_its_own_says_so() -> None:
 @pytest.mark.parametrize("figure", [stream_figure, piece_figure])
 def test_why_nothing_streams_is_told_apart(figure: Callable[..., Any]) -> None:
     cases = {
-        "nobody measured how fast mem is read": (MACHINE, {"l3": 8 << 20}),
+        "it was not measured how fast mem is read": (MACHINE, {"l3": 8 << 20}),
         "a cache holds them, or they take longer to compute than to come": (MACHINE, {"mem": 8 << 20}),
         "nothing can be hinted of them": (replace(MACHINE, hints={}), SIZES),
     }

@@ -1,4 +1,4 @@
-"""Tournaments and the tuning database: who wins, who plays no more, and what the file holds."""
+"""Tournaments and the tuning database: what wins, what plays no more, and what the file holds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def answer(capsys: pytest.CaptureFixture[str], words: str, code: int = 0) -> dic
     return json.loads(capsys.readouterr().out)
 
 
-# --- who wins ---------------------------------------------------------------------------------------------
+# --- winners ----------------------------------------------------------------------------------------------
 
 
 def played(**costs_ns: list[float]) -> dict[int, dict[str, float]]:
@@ -83,7 +83,7 @@ def test_the_best_paired_ratio_wins() -> None:
 
 
 @pytest.mark.parametrize(("won", "winner"), [(7, "first"), (8, "other")])
-def test_who_is_not_faster_in_8_of_9_rounds_does_not_win(won: int, winner: str) -> None:
+def test_a_schedule_not_faster_in_8_of_9_rounds_does_not_win(won: int, winner: str) -> None:
     found = standing(played(first=[10.0] * 9, other=[5.0] * won + [20.0] * (9 - won)), "first")
     assert found is not None
     assert found.winner == winner

@@ -48,7 +48,7 @@ def test_a_range_may_have_several_profile_values() -> None:
     assert read_size("1..9@4") == Range(1, 9, 4)
 
 
-def test_who_looks_for_one_schedule_takes_one_profile_value() -> None:
+def test_looking_for_one_schedule_takes_one_profile_value() -> None:
     with pytest.raises(UsageProblem, match="has 2 profile values, and one schedule is asked for"):
         read_size("1..9@2,4")
 
