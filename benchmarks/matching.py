@@ -101,7 +101,7 @@ def shipped() -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shipped", action="store_true", help="all shipped kernels on all shipped machines")
     parser.add_argument("--row", nargs=2, metavar=("INSTRUCTION", "AXES"), help=argparse.SUPPRESS)
     options = parser.parse_args()

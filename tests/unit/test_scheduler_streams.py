@@ -14,6 +14,7 @@ from isamap.lower.lower import lower
 from isamap.machine import load_machine
 from isamap.plan.build import build_problem
 from isamap.plan.cost import evaluate
+from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
@@ -175,10 +176,10 @@ def test_the_solver_sweeps_where_pieces_begin_anew_and_the_code_has_no_loop_insi
     assert found.cost_ns is not None
     assert found.cost_ns <= cost_ns(problem, option, **SWEEP)
     (nest,) = found.nests
-    loops = [(loop.kind, loop.axis) for loop in nest.loops]
-    assert ("for", "k") in loops[: loops.index(("for", "n"))]
-    assert [kind for kind, axis in loops[nest.hold :] if axis == "k"] == ["unroll"]
-    assert nest.loops[loops.index(("for", "k"))].step == 8
+    loops = [(type(loop), loop.axis) for loop in nest.loops]
+    assert (CountedLoop, "k") in loops[: loops.index((CountedLoop, "n"))]
+    assert [kind for kind, axis in loops[nest.hold :] if axis == "k"] == [UnrolledLoop]
+    assert nest.loops[loops.index((CountedLoop, "k"))].step == 8
 
 
 def test_hints_for_whole_rows_that_loads_follow_are_worth_what_beginning_them_takes() -> None:
