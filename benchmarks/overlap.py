@@ -1,4 +1,4 @@
-"""One schedule with and without work of one turn performed during another, in alternation in one run.
+"""One schedule with and without work of one iteration performed during another, in alternation in one run.
 
     python benchmarks/overlap.py                       the cases below: packed ahead, pipelined
     python benchmarks/overlap.py prefetches            and each prefetch that they may have
@@ -83,7 +83,7 @@ def variants(schedule: Schedule) -> Iterator[tuple[str, str]]:
 
 
 def _ahead(nest: NestSchedule) -> NestSchedule:
-    """Inputs packed one turn ahead, where a loop stands around the packing."""
+    """Inputs packed one iteration ahead, where a loop stands around the packing."""
     stages = tuple(
         replace(stage, ahead=1) if stage.depth and stage.operand != "c" else stage for stage in nest.stages
     )
@@ -91,7 +91,7 @@ def _ahead(nest: NestSchedule) -> NestSchedule:
 
 
 def _deeper(nest: NestSchedule, ahead: int) -> NestSchedule:
-    """Inputs packed as a whole: packed instead per turn of the next loop that they follow."""
+    """Inputs packed as a whole: packed instead per iteration of the next loop that they follow."""
     stages: list[Stage] = []
     for stage in nest.stages:
         around = nest.loops[stage.depth : nest.hold]

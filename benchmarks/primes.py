@@ -4,7 +4,7 @@
 
 `utilisation` is the model's: the share of its time in which all lanes of the multiplying unit work on
 elements that there are. `lost` is how much less that is than at the round size. With --measure the two run in
-turns, and `slower` is how much longer an operation takes.
+iterations, and `slower` is how much longer an operation takes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access counts by walking a loop nest turn by turn: what the analytic counts have to equal.
+"""Access counts by walking a loop nest iteration by iteration: what the analytic counts have to equal.
 
 Shares nothing with `isamap.plan.access_counts` but the data that goes in. Each level of each operand is a
 set of elements; wherever the walk enters the place of a level, the elements that the loops inside touch are

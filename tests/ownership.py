@@ -1,4 +1,4 @@
-"""A lowered program walked turn by turn, byte by byte: does what is read from a buffer still stand there?
+"""A lowered program walked byte by byte, iteration by iteration: is what is read from a buffer still there?
 
 Knows nothing of lives and packers. Each byte of each memory remembers which buffer wrote it last; a byte
 that is read through another buffer, or was never written, is a finding.

@@ -49,7 +49,7 @@ class Here:
     """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers.
 
     `beside_loop` where a loop's body holds the issue and another loop: what compilers move in front of both
-    occupies a register through the inner one. `turning` is what counts the turns of that outer loop.
+    occupies a register through the inner one. `turning` is what counts the iterations of that outer loop.
     """
 
     names: Names

@@ -7,17 +7,17 @@
     LAST_USE(v27, v9);
 
 Gcc takes an operand out of memory in two or three instructions to be cheaper than a register, where registers
-are few: three rows by nine vectors of sums then take 30 loads a turn, not twelve. It can do so with what lies
-in memory as it is used alone: a number that is broadcast needs no keeping, and is copied from register to
-register where it is kept all the same.
+are few: three rows by nine vectors of sums then take 30 loads an iteration, not twelve. It can do so with
+what lies in memory as it is used alone: a number that is broadcast needs no keeping, and is copied from
+register to register where it is kept all the same.
 
 Where sums go in and out in the same straight line, as where a few rows out of memory are followed to their
 ends, two or three instructions may each read: what waits for memory then takes no register, and more of it is
 under way (docs/decisions/0027-emitted-c-and-gcc.md).
 
 An instruction that adds to a register may as well end in that of an operand which is not used again. Gcc lets
-sums wander so, and brings them back over the stack at the end of a turn. What is used once more, by nothing,
-cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
+sums wander so, and brings them back over the stack at the end of an iteration. What is used once more, by
+nothing, cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
 
     v0 = _mm256_dpbusd_epi32(v0, v24, v27);
     ONE_SUM(v0);

@@ -5,7 +5,7 @@
 `edges`: integers at the ends of their range, floats of very different sizes and signs, zeros and subnormal
 numbers among them; NaN and infinities in so few elements that most of each output stays finite.
 
-Floats of `random` are between -1 and 1. Where a loop runs in order, what one turn computes goes into the
+Floats of `random` are between -1 and 1. Where a loop runs in order, what one iteration computes goes into the
 next, and sums of n terms would make more and more of a rounding, until two right results have nothing to do
 with each other. Divided by n, no sum makes an error larger than the largest of its terms'.
 """

@@ -1,7 +1,7 @@
 """How far one element of an input is felt: the largest share of an output that depends on it.
 
 Of a matrix product an element of A is in one row of C, 1/M of it. One of a vector that a matrix is multiplied
-with is in all results. What a turn of an ordered loop takes in, all later ones may depend on.
+with is in all results. What an iteration of an ordered loop takes in, all later ones may depend on.
 """
 
 from __future__ import annotations

@@ -106,10 +106,10 @@ class Tlb:
 class LoopTimes:
     """What loops take beside the instructions in them, as far as it does not hide. Units: nanoseconds.
 
-    `turn_ns` is a turn of a loop, `address_ns` the address of one of several rows read in place where the
-    run alone knows how far apart they are. A sum unrolled in its loop costs `unrolled_ns` a step and
-    `unrolled_issue_ns` an issue; `share_ns` is a share of a copy, dealt to a turn that computes. `joined_ns`
-    is what a load waits for that joins elements which were just stored one by one.
+    `turn_ns` is an iteration of a loop, `address_ns` the address of one of several rows read in place where
+    the run alone knows how far apart they are. A sum unrolled in its loop costs `unrolled_ns` a step and
+    `unrolled_issue_ns` an issue; `share_ns` is a share of a copy, dealt to an iteration that computes.
+    `joined_ns` is what a load waits for that joins elements which were just stored one by one.
     """
 
     turn_ns: float = 0.0

@@ -1,4 +1,4 @@
-"""A scheduled statement as a tree of loops, with what one turn of each touches and which cache that fits.
+"""A scheduled statement as a tree of loops, with what an iteration of each touches and which cache that fits.
 
 loop               trips  a        b        c        together  fits
 all                       40 KiB   120 KiB  80 KiB   240 KiB   l2
@@ -23,7 +23,7 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One line of a schedule's text; of a loop with what a turn of it touches.
+    """One line of a schedule's text; of a loop with what an iteration of it touches.
 
     Units: `touched_bytes` per operand. `trips` is None where the line is no loop, and 0 above all loops.
     `fits` is the nearest cache that holds all of it.

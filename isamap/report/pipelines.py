@@ -1,4 +1,4 @@
-"""Pipelines in words: every how long a turn starts, and what is proven about that."""
+"""Pipelines in words: every how long an iteration starts, and what is proven about that."""
 
 from __future__ import annotations
 

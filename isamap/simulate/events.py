@@ -2,8 +2,8 @@
 
     simulate(program, machine, problem)  ->  Simulation(total_ns=1.07e7, ...)
 
-Loops are run until two turns take the same time; the turns that are left are not run but counted, so that a
-product of 1024³ takes seconds. Where it errs: see `LEFT_OUT`.
+Loops are run until two iterations take the same time; the iterations that are left are not run but counted,
+so that a product of 1024³ takes seconds. Where it errs: see `LEFT_OUT`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LEFT_OUT = (
     "threads: one performs all parts of a parallel loop",
     f"how many issues are in flight: {WINDOW} are assumed",
 )
-# Two turns of a loop take the same time when they differ by less than this part of it.
+# Two iterations of a loop take the same time when they differ by less than this part of it.
 SAME = 0.005
-# More issues than this are not run: loops are taken to be steady after their second turn then.
+# More issues than this are not run: loops are taken to be steady after their second iteration then.
 MOST_STEPS = 2_000_000
 # A loop that does not become steady is taken to be as its last turns on the average.
 MOST_TURNS = 16
@@ -88,7 +88,7 @@ class _Walk:
     known: dict[tuple[int, int], Weights] | None = None
 
     def run(self, body: Sequence[Run], turned: int) -> None:
-        """Everything in a body; `turned` has the bits of the loops past their first turn."""
+        """Everything in a body; `turned` has the bits of the loops past their first iteration."""
         for item in body:
             match item:
                 case Counted():
@@ -135,10 +135,10 @@ class _Walk:
         self.env.pop(loop.turn.variable, None)
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """What further turns take, each, when the last ones say so; None while they do not.
+        """What further iterations take, each, when the last ones say so; None while they do not.
 
-        A turn is steady when no clock gains on the others: `fastest` is what one gained most, `least` the
-        work of the busiest unit or link.
+        An iteration is steady when no clock gains on the others: `fastest` is what one gained most, `least`
+        the work of the busiest unit or link.
         """
         if len(times) < 2:
             return None

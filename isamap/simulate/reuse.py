@@ -1,12 +1,13 @@
 """Which memory level serves each access of a program, from how much is touched between two uses of a line.
 
-    for m0 { for k0 { load B[k0] } }      a line of B is used again one turn of m0 later;
-                                          what a turn touches fits into l2: from the second on, l2 serves it
+    for m0 { for k0 { load B[k0] } }      a line of B is used again one iteration of m0 later;
+                                          what an iteration touches fits into l2: from the second on,
+                                          l2 serves it
 
 An access under loops asks from the innermost loop outward. A loop along which it stands still brings it back
-to the same line one turn later; one along which it moves by less than a line, for a part of its turns; one
-along which it moves further, never. What no loop brings back may have been touched by another access of the
-same array before, or else by the previous call.
+to the same line one iteration later; one along which it moves by less than a line, for a part of its
+iterations; one along which it moves further, never. What no loop brings back may have been touched by another
+access of the same array before, or else by the previous call.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Reuse:
     def weights(self, access: Access, turned: int) -> Weights:
         """What an access needs from behind the nearest cache.
 
-        `turned` has the bits of the loops that are past their first turn.
+        `turned` has the bits of the loops that are past their first iteration.
         """
         left, found = 1.0, dict[int, float]()
         for turn, stride in access.turns:
@@ -122,7 +123,7 @@ class Reuse:
         return next(fitting, len(self.caches))
 
     def touched(self, loop: Turn | None) -> int:
-        """Bytes that one turn of a loop touches; of none, the whole program."""
+        """Bytes that one iteration of a loop touches; of none, the whole program."""
         key = id(loop)
         if key not in self._touched:
             inner = [a for a in self.accesses if loop is None or loop in (a.loop.chain if a.loop else ())]
@@ -133,7 +134,7 @@ class Reuse:
         return self._touched[key]
 
     def _union(self, array: str, accesses: Sequence[Access], loop: Turn | None) -> int:
-        """Bytes of one array that accesses touch in a turn: those alike side by side, else the largest."""
+        """Bytes of one array accesses touch in an iteration: those alike side by side, else the largest."""
         alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)

@@ -88,7 +88,7 @@ def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
 def _is_needed(
     written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
 ) -> bool:
-    """Whether others, or later turns of the sum s, depend on elements that are written beside it."""
+    """Whether others, or later iterations of the sum s, depend on elements that are written beside it."""
     if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
         return True
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
@@ -97,7 +97,7 @@ def _is_needed(
 def _carried(
     given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
 ) -> tuple[Read, ...]:
-    """What a turn of ordered loops reads, over the sum's axes: earlier ones may have written it."""
+    """What an iteration of ordered loops reads, over the sum's axes: earlier ones may have written it."""
     s = given[number]
     if not s.sequence:
         return ()

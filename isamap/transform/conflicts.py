@@ -76,7 +76,7 @@ def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
-    """Whether accesses of a and of b may touch one element; `in_turn` in one turn of their ordered loops."""
+    """Whether accesses of a and of b may touch one element; `in_turn` in one iteration of ordered loops."""
     if f.buffer != g.buffer:
         return False
     pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)

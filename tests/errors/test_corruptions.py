@@ -170,7 +170,7 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
         gemm(1 << 31, 1 << 31, 1 << 31),
         answer(gemm(1 << 31, 1 << 31, 1 << 31), "m:1 n:16 | k:1", (Stage("b", 0),)),
     ),
-    # what crosses turns of a loop
+    # what crosses iterations of a loop
     "a buffer filled ahead of nothing": (GEMM, of(stages(Stage("b", 0, ahead=1)))),
     "an accumulator filled ahead": (TILED, of(stages(Stage("c", 0, ahead=1), Stage("b", 2)), TILES)),
     "a result spread that is not staged": (GEMM, of(lambda n: replace(n, spread=(Spread("c", "k"),)))),

@@ -1,4 +1,4 @@
-"""Schedules that let work cross turns by decision, run and compared with the interpreter."""
+"""Schedules that let work cross iterations by decision, run and compared with the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-written schedules whose turns work for each other, run and compared with the interpreter."""
+"""Hand-written schedules whose iterations work for each other, run and compared with the interpreter."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
     opened = r"for \(int64_t (k\d+) = 0; .*\n *\{ /\* write c of the turn before back"
     counter = re.search(opened, made.emitted.source)
     assert counter
-    # 64 rows of four tiles in three turns of the summing loop: 21, 21 and 22.
+    # 64 rows of four tiles in three iterations of the summing loop: 21, 21 and 22.
     assert f"(64*{counter[1]} + 64) / 3 - 64*{counter[1]} / 3" in made.emitted.source
 
 
@@ -175,7 +175,7 @@ def test_the_turns_that_read_rows_ask_for_the_next_ones_though_a_loop_around_the
     before, inside = made.emitted.source.split("for (int64_t n0 ")
     assert "/* prefetch b into l2 */" in inside
     assert "/* prefetch" not in before
-    # Eight rows of ten lines in ten turns.
+    # Eight rows of ten lines in ten iterations.
     assert re.search(r"for \(int64_t share\d+ = 0; share\d+ < 8; ", inside)
 
 

@@ -83,7 +83,7 @@ def _placements(operand: TileOperand, option: NestOption) -> list[int]:
 
 
 def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
-    """What may be filled a turn ahead or written back a turn late: where a unit of its own moves it.
+    """What may be filled an iteration ahead or written back one late: where a unit of its own moves it.
 
     It is staged per block, inside a loop that moves on to other elements of it; a result is finished then.
     """
@@ -140,7 +140,7 @@ def _fits(
     needed: dict[str, int] = dict.fromkeys(files, 0)
     for operand in option.operands:
         followed = [name for name in order if name in operand.axes]
-        if not operand.is_accumulator:  # what an outer turn that changes nothing of it uses again
+        if not operand.is_accumulator:  # what an outer iteration that changes nothing of it uses again
             others = [place for place, name in enumerate(order) if name not in operand.axes]
             followed = [name for name in order[others[0] :] if name in operand.axes] if others else []
         tiles = prod(unrolled[name] for name in followed)

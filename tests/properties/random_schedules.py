@@ -87,7 +87,7 @@ def _fused(nests: tuple[NestSchedule, ...], problem: Problem, random: Random) ->
 def _prefetches(
     nest: NestSchedule, option: NestOption, hinted: tuple[str, ...], random: Random
 ) -> NestSchedule:
-    """Some operands brought nearer a turn ahead, where the machine has hints."""
+    """Some operands brought nearer an iteration ahead, where the machine has hints."""
     found = [
         Prefetch(operand.name, depth + 1, random.choice((1, 1, 2)), random.choice(hinted))
         for depth, loop in enumerate(nest.loops[: nest.hold])

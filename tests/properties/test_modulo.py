@@ -17,7 +17,7 @@ MOST = 8  # the longest interval that is tried
 
 
 def random_steady(random: Random) -> Steady:
-    """Two to four operations on one or two units, waiting for each other within a turn and across turns."""
+    """Two to four operations on one or two units, waiting for each other within and across iterations."""
     count = random.randint(2, 4)
     units = tuple((name, random.choice((1, 1, 2))) for name in ("x", "y")[: random.randint(1, 2)])
     operations = tuple(

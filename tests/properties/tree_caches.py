@@ -90,7 +90,7 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
 
 
 def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
-    """The operand once, and again for every turn of a loop it does not follow whose body is too large."""
+    """The operand once, and again for each iteration of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     times = times_loaded(walk, operand, problem.caches[: level + 1])
     ways = 2 if operand.is_accumulator else _torn(walk, operand, problem.caches[level])

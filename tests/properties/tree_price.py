@@ -231,7 +231,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     covered = _whole_tiles(walk) if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     before = 0.0
-    if operand.is_accumulator:  # its way in; the way back crosses turns
+    if operand.is_accumulator:  # its way in; the way back crosses iterations
         before = max(0.0, once - afar - elements * operand.moved_ns_per_element) + afar / 2
     return before + operand.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
 

@@ -173,7 +173,7 @@ def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
 
 
 def _is_near(walk: Walk, operand: TileOperand, problem: Problem, turn: Turn) -> bool:
-    """Whether a cache before the last holds what a turn touches, all rows of the operand among it."""
+    """Whether a cache before the last holds what an iteration touches, all rows of the operand among it."""
     cache = problem.caches[-2:][0]
     held = tensor_rows_held(walk, operand, cache)
     rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)

@@ -26,7 +26,7 @@ class Turn:
 @dataclass(frozen=True)
 class Walk:
     """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy, `crossed` are the
-    operands whose copies cross turns.
+    operands whose copies cross iterations.
     """
 
     option: NestOption

@@ -145,7 +145,7 @@ def test_operands_are_used_to_the_end_so_that_sums_stay() -> None:
     assert all(value in (a, b) for _, a, b, value in ended)
     values = re.findall(r"LAST_USE\((v\d+), v\d+\);", body)
     read = re.findall(r"(v\d+) = _mm256_(?:loadu|set1)_ps", body)
-    assert sorted(values) == sorted(read)  # three numbers and two vectors a turn
+    assert sorted(values) == sorted(read)  # three numbers and two vectors an iteration
     after = {value: body.split(f"LAST_USE({value},")[1] for value in values}
     assert not [value for value, rest in after.items() if re.search(rf"\b{value}\b", rest)]
 

@@ -24,7 +24,7 @@ def over_rows(rows: int = 64) -> tuple[Node, ...]:
 
 
 def along(trips: Index | int, step_bytes: int = 4, rows: int = 1) -> Along:
-    """A loop along rows; each turn writes pieces of so many rows."""
+    """A loop along rows; each iteration writes pieces of so many rows."""
     return Along("k", "k", Index.of(trips), step_bytes, step_bytes * rows)
 
 

@@ -178,7 +178,7 @@ def test_every_hint_names_an_element_that_exists(actual: dict[str, int], run_tim
 
 
 def test_all_lines_of_the_next_rows_are_named_once_per_turn() -> None:
-    """Rows 4 .. 7 of A hold 32 f32 each: two lines a row, named by its end two turns before."""
+    """Rows 4 .. 7 of A hold 32 f32 each: two lines a row, named by its end two iterations before."""
     made = compiled({"M": 24, "N": 48, "K": 32})
     assert made.program
     env = {"A.s0": 32, "B.s0": 48, "C.s0": 48}
@@ -188,7 +188,7 @@ def test_all_lines_of_the_next_rows_are_named_once_per_turn() -> None:
 
 @pytest.mark.parametrize("run_time", [False, True])
 def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(run_time: bool) -> None:
-    """Turn n of each four rows of B asks for 32 columns of the next four, where turn n will read them; of
+    """Iteration n of each four rows of B asks for 32 columns of the next four, where it will read them; of
     rows whose length the run says, for one of the next four rows.
     """
     sizes: dict[str, Size] = {"M": 1, "N": "16..256@96" if run_time else 96, "K": 8}
@@ -203,8 +203,8 @@ def test_rows_are_asked_for_side_by_side_where_the_loop_inside_goes_along_them(r
 
 
 def test_pieces_that_register_blocks_share_are_asked_for_row_by_row_in_their_turns() -> None:
-    """Three lines of each of eight rows, two turns later: a line for each of the first register blocks, of
-    which each turn asks for its own row's.
+    """Three lines of each of eight rows, two iterations later: a line for each of the first register blocks,
+    of which each iteration asks for its own row's.
     """
     made = compiled({"M": 4, "N": 240, "K": 32}, SHARED)
     assert made.program
@@ -217,7 +217,7 @@ def test_pieces_that_register_blocks_share_are_asked_for_row_by_row_in_their_tur
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 6])
 def test_each_line_is_asked_for_however_many_register_blocks_share_them(rows: int) -> None:
-    """The last turn has ten columns, and the last block of the sum three rows: lines that a short turn lacks
+    """The last iteration has ten columns, the last block of the sum three rows: lines that a short one lacks
     are named by its first column.
     """
     made = compiled({"M": rows, "N": 202, "K": 11}, SHARED)
@@ -255,7 +255,7 @@ def test_register_blocks_that_outnumber_the_lines_of_a_row_share_its_rows() -> N
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
 def test_turns_of_several_rows_ask_for_those_that_there_are(rows: int) -> None:
-    """Two rows a turn, six a block, and nine in all: the last turn has one, and names its line twice."""
+    """Two rows an iteration, six a block, nine in all: the last one has one row, and names its line twice."""
     made = compiled({"M": rows, "N": 96, "K": 9}, PAIRED)
     assert made.program
     env = {"A.s0": 9, "B.s0": 96, "C.s0": 96}
@@ -273,7 +273,7 @@ def test_of_a_piece_shorter_than_a_line_the_line_is_named_that_it_ends_in() -> N
 
 
 def test_rows_along_a_sum_are_asked_for_one_after_the_other() -> None:
-    """Each turn of the sum over four rows of B[n, k] asks for one of the next four."""
+    """Each iteration of the sum over four rows of B[n, k] asks for one of the next four."""
     sizes: dict[str, Size] = {"M": 1, "N": 8, "K": 64}
     made = compiled(sizes, ALONG)
     assert made.program

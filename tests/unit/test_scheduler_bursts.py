@@ -53,7 +53,7 @@ def flat(bandwidth: float) -> Problem:
 
 @pytest.mark.parametrize("rows", [1, 4, 9, 16, 30])
 def test_a_line_shows_as_far_as_its_issues_take_less_than_it(rows: int) -> None:
-    """B is read once per turn of m, of which there is one: each line serves `rows` issues when it comes."""
+    """B is read once per iteration of m, of which there is one: each line serves `rows` issues."""
     taken_ns = max(0.0, VECTOR_BYTES / MEMORY_BANDWIDTH - rows * ISSUE_NS)
     lines = SIZE * SIZE * 4 / VECTOR_BYTES
     assignment = decided(rows, 2, n=32)

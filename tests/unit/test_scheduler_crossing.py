@@ -1,4 +1,4 @@
-"""What crosses turns of loops, decided: when it pays, what it needs, and that texts and prices agree."""
+"""What crosses iterations of loops, decided: when it pays, what it needs, and that texts and prices agree."""
 
 from __future__ import annotations
 

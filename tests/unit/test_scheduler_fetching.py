@@ -47,7 +47,7 @@ def test_rows_of_weights_out_of_memory_are_asked_for_a_turn_early(name: str) -> 
     [
         ("gemm_nt_bf16", {"N": 1024, "K": 1024}),  # fits into a cache
         ("gemm_nt_bf16", {"M": 512}),  # takes longer to compute than to read
-        ("gemm_nt_f32", {"M": 1, "K": 40960}),  # two turns read more than fits
+        ("gemm_nt_f32", {"M": 1, "K": 40960}),  # two iterations read more than fits
     ],
     ids=["in a cache", "much to compute", "too much at once"],
 )

@@ -62,7 +62,7 @@ def test_what_other_turns_compute_on_a_piece_does_not_count() -> None:
 
 
 def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
-    """Two turns ahead: the first two of a block's turns come after none that could have asked for theirs."""
+    """Two iterations ahead: before the first two of a block none could hint at their pieces."""
     assert cost(late(), block_n=16 * 64) == 1.0 + 5.0 * 2 / 16
     assert cost(late(), block_n=16 * 64, unroll_n=8) == 1.0 + 5.0 * 2 / 8
     assert cost(late(), block_n=16 * 32) == 1.0 + 5.0 * 2 / 8

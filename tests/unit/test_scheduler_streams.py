@@ -219,7 +219,7 @@ def test_the_next_rows_are_asked_for_as_far_ahead_as_memory_is(columns: int, tur
         ("gemm_f32", 1, (1, 2), False),  # no two issues share a vector of b: loads run far enough ahead
         ("gemm_f32", 2, (2, 2), True),
         ("gemm_f32", 4, (4, 1), True),
-        ("gemm_f32", 4, (2, 2), False),  # two register blocks a turn: each would wait for the other's hints
+        ("gemm_f32", 4, (2, 2), False),  # two register blocks an iteration: each waits for the other's hints
         ("gemm_bf16", 4, (4, 2), True),
         ("gemm_bf16", 4, (4, 1), False),  # half a line of each row
     ],

@@ -1,4 +1,4 @@
-"""Statements inside ordered loops are performed once a turn, and cost so much."""
+"""Statements inside ordered loops are performed once an iteration, and cost so much."""
 
 from __future__ import annotations
 
