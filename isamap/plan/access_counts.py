@@ -4,7 +4,7 @@ A level that keeps a tile of an operand takes from the level outside what it doe
 hands on what the level inside takes (`reads`), gets back partial sums (`updates`) and gives its own back
 (`drains`).
 Nothing is walked: the tile of a tensor axis depends on that axis's own loops alone, so that sums over all
-turns of all loops fall apart into products of sums over the turns of few.
+iterations of all loops fall apart into products of sums over the iterations of few.
 
 Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section VI.
 """
@@ -142,12 +142,12 @@ def _distinct(nest: LoopNest, operand: Counted) -> int:
 
 
 def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Range, ...]]:
-    """The ranges of a part's axes at every turn of the loops around."""
+    """The ranges of a part's axes at every iteration of the loops around."""
     return product(*(_ranges(_along(outer, axis), extent) for axis, extent in part.axes))
 
 
 def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -> int:
-    """What the tiles before and after all turns of one loop have in common, summed over these turns.
+    """What the tiles before and after all iterations of one loop have in common, summed over these.
 
     When a loop turns, those outside it stay, and those inside it go from their last turn to their first.
     """
@@ -165,7 +165,7 @@ def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -
 
 @cache
 def _steps(outer: tuple[Turn, ...], position: int, axis: str, extent: int) -> tuple[tuple[Range, Range], ...]:
-    """An axis's ranges before and after each turn of the loop at `position`."""
+    """An axis's ranges before and after each iteration of the loop at `position`."""
     around, inside = _along(outer[:position], axis), _along(outer[position + 1 :], axis)
     found: list[tuple[Range, Range]] = []
     for place in _ranges(around, extent):

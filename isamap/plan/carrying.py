@@ -1,15 +1,15 @@
-"""Elements that one turn of an ordered loop writes and the next one reads: kept in registers between them.
+"""Elements that one iteration of an ordered loop writes and the next reads: kept in registers between them.
 
     for m in M { seq n in N - 1 { y[m, n + 1] = y[m, n] + x[m, n + 1]; } }
 
       for m by 4 {          the ordered loop turns inside the loops over rows: a block of rows at a time
-        carry n;            goes along n, and y[m, n] is still where the turn before has computed it
+        carry n;            goes along n, and y[m, n] is still where the iteration before has computed it
         unroll m by 1 { issue; }
       }
 
 That is legal where the statement is alone in the ordered loop, writes each element once, and reads of its own
-array what the turn before wrote: then rows do not meet. It pays where turns go along rows of the array; where
-they go from row to row, the loops over the row's elements stay inside.
+array what the iteration before wrote: then rows do not meet. It pays where iterations go along rows of the
+array; where they go from row to row, the loops over the row's elements stay inside.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from isamap.source import added
 from isamap.transform import Statement, reads, statements
 from isamap.transform.distinct import tells_apart
 
-# So many turns back recurrences are looked for: what the last one left stays in registers.
+# So many iterations back recurrences are looked for: what the last one left stays in registers.
 FARTHEST = 4
 
 
@@ -44,7 +44,7 @@ def with_carried(
     axis, delivery = carried_axis(tile.statement, kernel), delivery_of(tile, suppliers)
     if axis is None or delivery is None or delivery.target is None:
         return option
-    if delivery.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # turns go from row to row
+    if delivery.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # iterations go from row to row
         return option
     loads = [s for s in _issues(delivery) if _reads_before(s, delivery.target, axis.name)]
     if not loads:
@@ -61,8 +61,8 @@ def with_carried(
 
 
 def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
-    """The innermost ordered axis around a statement, where its turns may go on by themselves for each of the
-    other iterations, and read what the turn before wrote.
+    """The innermost ordered axis around a statement, where its iterations may go on by themselves inside the
+    other loops, and read what the iteration before wrote.
     """
     target, operand = statement.assign.target, kernel.operand(statement.assign.target.buffer)
     if not statement.sequence or statement.assign.op is not None or statement.assign.guard is not None:
@@ -79,7 +79,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
-    """Whether a read is what one of the last turns wrote."""
+    """Whether a read is what one of the last iterations wrote."""
     later = ({axis: Index.of(axis) + turns} for turns in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
@@ -92,7 +92,7 @@ def _issues(supply: Supply) -> Iterator[Supply]:
 
 
 def _reads_before(supply: Supply, target: Location, axis: str) -> bool:
-    """Whether an instruction brings what the turn before has written to the same lanes."""
+    """Whether an instruction brings what the iteration before has written to the same lanes."""
     places = [source for _, source in supply.inputs if isinstance(source, Location)]
     later = {axis: Index.of(axis) + 1}
     return len(places) == len(supply.inputs) == 1 and all(

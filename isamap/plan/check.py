@@ -61,7 +61,7 @@ def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
 def _live_tiles(operand: TileOperand, unrolls: list[tuple[str, int]]) -> int:
     """Tiles of an operand that live at once.
 
-    All of an accumulator. Of another operand those that a later turn of an unrolled loop uses again: the
+    All of an accumulator. Of another operand those that a later iteration of an unrolled loop uses again: the
     tiles along the unrolled loops inside the outermost one that it does not depend on.
     """
     own = [(axis, factor) for axis, factor in unrolls if axis in operand.axes]

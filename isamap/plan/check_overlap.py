@@ -1,6 +1,6 @@
-"""The judge of what crosses turns of a loop: buffers filled ahead, results written back late.
+"""The judge of what crosses iterations of a loop: buffers filled ahead, results written back late.
 
-stage b ahead 1;             needs a loop around it, whose turns are what it is ahead of
+stage b ahead 1;             needs a loop around it, whose iterations are what it is ahead of
 spread write c into k;       needs a loop around it that moves on to other elements of c
 """
 

@@ -14,7 +14,7 @@ def mapping_of(statement: int) -> str:
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """How many issues an axis is unrolled by; of the innermost summing axis, how many turns of its loop."""
+    """How many issues an axis is unrolled by; of the innermost summing axis, how many iterations."""
     return f"nest{statement}.unroll.{axis}"
 
 
@@ -49,12 +49,12 @@ def stage_of(statement: int, operand: str) -> str:
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """1 when a buffer is filled one turn of the loop around it early, so that there are two copies of it."""
+    """1 when a buffer is filled one iteration of the loop around early, so there are two copies of it."""
     return f"nest{statement}.ahead.{operand}"
 
 
 def spread_of(statement: int, operand: str) -> str:
-    """1 when a staged result is written back during the next turn of the loop around it."""
+    """1 when a staged result is written back during the next iteration of the loop around it."""
     return f"nest{statement}.spread.{operand}"
 
 

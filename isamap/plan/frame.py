@@ -58,7 +58,7 @@ class Frame:
     def is_cold(self, number: int, tensor: str) -> bool:
         """Whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
 
-        What an ordered loop performs again finds it where the turn before has left it.
+        What an ordered loop performs again finds it where the iteration before has left it.
         """
         if not self.suppliers.machine.starts_cold or self.turns[number] > 1:
             return False

@@ -1,6 +1,6 @@
 """The lines of a schedule's text before its first nest: what it is for, and what is claimed about it.
 
-What is claimed is the solver's word, and stands only in a text that nobody has changed since: the line
+What is claimed is the solver's word, and stands only in a text that was not changed since: the line
 `digest` says so of all others. Without it, or where it differs, the schedule is one that a person wrote.
 """
 

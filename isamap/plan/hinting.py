@@ -11,7 +11,7 @@ from isamap.plan.problem import NestOption, TileOperand
 
 
 def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
-    """An input with the caches that the machine has hints for, where its turns read boxes of one array."""
+    """An input with the caches that the machine has hints for, where iterations read boxes of one array."""
     if operand.is_accumulator or operand.registers == 0 or not operand.in_rows or operand.packed:
         return operand
     found: list[tuple[str, float]] = []

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class CountedLoop:
-    """A loop whose turns follow each other. Units: `step` and `rest` in elements of the axis.
+    """A loop whose iterations follow each other. Units: `step` and `rest` in elements of the axis.
 
     `rest` are the sizes of the pieces in which a rest is performed that only the run knows, largest first;
     none where there is a piece for each number of tiles.
@@ -30,7 +30,7 @@ class CountedLoop:
 
 @dataclass(frozen=True, slots=True)
 class UnrolledLoop:
-    """A loop whose turns are written one after the other. Units: `step` in elements of the axis."""
+    """A loop whose iterations are written one after the other. Units: `step` in elements of the axis."""
 
     axis: str
     step: int
@@ -44,7 +44,7 @@ class UnrolledLoop:
 
 @dataclass(frozen=True, slots=True)
 class ParallelLoop:
-    """A loop whose turns are dealt to threads. Units: as of `CountedLoop`."""
+    """A loop whose iterations are dealt to threads. Units: as of `CountedLoop`."""
 
     axis: str
     step: int

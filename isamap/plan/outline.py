@@ -1,10 +1,10 @@
-"""Mappings of a statement before all is known of them: what is found out step by step, for who asks.
+"""Mappings of a statement before all is known of them: what is found out step by step, on demand.
 
     loops and intervals  ->  how operands come to registers  ->  what a copy of each input costs, one by one
     ->  what copies of sums cost, what is taken along
 
 The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline holds an option whose figures
-are no larger than those of the whole one, so that whoever knows a schedule that is cheaper than anything the
+are no larger than those of the whole one, so that a search with a schedule cheaper than anything the
 outline can become need not look further. docs/decisions/0014-floors.md says why that leaves nothing out.
 """
 

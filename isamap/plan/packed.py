@@ -33,9 +33,9 @@ def require_packable(kernel: Kernel, packed: Sequence[str]) -> None:
             raise UsageProblem(
                 Diagnostic(
                     "packed-twice",
-                    f"each turn of the loop over `{turning[0]}` reads other elements of `{name}`",
+                    f"each iteration of the loop over `{turning[0]}` reads other elements of `{name}`",
                     statement.assign.span,
-                    notes=("what is packed is one copy, which all turns read",),
+                    notes=("what is packed is one copy, which all iterations read",),
                     help="leave it to the program: compile without --packed " + name,
                 )
             )

@@ -1,4 +1,4 @@
-"""The rules of loops whose turns are dealt to threads: part of the independent judge of schedules.
+"""The rules of loops whose iterations are dealt to threads: part of the independent judge of schedules.
 
     par m by 512 { par n by 256 { stage b; for k by 256 { ... hold; ... } } }
 
@@ -17,7 +17,7 @@ from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic
 
-# Each part has buffers of its own, and is dealt by itself: more parts than this serve nobody.
+# Each part has buffers of its own, and is dealt by itself: more parts than this are of no use.
 MAX_PARTS = 4096
 
 

@@ -20,7 +20,7 @@ from isamap.source import Diagnostic, Source, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
-# Of a buffer each turn ahead is a copy; a hint takes no room.
+# Of a buffer each iteration ahead is a copy; a hint takes no room.
 MAX_AHEAD = 16
 MAX_HINTED_AHEAD = 256
 

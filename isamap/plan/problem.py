@@ -44,15 +44,15 @@ class TileOperand:
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
     (0 if unknown): with both known, what it costs to read many rows in place is modelled. `next_row` is the
-    loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what a turn of a
-    loop reads in place is a box of one array.
+    loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
+    iteration of a loop reads in place is a box of one array.
 
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
     name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
     whole, and that costs nothing.
 
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
-    accumulator, that writes it back: "" where there is none, and whoever computes has to copy as well.
+    accumulator, that writes it back: "" where there is none, and the unit that computes copies as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
     ahead, with nanoseconds per byte; one hint names `line_bytes`. `streams` says that it comes from beyond
     all caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their
@@ -112,11 +112,11 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a mapping keeps in registers from one turn of the ordered loop over `axis` to the next.
+    """What a mapping keeps in registers from one iteration of the ordered loop over `axis` to the next.
 
     The loop turns inside all others then, `turns` times around each register block. Units: `chain_ns` from
-    what a turn takes over to what it leaves, which the next one waits for; `pitches` in bytes, how far apart
-    rows lie of each array that turns go along.
+    what an iteration takes over to what it leaves, which the next one waits for; `pitches` in bytes, how far
+    apart rows lie of each array that iterations go along.
     """
 
     axis: str
@@ -132,8 +132,8 @@ class NestOption:
     `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
     `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
     threads perform at the same time; extents are those of a part. `between` is how many registers of each
-    memory an issue needs for a moment, beside those of its operands. `carried` is what ordered turns leave in
-    registers; None where they do not.
+    memory an issue needs for a moment, beside those of its operands. `carried` is what ordered iterations
+    leave in registers; None where they do not.
     """
 
     mapping: str
@@ -168,7 +168,7 @@ class NestProblem:
     Mappings may be left out that cannot win: under none of them does a schedule of the statement cost less
     than `others_ns` by the model that left them out. Units: nanoseconds, infinite where all are there.
 
-    Who priced the others by that model knows schedules of these: `starts` are as good as greedy ones.
+    Where the others were priced by it, schedules of these are known: `starts` are as good as greedy's.
 
     `turns` is how often the ordered loops around the statement have it performed: cost models price one.
     """
@@ -188,7 +188,7 @@ USABLE = 0.75
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
     it together, its bandwidth too; `cores` of them share its room. `rows` is what reading rows out of it
-    takes. What nobody touches for `kept_ns` is lost to others who share the cache (0: it is kept).
+    takes. A line not touched for `kept_ns` is lost to others that share it (0: it is kept).
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """

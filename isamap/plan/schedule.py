@@ -9,7 +9,7 @@
 A loop `for n by 64` runs over what the loop around it on the same axis (or the whole axis) leaves, in steps
 of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
 `lower` makes them from the sizes; `for m by 12 rest 8 4 2 1` says in which pieces, where sizes are open.
-A loop `par n by 512` deals its turns to threads; such loops are outermost.
+A loop `par n by 512` deals its iterations to threads; such loops are outermost.
 `isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
 """
 
@@ -27,10 +27,11 @@ class Stage:
     """Copy of an operand into a workspace buffer, laid out as the loops below read it.
 
     `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
-    `ahead` is how many turns of the loop around it a buffer is filled early: shares of that are performed
-    inside the turn that runs meanwhile, and the buffer has so many copies more. `memory` is the scratchpad
-    that the buffer lies in, "" for the workspace in main memory; `address` where it begins there, in bytes.
-    `packed` says that a program of its own makes the copy, before: the caller keeps it, and passes it.
+    `ahead` is how many iterations of the loop around it a buffer is filled early: shares of that are
+    performed inside the iteration that runs meanwhile, and the buffer has so many copies more. `memory` is
+    the scratchpad that the buffer lies in, "" for the workspace in main memory; `address` where it begins
+    there, in bytes. `packed` says that a program of its own makes the copy, before: the caller keeps it, and
+    passes it.
     """
 
     operand: str
@@ -43,7 +44,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The write-back of a staged result dealt to the loops of the next turn, down to the one over `axis`."""
+    """The write-back of a staged result dealt to loops of the next iteration, down to the one over `axis`."""
 
     operand: str
     axis: str
@@ -51,10 +52,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """What an operand's next turns read, brought into a cache while this one runs.
+    """What an operand's next iterations read, brought into a cache while this one runs.
 
-    `depth` is how many loops of the nest stand around it, `ahead` how many turns of the innermost of these
-    the data is early.
+    `depth` is how many loops of the nest stand around it, `ahead` how many iterations of the innermost of
+    these the data is early.
     """
 
     operand: str
@@ -71,7 +72,7 @@ class NestSchedule:
     parameters; `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
     numbers of elementwise statements that are performed on each tile while it is held, and that have no nest
     of their own therefore. `carried` is the axis of an ordered loop that turns inside these loops, around
-    what is unrolled, and keeps in registers what one turn leaves for the next; "" where all are outside.
+    what is unrolled, and keeps in registers what one iteration leaves for the next; "" where all are outside.
     """
 
     statement: int
@@ -88,7 +89,7 @@ class NestSchedule:
 
     @property
     def parallel(self) -> int:
-        """How many loops deal their turns to threads: the outermost ones."""
+        """How many loops deal their iterations to threads: the outermost ones."""
         return next((i for i, loop in enumerate(self.loops) if not loop.is_dealt), len(self.loops))
 
     @property
@@ -106,7 +107,7 @@ class Schedule:
     which the text does not have, are what happened while it was looked for. `profile` is how the digest of
     the measured figures begins that the model saw; empty for those of the description. `fixed` are decisions
     that a person made: the bound and the status are about schedules that have them. `question` is how the
-    digest begins of everything else that they depend on; empty where nobody asked. `found_by` and `proved_by`
+    digest begins of everything else that they depend on; empty where not wanted. `found_by` and `proved_by`
     name the engines that found the nests and proved the bound, with commas between those of several.
     """
 
@@ -163,12 +164,12 @@ def spread_of(nest: NestSchedule, operand: str) -> Spread | None:
 
 
 def slots_of(nest: NestSchedule, stage: Stage) -> int:
-    """How many copies of its buffer a stage needs: one more than the turns that a copy outlives."""
+    """How many copies of its buffer a stage needs: one more than the iterations that a copy outlives."""
     return 1 + stage.ahead + (1 if spread_of(nest, stage.operand) else 0)
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """The loops, by number, whose trips share what a stage moves for another turn; none: it moves at once.
+    """The loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
 
     A buffer is filled in the loop just inside; results are written back in the loops down to the one named.
     """

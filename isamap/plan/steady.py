@@ -1,11 +1,12 @@
 """The steady state of an innermost loop: its operations, what they wait for, and when each of them starts.
 
-    load b     load_port   8 ticks       every 2 ticks:   0  load b       of this turn
-    fma c      fma         4 ticks                        0  fma c        of the turn four before
+    load b     load_port   8 ticks       every 2 ticks:   0  load b       of this iteration
+    fma c      fma         4 ticks                        0  fma c        of the iteration four before
                                                           ...
 
-`Steady` is the question, `Pipeline` the answer: operation i of turn n starts at starts[i] + n * interval.
-`check_pipeline` judges an answer by the definition, tick by tick, and shares no code with who finds one.
+`Steady` is the question, `Pipeline` the answer: operation i of iteration n starts at starts[i] + n *
+interval. `check_pipeline` judges an answer by the definition, tick by tick, and shares no code with what
+finds one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from isamap.source import Diagnostic
 MAX_TICKS = 4096
 """Of an interval and of a start: the table of what a unit performs at each tick is so long at most."""
 MAX_ISSUES = 4096
-"""Before and behind a loop, of turns that begin or end there: what C compilers take minutes for."""
+"""Before and behind a loop, of iterations that begin or end there: what C compilers take minutes for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """`target` of a turn starts `delay` ticks or more after `source` of the turn `distance` before."""
+    """`target` of an iteration starts `delay` ticks or more after `source` of the one `distance` before."""
 
     source: int
     target: int
@@ -42,7 +43,7 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """A register of `memory` that each turn writes anew, by `definer`, and that `users` read.
+    """A register of `memory` that each iteration writes anew, by `definer`, and that `users` read.
 
     It is taken from the start of its definer to that of its last user: operations read when they start.
     """
@@ -70,14 +71,14 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """When each operation starts, in ticks from the start of its turn, and every how many a turn starts."""
+    """When each operation starts, in ticks from its iteration's start, and every how many one starts."""
 
     interval: int
     starts: tuple[int, ...]
 
     @property
     def stages(self) -> int:
-        """How many turns are under way at once."""
+        """How many iterations are under way at once."""
         return max(self.starts, default=0) // self.interval + 1
 
 
@@ -86,7 +87,7 @@ class Solved:
     """An answer with what is proven about it.
 
     Units: ticks. No interval below `interval_bound` is possible; `lifetime` is for how long registers are
-    taken by the values of one turn, and at this interval never less than `lifetime_bound`.
+    taken by the values of one iteration, and at this interval never less than `lifetime_bound`.
     """
 
     pipeline: Pipeline
@@ -101,7 +102,7 @@ class Solved:
 
 
 def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
-    """For how many ticks registers are taken by the values of one turn."""
+    """For how many ticks registers are taken by the values of one iteration."""
     starts = pipeline.starts
     return sum(max(starts[u] for u in v.users) - starts[v.definer] for v in steady.values if v.users)
 

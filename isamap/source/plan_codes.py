@@ -34,10 +34,10 @@ PLAN_CODES: dict[str, Explanation] = {
         "as large as the axis, or larger, is none at all.",
     ),
     "fix-crossing": Explanation(
-        "work that cannot cross turns of a loop",
-        "`nest0.ahead.b = 1` fills the buffer of b one turn early: it is staged per block, and a loop over "
-        "blocks of it stands around. `nest0.spread.c = 1` writes a staged result back during the next turn: "
-        "a loop over other elements of it stands around the sum, which is not cut into blocks. "
+        "work that cannot cross iterations of a loop",
+        "`nest0.ahead.b = 1` fills the buffer of b one iteration early: it is staged per block, and a loop "
+        "over blocks of it stands around. `nest0.spread.c = 1` writes a staged result back during the next "
+        "one: a loop over other elements of it stands around the sum, which is not cut into blocks. "
         "`nest0.prefetch.a = 1` needs a loop over other elements of a outside the sum. Parts that threads "
         "perform have none of these.",
     ),
@@ -80,7 +80,7 @@ PLAN_CODES: dict[str, Explanation] = {
     "packed-twice": Explanation(
         "an operand that is not read at one place",
         "A packed operand has one order of elements, that of the place that reads it, and it is packed once. "
-        "What is read at several places, or changes with the turns of an ordered loop, stays as it is.",
+        "What is read at several places, or changes with the iterations of an ordered loop, stays as it is.",
     ),
     "packed-unknown": Explanation(
         "something to pack that is no input",
@@ -181,13 +181,13 @@ PLAN_CODES: dict[str, Explanation] = {
     "schedule-capacity": Explanation(
         "a schedule needs more registers than there are",
         "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "
-        "again in a later turn of an unrolled loop. Unroll less.",
+        "again in a later iteration of an unrolled loop. Unroll less.",
     ),
     "schedule-carry": Explanation(
         "an ordered loop cannot turn inside these loops",
         "`carry n;` has the ordered loop over n turn around a register block, inside all other loops of the "
         "nest. The statement is alone in that loop, writes each element once, along rows, and reads of the "
-        "same array what the turns before wrote. Without the line the ordered loop stands around the nest.",
+        "same array what the iterations before wrote. Without the line the ordered loop stands around it.",
     ),
     "schedule-fuse": Explanation(
         "a nest fuses a statement that it cannot take along",
@@ -207,11 +207,12 @@ PLAN_CODES: dict[str, Explanation] = {
         "Kernel, machine, sizes and statements of a schedule are those of the compilation that uses it.",
     ),
     "schedule-overlap": Explanation(
-        "work cannot be moved to another turn of a loop",
-        "`stage b ahead 1;` fills a buffer one turn of the loop directly around it early, so it needs such a "
-        "`for` loop, and an operand that nothing changes meanwhile. `spread write c into k;` stands behind "
-        "`stage c;` and writes the result of one turn back during the next, shared out evenly to the loops "
-        "inside, down to the one over k: the loop around it has to move on to other elements of the result. "
+        "work cannot be moved to another iteration of a loop",
+        "`stage b ahead 1;` fills a buffer one iteration of the loop directly around it early, so it needs "
+        "such a `for` loop, and an operand that nothing changes meanwhile. `spread write c into k;` stands "
+        "behind `stage c;` and writes the result of one iteration back during the next, shared out evenly to "
+        "the loops inside, down to the one over k: the loop around it has to move on to others of the "
+        "result. "
         "`prefetch a ahead 1 into l2;` needs such a loop as well, and a machine with a hint into that cache.",
     ),
     "schedule-parallel": Explanation(
@@ -223,9 +224,9 @@ PLAN_CODES: dict[str, Explanation] = {
     "schedule-pipeline": Explanation(
         "the line `pipeline` is no order of this loop",
         "`pipeline every 12 at 0 1 ...;` says when each issue of the innermost loop starts, in ticks from "
-        "the start of its turn, and every how many ticks a turn starts. An issue that reads a result starts "
-        "after the one that makes it, and nothing is overwritten before it has been read. Intervals and "
-        "starts are 4096 ticks at most, and as many issues stand before and behind the loop at most.",
+        "the start of its iteration, and every how many ticks one starts. An issue that reads a result "
+        "starts after the one that makes it, and nothing is overwritten before it has been read. Intervals "
+        "and starts are 4096 ticks at most, and as many issues stand before and behind the loop at most.",
     ),
     "schedule-stage": Explanation(
         "an operand is staged wrongly",
