@@ -40,7 +40,7 @@ def packed(
     )
 
 
-@pytest.mark.exhaustive(fast=7)
+@pytest.mark.exhaustive(fast=4)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", MACHINES)
 @pytest.mark.parametrize("dtype", TYPES)

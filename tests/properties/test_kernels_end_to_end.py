@@ -41,7 +41,7 @@ def test_the_interpreter_computes_what_plain_loops_do(random: Random) -> None:
     assert not different(found, kernel.run(arrays)), str(kernel)
 
 
-@pytest.mark.exhaustive(fast=2)
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.silicon
 @pytest.mark.parametrize("hw", MACHINES)
 def test_compiled_code_computes_what_plain_loops_do(hw: str) -> None:

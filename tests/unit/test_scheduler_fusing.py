@@ -49,6 +49,7 @@ def test_what_is_cheaper_on_held_tiles_is_taken_along(heuristic: str) -> None:
     assert found.cost_ns < alone.cost_ns
 
 
+@pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize(
     ("offered", "wanted"),
     [

@@ -111,7 +111,7 @@ def test_hints_and_the_order_of_the_innermost_loop_cost_nothing_but_copies_do() 
     assert price(replace(found, nests=(early,)), problem, AnalyticModel()) == (None,)
 
 
-@pytest.mark.exhaustive(fast=2)
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("problem", PROBLEMS, ids=["small", "large", "odd", "convolution"])
 def test_annealing_is_never_worse_than_greedy_nor_better_than_the_bound(problem: Problem) -> None:
     cooled = schedule(problem, heuristic="annealing", limit_s=20.0)

@@ -65,7 +65,7 @@ def test_rows_of_which_each_block_of_the_sum_reads_a_part_are_no_run() -> None:
     )
 
 
-@pytest.mark.exhaustive(fast=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("k", [16, 64])
 def test_the_price_is_what_the_loops_say(k: int) -> None:
     priced = sampled_prices(short_rows(k))

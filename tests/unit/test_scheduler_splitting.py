@@ -33,6 +33,7 @@ def least_costs(option: OpenOption) -> list[float]:
     return found
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_no_schedule_undercuts_a_raised_floor(sizes: tuple[int, int, int]) -> None:
     option = opened(gemm(*sizes))
@@ -47,6 +48,7 @@ def test_no_schedule_undercuts_a_raised_floor(sizes: tuple[int, int, int]) -> No
     )
 
 
+@pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_what_is_met_on_the_way_is_the_best_of_all_where_floors_come_up_to_it(
     sizes: tuple[int, int, int],
