@@ -32,7 +32,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Offsets by buffer (empty unless `PLACED`), and who found it. Units: bytes, seconds.
+    """Offsets by buffer (empty unless `PLACED`), and which packer found it. Units: bytes, seconds.
 
     `load_bytes` is the most that lives at one time: no memory smaller than that will do.
     """

@@ -49,7 +49,7 @@ from isamap.scheduler.streams import exposed
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, tile, usable_bytes, whole_bytes
 
 # The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
-# processor overlaps perfectly; and the same of what processors fetch ahead by themselves.
+# processor overlaps perfectly; and the same of what hardware prefetchers bring.
 LEAK = 0.1
 STREAM_LEAK = 0.06
 
@@ -244,7 +244,7 @@ def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
 
 
 def _hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Hints about what an input's later turns read."""
+    """Hints about what an input's later iterations read."""
     return hinting(tiling, operand, problem, whole_bytes(tiling.space, operand)[0])
 
 
@@ -258,7 +258,7 @@ def _shown_hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
 
 
 def _moved(tiling: Tiling) -> dict[str, list[Cost]]:
-    """Per unit that copies by itself, how long each operand keeps it busy with what crosses turns."""
+    """Per unit that copies by itself, how long each operand keeps it busy with what crosses iterations."""
     operands = tiling.space.option.operands
     return {
         unit: [beside(tiling, o, _again(tiling, o)) if o.mover == unit else Const(0) for o in operands]

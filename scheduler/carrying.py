@@ -1,13 +1,14 @@
-"""What it takes to go along an ordered loop inside a register block, with what turns leave in registers.
+"""What it takes to go along an ordered loop inside a register block, with what iterations leave in registers.
 
-    for m by 4 {        four rows of x and of y, a step of each per turn
+    for m by 4 {        four rows of x and of y, a step of each per iteration
       carry n;
       unroll m by 1 { issue; }
 
-A turn waits for what the one before leaves, so that a block of one row takes as long as one of four. A block
-of more rows than the nearest cache holds side by side comes back to no line of any of them: each step takes a
-line out of the next cache. Measured on an Emerald Rapids guest, sums along rows of 4 KB, both arrays: 0.5 ns
-an element with 2 and 4 rows, 0.7 with 8, 3.7 with 16; with rows that do not share sets 0.45 with 16 rows.
+An iteration waits for what the one before leaves, so that a block of one row takes as long as one of four. A
+block of more rows than the nearest cache holds side by side comes back to no line of any of them: each step
+takes a line out of the next cache. Measured on an Emerald Rapids guest, sums along rows of 4 KB, both arrays:
+0.5 ns an element with 2 and 4 rows, 0.7 with 8, 3.7 with 16; with rows that do not share sets 0.45 with 16
+rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from isamap.scheduler.tiling import Tiling, rows_apart
 
 
 def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:
-    """A turn of all register blocks: what goes in and out of registers, or the chain, and lost lines.
+    """An iteration of all register blocks: what goes in and out of registers, or the chain, and lost lines.
 
     Units: nanoseconds.
     """

@@ -47,7 +47,7 @@ class ChildLate(Exception):
 class Child:
     """One solver process. `lines` are its answers, an empty one at its end; `said` is what it complained.
 
-    It is busy from the moment that it gets a job until whoever asked has heard all of the answer.
+    It is busy from the moment that it gets a job until the caller has read all of the answer.
     """
 
     command: Command

@@ -3,7 +3,7 @@
     write(Cache("l1", 32768, 64.0))
     ->  {"classes": ["isamap.plan.problem:Cache"], "objects": [[0, "l1", 32768, 64.0, 0]], "root": {"is": 0}}
 
-Each object stands once, however often it is referred to: costs share their parts, and those who read them
+Each object stands once, however often it is referred to: costs share their parts, and their readers
 rely on it. Fields go by position, so that a new field travels by itself; both ends are one version of this
 program. No pickle: what is read makes dataclasses of this program, and nothing else.
 """

@@ -1,8 +1,8 @@
 """CP-SAT decides a statement: mapping, register block, cache blocks, loop orders, staging, all at once.
 
 It starts from what greedy found: options and register blocks whose floor lies above that cost are proven
-useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up. The
-solver itself works in another process.
+useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up.
+The solver itself works in another process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from isamap.source import Diagnostic
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2
-# How much of its time a search may spend before it looks at what crosses turns.
+# How much of its time a search may spend before it looks at what crosses iterations.
 FIRST_STEP = 0.6
 # What the engines are called that find and prove.
 SOLVER, SPLITTING = "CP-SAT", "branch and bound"
@@ -83,7 +83,7 @@ def solve_in_steps(
     *,
     splits: bool = True,
 ) -> Solved:
-    """As `solve_nest`; where something may cross turns, the best in which nothing does comes first.
+    """As `solve_nest`; where something may cross iterations, the best in which nothing does comes first.
 
     That is found sooner, and with it the solver proves most of what is left useless. The second step may
     spend effort of its own.

@@ -1,4 +1,4 @@
-"""What crosses turns, between decisions and loops: `nest0.ahead.b = 1` and `stage b ahead 1;`, both ways."""
+"""What crosses iterations, from decisions to loops and back: `nest0.ahead.b = 1` and `stage b ahead 1;`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
-    """The nest with what is decided to cross turns; unchanged where that cannot be."""
+    """The nest with what is decided to cross iterations; unchanged where that cannot be."""
     nest = replace(nest, prefetches=prefetches(nest, space, made))
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
     if not crossed or not can_cross(space, made):
@@ -34,7 +34,7 @@ def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
 
 
 def _with_turns(nest: NestSchedule, space: Space) -> int:
-    """How many loops stand around a result whose turns others cross: those inside run once."""
+    """How many loops stand around a result whose iterations others cross: those inside run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0
     for number, loop in enumerate(nest.loops[: nest.hold]):
@@ -50,7 +50,7 @@ def _last_sum(nest: NestSchedule) -> str:
 
 
 def crossings_of(space: Space, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest stands for; more than one turn ahead is none of them."""
+    """The decisions that a nest stands for; more than one iteration ahead is none of them."""
     ahead = {stage.operand for stage in nest.stages if stage.ahead}
     found = {
         name_of(space, o): int(spread_of(nest, o.name) is not None if o.is_accumulator else o.name in ahead)

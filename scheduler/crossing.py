@@ -1,10 +1,10 @@
-"""What may cross turns of loops, as decisions: buffers filled a turn early, results written back a turn late.
+"""What may cross iterations, as decisions: buffers filled one iteration early, results written back one late.
 
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.spread.c = 1      stage c; spread write c into k;
 
 Both need two copies of a buffer. They are searched where a unit moves the data by itself; elsewhere, where
-whoever computes has to copy too, they cost more than they save, and are 0 unless a person fixes them.
+the unit that computes copies too, they cost more than they save, and are 0 unless a person fixes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Made = Mapping[str, int]
 
 
 class Choices(Protocol):
-    """What has to be known of a Space here; a Space itself asks what may cross turns."""
+    """What has to be known of a Space here; a Space itself asks what may cross iterations."""
 
     @property
     def statement(self) -> int: ...
@@ -75,12 +75,12 @@ def open_values(space: Choices) -> dict[str, tuple[int, ...]]:
 
 
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
-    """Whether an operand's buffer outlives its turn, so that there are two of it."""
+    """Whether an operand's buffer outlives its iteration, so that there are two of it."""
     return made.get(name_of(space, operand), 0) > 0
 
 
 def can_cross(space: Choices, made: Made) -> bool:
-    """Whether all that crosses turns is staged per block, with turns to cross around it."""
+    """Whether all that crosses iterations is staged per block, with iterations to cross around it."""
     for operand in crossing(space):
         if not is_crossed(space, operand, made):
             continue
@@ -99,7 +99,7 @@ def _around(space: Choices, operand: TileOperand) -> list[TileAxis]:
 
 
 def _turns(space: Choices, operand: TileOperand, axis: TileAxis, made: Made) -> bool:
-    """Whether a loop over an axis around an operand's buffer has turns to cross."""
+    """Whether a loop over an axis around an operand's buffer has iterations to cross."""
     if operand.is_accumulator:
         return made[space.unroll(axis)] * axis.tile < axis.extent
     return _is_cut(space, axis, made)
@@ -144,7 +144,7 @@ def _cuts(space: Choices, literals: Literals) -> list[Literal]:
 
 
 def first_crossings(space: Choices) -> dict[str, int]:
-    """Nothing crosses turns but what is fixed; what may be asked for early is."""
+    """Nothing crosses iterations but what is fixed; what may be asked for early is."""
     early = prefetch_values(space)
     return {
         name: (max if name in early else min)(values, default=0)
@@ -168,7 +168,7 @@ def _others(choices: Mapping[str, tuple[int, ...]], current: Made) -> Iterator[d
 
 
 def has_crossing(space: Choices) -> bool:
-    """Whether it is fixed that something crosses turns."""
+    """Whether it is fixed that something crosses iterations."""
     return any(space.fixed.get(name, 0) for name in open_values(space))
 
 

@@ -1,7 +1,7 @@
 """Inputs that stream through from memory once: what to ask for early, and where that stands.
 
     for n by 6 {                          B[n, k], whose rows lie along the sum, 39 MB of it
-      prefetch b ahead 1 into l1;           the rows of the next turn: their beginnings are new streams
+      prefetch b ahead 1 into l1;           the rows of the next iteration: their beginnings are new streams
       hold;
       for k by 16 { … }
 
@@ -12,9 +12,9 @@
         …
 
     for k by 8 {
-      prefetch b ahead 1 into l2;         the next eight rows, dealt to the turns of the loop inside
+      prefetch b ahead 1 into l2;         the next eight rows, dealt to the iterations of the loop inside
       for n by 32 {                         a line or two of eight rows at a time, each to its end
-        prefetch b ahead 2 into l1;           those of the next turns once more, where several rows of a
+        prefetch b ahead 2 into l1;           those of the next iterations once more, where several rows of a
         hold;                                 are computed on: so far ahead the processor does not look
         unroll k by 1 { … }
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
     from isamap.plan.schedule import NestSchedule
 
-SHARED_AHEAD = 2  # turns later what is hinted is used, where several register blocks share its hints
+SHARED_AHEAD = 2  # iterations later what is hinted is used, where several register blocks share its hints
 # The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
-NEAR_AHEAD = 2  # turns later they are used
+NEAR_AHEAD = 2  # iterations later they are used
 NEAR_SHARE = 2  # from so many issues on that share a vector it pays
-MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes a turn reads
+MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes an iteration reads
 
 
 def asked(option: NestOption, operand: TileOperand) -> int:
@@ -63,7 +63,7 @@ def in_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """At which depth pieces of later rows are asked for, and how many turns ahead; None where rows are."""
+    """At which depth pieces of later rows are hinted, and how many iterations ahead; None where rows are."""
     staged = any(stage.operand == operand.name for stage in nest.stages)
     inside = [
         number
@@ -77,11 +77,11 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """How many turns of a loop ahead its next pieces are asked for: of few bytes more than one.
+    """How many iterations of a loop ahead its next pieces are asked for: of few bytes more than one.
 
-    Half as many bytes are under way as where memory alone is waited for: whoever fetches ahead brings some.
-    Where several register blocks share the hints of a turn, the last ones would ask for what the next turn
-    begins with: there at least two.
+    Half as many bytes are under way as where memory alone is waited for: the hardware prefetcher brings some.
+    Where several register blocks share the hints of an iteration, the last ones would ask for what the next
+    iteration begins with: there at least two.
     """
     if not operand.late:
         return 1
@@ -91,13 +91,13 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """What a turn of a loop reads of an input."""
+    """What an iteration of a loop reads of an input."""
     _, spans = _turns(option, nest.loops[: loop + 1])
     return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """At which depth the next few rows are asked for that loads follow to their ends, and how many turns
+    """At which depth the next few rows are asked for that loads follow to their ends, and how many iterations
     ahead, of short rows more than one; None where a register block has a loop over rows, or takes all.
     """
     sums = [axis.name for axis in option.axes if axis.is_reduction]
@@ -111,10 +111,10 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
     """At which depth rows that loads follow are asked for once more, into the nearest cache, and how many
-    turns ahead.
+    iterations ahead.
 
-    None where a turn of the loop along them is no single register block, where that reads less than a line of
-    each, and where its issues share no vector: loads run far enough ahead by themselves then.
+    None where an iteration of the loop along them is no single register block, where that reads less than a
+    line of each, and where its issues share no vector: loads run far enough ahead by themselves then.
     """
     followed = rows_ahead(option, nest, operand)
     if followed is None or any(stage.operand == operand.name for stage in nest.stages):
@@ -134,7 +134,7 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
-    """How often each of some loops runs, the outermost first, and how far a turn of the last one goes."""
+    """How often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
     spans = {axis.name: axis.extent for axis in option.axes}
     turns: list[int] = []
     for loop in loops:

@@ -1,7 +1,7 @@
-"""Which rows whoever fetches ahead follows: through loops that go on with them, or by loads of their own.
+"""Which rows the prefetcher follows: through loops that go on with them, or by loads of their own.
 
     for k by 8 {                  eight rows of B[k, n]
-      prefetch b ahead 1 into l2;   the next eight, dealt to the turns of the loop inside
+      prefetch b ahead 1 into l2;   the next eight, dealt to the iterations of the loop inside
       for n by 32 {                 goes on with each of them to its end
         hold;
         unroll k by 1 { … }       no loop over rows: each load has its own
@@ -130,5 +130,5 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
 
 
 def room_bytes(problem: Problem) -> int:
-    """How much may be asked for at once: two turns' rows fit into the cache before the last."""
+    """How much may be asked for at once: two iterations' rows fit into the cache before the last."""
     return problem.caches[-2:][0].capacity_bytes // 2

@@ -202,7 +202,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
 def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterator[dict[str, int]]:
     """Cache blocks as large as they may be, then smaller together until what is staged fits into scratchpads.
 
-    Where something has to cross turns there have to be some, and sums may have to stay whole.
+    Where something has to cross iterations there have to be some, and sums may have to stay whole.
     """
     crossed = has_crossing(space)
     steps = max(map(len, sizes.values()), default=1) if space.scratchpads or crossed else 1
@@ -230,7 +230,7 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """The same, and what crosses turns: left to the solver and to who tries much, as it rarely pays."""
+    """The same, and what crosses iterations: left to the solver and to long searches, as it rarely pays."""
     yield from other_crossings(option.space, current)
     yield from moves(option, current)
 

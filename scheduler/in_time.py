@@ -1,12 +1,12 @@
 """Whether pieces of rows that are hinted have come when they are used: whether enough is computed meanwhile.
 
     for n by 48 {
-      prefetch b ahead 2 into l2;     48 columns of 64 rows of B[k, n], two turns later
-      for m by 8 { hold; … }          and what a turn computes on 48 columns: so long may their lines take
+      prefetch b ahead 2 into l2;     48 columns of 64 rows of B[k, n], two iterations later
+      for m by 8 { hold; … }          and what one computes on 48 columns: so long may their lines take
 
 Where the register blocks of other axes stand outside that loop instead, or a block of such an axis is
-narrow, each turn computes little, and memory is behind as if nobody had asked. Nobody has where that loop has
-few turns: the first ones come after no turn that could ask for them
+narrow, each iteration computes little, and memory is behind as without hints. It also is where that loop
+has few iterations: the first ones come after none that could hint at their pieces
 (docs/decisions/0024-prefetch-hints.md).
 """
 
@@ -20,8 +20,8 @@ from isamap.scheduler.fetching import SHARED_AHEAD
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.tiling import Tiling
 
-# The model's: blocks of fewer turns than the first of these are priced as if nobody had asked for their
-# pieces, others as if they had no more turns than one of these.
+# The model's: blocks of fewer iterations than the first of these are priced as if their pieces had no
+# hints, others as if they had no more iterations than one of these.
 ENOUGH_TURNS = (4, 8, 16, 32)
 
 
@@ -53,7 +53,7 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
 
 
 def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
-    """`many`, with what the first turns of each block of the axis of an input's rows show of `few`."""
+    """`many`, with what the first iterations of each block of the axis of an input's rows show of `few`."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows

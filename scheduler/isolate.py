@@ -62,7 +62,7 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]
 
 
 def ask_here(job: Search) -> Answer:
-    """The same in this process, for those who are in a child already, and for tests."""
+    """The same in this process, for callers that are in a child already, and for tests."""
     return Answer(search(job, lambda _: None))
 
 

@@ -60,7 +60,7 @@ def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = CO
 
 
 def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
-    """As `pipeline_apart`, in this process; None where not even one turn after the other is possible."""
+    """As `pipeline_apart`, in this process; None where not even one iteration after the other is possible."""
     stop = time.monotonic() + limit_s
     plain = begin(steady, least_interval(steady))
     bound = interval = least_interval(steady)
@@ -104,7 +104,7 @@ def _has_positive_circle(steady: Steady, interval: int) -> bool:
 
 
 def _longest(steady: Steady) -> int:
-    """An interval that one operation after the other has: each in its turn alone."""
+    """An interval that one operation after the other has: each in its iteration alone."""
     waits = sum(max(0, wait.delay) for wait in steady.dependences)
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
@@ -167,7 +167,7 @@ def _solve(
 
 
 def _canonical(interval: int, starts: list[int]) -> Pipeline:
-    """The same order with the first operation in the first turn."""
+    """The same order with the first operation in the first iteration."""
     first = min(starts, default=0) // interval * interval
     return Pipeline(interval, tuple(start - first for start in starts))
 

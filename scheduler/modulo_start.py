@@ -8,7 +8,7 @@ from isamap.plan.steady import Pipeline, Steady, check_pipeline
 
 
 def begin(steady: Steady, least: int) -> Pipeline | None:
-    """The pipeline of the least interval from `least` on for which the rule gives one, else one turn after
+    """The pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
     the other; None where registers forbid even that."""
     plain = in_sequence(steady)
     highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
@@ -20,7 +20,7 @@ def begin(steady: Steady, least: int) -> Pipeline | None:
 
 
 def in_sequence(steady: Steady) -> Pipeline | None:
-    """Operations in the order in which they are listed, turn after turn; None where registers forbid it."""
+    """Operations in the order listed, iteration after iteration; None where registers forbid it."""
     starts: list[int] = []
     free = 0
     for i, operation in enumerate(steady.operations):
@@ -59,7 +59,7 @@ class _Table:
 
 
 def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
-    """What waits for nothing of its own turn is placed last, directly before what waits for it."""
+    """What waits for nothing of its own iteration is placed last, directly before what waits for it."""
     count = len(steady.operations)
     within = [w for w in steady.dependences if not w.distance]
     waiting = {w.target for w in within}

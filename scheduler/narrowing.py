@@ -98,7 +98,8 @@ _Waiting = tuple[float, int, Outline]
 class _Judge:
     """What prices the mappings of a statement. `saved_ns` is what taking others along may save.
 
-    `bare` is the problem without statements; `floor` is what the model says that one turn costs at least.
+    `bare` is the problem without statements; `floor` is what the model says that one iteration costs at
+    least.
     """
 
     frame: Frame
@@ -184,7 +185,7 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
 
 
 def _start(place: int, best: Candidate) -> Start:
-    """What greedy made of an option, for who asks for its schedule."""
+    """What greedy made of an option, for callers that want its schedule."""
     return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
 
 

@@ -1,12 +1,13 @@
-"""What copies cost that cross turns of loops, by the analytic model.
+"""What copies cost that cross iterations of loops, by the analytic model.
 
     a unit moves the data by itself     its time is one more of those of which the longest counts; on top
-                                        come what the first turn waits for, and the turns that share the work
-    whoever computes copies as well     the same time as before, and `share_ns` for each share
+                                        come what the first iteration waits for, and the iterations that share
+                                        the work
+    the unit that computes copies       the same time as before, and `share_ns` for each share
 
-On a processor that copies with the same instruction stream, packing that was dealt to the turns of the loop
-inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block slower.
-`docs/decisions/0012-crossing-turns.md` has the reasons.
+On a processor that copies with the same instruction stream, packing that was dealt to the iterations of the
+loop inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block
+slower. `docs/decisions/0012-crossing-turns.md` has the reasons.
 
 Where it errs: each register block is taken to perform a share, of copies that a loop around several of them
 shares too; a second copy of a buffer takes no room in caches.
@@ -32,7 +33,7 @@ def copied(
     repeats: Sequence[Cost],
     loops: LoopTimes,
 ) -> Cost:
-    """What copying an operand per block adds on top: `at_once` where nothing crosses turns.
+    """What copying an operand per block adds on top: `at_once` where nothing crosses iterations.
 
     `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
     for coming from afar, of results both ways.
@@ -50,7 +51,7 @@ def copied(
 
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """How long a unit of its own is busy with what crosses turns."""
+    """How long a unit of its own is busy with what crosses iterations."""
     if not operand.mover or operand not in crossing(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.moved_ns_per_element
@@ -59,7 +60,7 @@ def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """How often all of it is moved; results that cross turns are finished, and are written back once."""
+    """How often all of it is moved; results that cross iterations are finished, and are written back once."""
     return () if operand.is_accumulator else repeats
 
 
@@ -73,7 +74,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
-    """Sums come in when they are needed: only their way back crosses turns."""
+    """Sums come in when they are needed: only their way back crosses iterations."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.pack_ns_per_element

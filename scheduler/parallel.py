@@ -111,7 +111,7 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 
 
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
-    """Nanoseconds of a statement in all its turns under an option, that of one of its parts or undivided."""
+    """Nanoseconds of a statement in all iterations under an option, that of one of its parts or undivided."""
     if not option.parts:
         return shared(times(nest.turns, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.threads)
@@ -120,7 +120,7 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-    """The time of threads that start, and of sums that are joined: what a turn has of it."""
+    """The time of threads that start, and of sums that are joined: what an iteration has of it."""
     turns = option.carried.turns if option.carried is not None else 1  # inside what threads do
     return times(1 / turns, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 

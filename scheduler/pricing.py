@@ -1,4 +1,4 @@
-"""What a schedule costs by a model, whoever wrote it: from loops back to the decisions that they stand for.
+"""What any schedule costs by a model, hand-written ones too: from loops back to the decisions behind them.
 
 A schedule that the decisions cannot express, one with three loops over an axis, say, has no price; `unread`
 says why. One that was made for other sizes is read as what it does at these (`normal`). Prefetches cost their

@@ -65,7 +65,7 @@ def summing_issues(option: NestOption) -> int:
 
 
 def loops_ns(space: Space, loops: LoopTimes) -> Cost:
-    """The turns of all loops down to the innermost, and what copies of its body cost.
+    """The iterations of all loops down to the innermost, and what copies of its body cost.
 
     Part of the counting that unrolling saves hides behind chains of sums anyway; compilers move accumulators
     from register to register, and copies of a long body are fetched and decoded one by one. On Zen 5 with gcc

@@ -4,7 +4,7 @@ A kernel is called after something has written its operands, or again on the sam
 nearest cache that holds them all. What the caches before that one miss comes from there; beyond it nothing
 is read. One that is called with others each time finds none there (`--cold`); what it writes itself it does.
 
-Each time that reading turns to another row, whoever fetches ahead has to begin anew. Rows of 512 bytes out of
+Each time that reading turns to another row, the prefetcher has to begin anew. Rows of 512 bytes out of
 the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
 bandwidth. How long that takes out of each memory is stated by the machine, as the `rows` of its links. Short
 rows that follow each other without a gap are a run: 13,000 products of 150 rows of 72 bytes out of memory
@@ -74,14 +74,14 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
 
 
 def rows_together(operand: TileOperand, tlb: Tlb) -> int:
-    """How many rows of a tensor lie on one page: to who fetches ahead there, they begin with the first."""
+    """How many rows of a tensor lie on one page: to a prefetcher there, they begin with the first."""
     return max(1, tlb.page_bytes // operand.pitch_bytes)
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
     """How many rows on one page are a run of lines: rows of a few lines that follow each other without a gap.
 
-    Who reads them whole, one after the other, begins once. Longer ones are so many places to follow.
+    Read whole, one after the other, they start one stream. Longer ones are a stream each.
     """
     extents = {axis.name: axis.extent for axis in space.option.axes}
     is_dense = extents[operand.dense_axis] * operand.tensor_bytes == operand.pitch_bytes
@@ -157,7 +157,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
 
 
 def _far_ns(rows: _Rows, pieces: Sequence[Cost]) -> Cost:
-    """To begin all rows out of memory: pieces of a line or two are over before anyone fetches ahead."""
+    """To begin all rows out of memory: pieces of a line or two end before a prefetcher starts."""
     stated, element_bytes = rows.stated, rows.operand.tensor_bytes
     usual = rows.started_ns(pieces)
     if not stated.short_bytes:
@@ -171,7 +171,7 @@ def _side_by_side(rows: _Rows, problem: Problem, in_time: Cost) -> Cost:
     tiling, operand = rows.tiling, rows.operand
     stated, line_bytes = problem.memory_rows, problem.caches[-1].line_bytes
     along = any(a.is_reduction and a.name == operand.dense_axis for a in tiling.space.option.axes)
-    # Rows that follow each other without a gap are one to who follows them.
+    # Rows that follow each other without a gap are one stream to a prefetcher.
     beside = [n for n in operand.axes if rows.run == 1 or n != operand.next_row]
     together = [tiling.step[axis.name] for axis in tiling.space.register_axes if axis.name in beside]
     if not along or not together or not stated.followed_count or not line_bytes:

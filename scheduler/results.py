@@ -2,13 +2,13 @@
 
     for k by 256 {            C[m, n] comes back for each block of the sum
       for n by 16 {             64 bytes of each of 240 rows
-        for m by 6 {            the next six rows: six pieces that nobody has asked for
+        for m by 6 {            the next six rows: six pieces without hints
           hold;
           for k by 1 { ... }
 
 The first products of a register block wait for its sums, and what is computed afterwards hides nothing of
 that. Pieces of results are begun as those of inputs are (`residence`), which `isamap hw calibrate`
-measures; where the loop over columns stands inside, whoever fetches ahead follows the few rows. What is
+measures; where the loop over columns stands inside, the prefetcher follows the few rows. What is
 staged is copied a few rows at a time, or line by line of its tiles' rows, which takes no longer, and so each
 row of a part is begun once; where a register block takes all of the sum, its own part is all that is copied
 at once, and is begun as if it were in place.

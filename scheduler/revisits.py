@@ -8,8 +8,8 @@
           for k by 4 { … }
 
 Traffic counts such rows by their bytes, and takes most of it to hide. Their beginnings do not: a register
-block reads all of its rows side by side, a few bytes of each per turn, so that whoever fetches ahead is slow
-to follow, and what executes out of order has no turns left to compute meanwhile.
+block reads all of its rows side by side, a few bytes of each per iteration, so that the prefetcher is slow
+to follow, and out-of-order execution has no iterations left to compute meanwhile.
 
 Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them side by side, against the same loops with
 the next rows asked for early, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of

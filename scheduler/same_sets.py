@@ -7,8 +7,8 @@
 
 Lines that enter one set come one after the other. Measured on a Zen 5 guest out of l2 and l3: 1.9 to 2.4 ns
 for each piece of a register block, of one line to four, and half of that where rows begin in two sets in
-turn; 0.8 where they begin everywhere. Beside what takes longer to compute it does not show. The link into the
-nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
+iteration; 0.8 where they begin everywhere. Beside what takes longer to compute it does not show. The link
+into the nearest cache states it (`crowded_piece_ns`), and `isamap hw calibrate` measures it
 (docs/decisions/0025-conflict-misses.md).
 
 Of pieces shorter than a line the rest of the line is lost as well before the next piece comes: all of what

@@ -40,7 +40,7 @@ class Configuration:
 # Products relax badly, and greedy's answer is near the best: without linear relaxations the proof for a GEMM
 # takes 2 s instead of more than 6, and 0.4 s when the search starts around the hint.
 USUAL = Configuration(presolve=True, linearization=0, seed=0)
-# Whoever says that nothing is feasible is not believed before this one has said it too.
+# That nothing is feasible counts only once this one has found it too.
 SECOND = Configuration(presolve=False, linearization=1, seed=1)
 
 Answered = tuple["cp_model.CpSolver", str]

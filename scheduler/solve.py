@@ -53,7 +53,7 @@ def main() -> None:
 def limit_memory(size_bytes: int) -> None:
     """What this process may take from now on, where the system can limit it. Units: bytes.
 
-    Where whoever started it has set a lower limit, that one stays.
+    Where a lower limit was set before it started, that one stays.
     """
     with contextlib.suppress(ImportError, OSError):
         import resource
@@ -64,7 +64,7 @@ def limit_memory(size_bytes: int) -> None:
 
 
 def _receive(source: IO[bytes], jobs: SimpleQueue[bytes]) -> None:
-    """Jobs as they come; without a caller there is nobody to solve for, even in the middle of a search."""
+    """Jobs as they come; without a caller the process ends, even in the middle of a search."""
     for line in source:
         jobs.put(line)
     os._exit(0)

@@ -5,7 +5,7 @@
 
 These are the figures of Zen 5; a machine states its own, as the `streams` of a link.
 
-Processors fetch ahead by themselves along lines that follow each other, and what executes out of order has no
+Processors prefetch by themselves along lines that follow each other, and out-of-order execution has no
 more under way than its window holds. A row of 10 KB is over before the first is at full speed; pieces of rows
 that lie pages apart are left to the window, which has the fewer lines under way the more there is to compute
 for each. That is why computing does not hide behind such traffic. Where no loop runs inside a register block
@@ -42,7 +42,7 @@ def beginnings(
     """The time to begin the rows or pieces of rows of an input that streams.
 
     `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
-    somebody follows too; `begun` is the time of what nobody asks for, `copied` what copies begin.
+    a prefetcher follows too; `begun` is the time without hints, `copied` what copies begin.
     """
     option, axes = tiling.space.option, {axis.name: axis for axis in tiling.space.option.axes}
     stated = _stated(problem)
@@ -50,11 +50,12 @@ def beginnings(
     along = in_rows(option, operand)
     early: Cost = times(stated.hinted_start_ns * rows, *pieces)
     long = ceil(axes[operand.dense_axis].extent * operand.tensor_bytes / stated.long_bytes)
-    # Pieces that nobody follows take no less than those that somebody does, whatever is stated of rows.
+    # Pieces that no prefetcher follows take no less than those that one follows, whatever is stated of rows.
     dear = stated.hinted_start_ns <= problem.memory_rows.start_ns
     short = [begun] if dear else [early, begun]
     if stated.long_start_ns is not None:
-        # Who comes back to rows after a piece of each is not expected there, as he is where he computes more.
+        # Loops that read one piece of each row before the next piece of the first start a stream with every
+        # piece: prefetchers bring the next piece of a row in time only where more is computed meanwhile.
         unasked = times(stated.long_start_ns * rows, *each)
         shares = Const(stated.long_start_ns * rows * long)  # a shorter piece is over before it has taken all
         late = Threshold(times(*each), long, unasked, largest([shares, *short]))
@@ -73,7 +74,7 @@ def beginnings(
         near = if_near(tiling, operand, problem, Const(near_ns * rows), followed)
         late = if_swept(tiling, operand, problem, followed, late)
         early = if_swept(tiling, operand, problem, near, early)
-        # Whole rows one after the other are one run of lines, of which somebody asks for each.
+        # Whole rows one after the other are one run of lines, each of which has a hint.
         early = if_in_sequence(tiling, operand, Const(0), early)
     if along:
         late = times(stated.row_start_ns * rows, *pieces)

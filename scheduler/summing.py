@@ -2,8 +2,8 @@
 
     for k by 4 { unroll k by 2 { unroll m by 1 { unroll n by 16 { issue; } } } }
 
-is `unroll.k` = 2: half as many turns of the loop over k, each with twice as many issues. No register is
-needed more, as long as no operand waits for the next turn: every input has to follow the axis.
+is `unroll.k` = 2: half as many iterations of the loop over k, each with twice as many issues. No register is
+needed more, as long as no operand waits for the next iteration: every input has to follow the axis.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from isamap.scheduler.space import (
 from isamap.scheduler.sums import summed_axis, sweeping_axis
 
 # What is tried; a person may fix any factor that a loop body has room for. So many rows as SWEPT are read
-# side by side, each by its own loads: processors follow a dozen of them and more, and every turn pays for the
-# sums that it takes out of a cache and back.
+# side by side, each by its own loads: processors follow a dozen of them and more, and every iteration pays
+# for the sums that it takes out of a cache and back.
 FACTORS = (1, 2, 4)
 SWEPT = 8
 

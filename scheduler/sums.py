@@ -11,7 +11,7 @@ MOST_SWEPT_TILE = 2
 def summed_axis(option: NestOption) -> TileAxis | None:
     """The innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
 
-    What does not follow it would have to wait in registers for the next turn.
+    What does not follow it would have to wait in registers for the next iteration.
     """
     running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
     inputs = [o for o in option.operands if not o.is_accumulator and o.registers]

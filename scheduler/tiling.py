@@ -209,7 +209,7 @@ def usable_bytes(cache: Cache) -> int:
 
 
 def kept_points(space: Space, cache: Cache) -> int:
-    """Of how many points issues take no longer than a cache keeps what nobody touches; 0 for all of them."""
+    """Of how many points issues take no longer than a cache keeps untouched lines; 0 for all of them."""
     option = space.option
     issues = prod(issues_along(axis) for axis in option.axes)
     if not cache.kept_ns or issues * option.interval_ns <= cache.kept_ns:

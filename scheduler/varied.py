@@ -1,7 +1,7 @@
 """Schedules that differ in what a cost model knows least about: one per mapping and register block.
 
 The cheapest schedules of a model are mostly one register block with its loops in another order, and run
-alike. Whoever measures wants others beside them: for each register block that promises most, what descent
+alike. Measuring needs others beside them: for each register block that promises most, what descent
 finds.
 """
 

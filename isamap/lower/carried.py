@@ -1,4 +1,4 @@
-"""An ordered loop around a register block: what a turn loads that the one before stored stays in registers.
+"""An ordered loop around a register block: what one iteration stores and the next loads stays in registers.
 
     For("n", trips=N) {                        v0 = load(y[0])
       v0 = load(y[n])                          For("n", trips=N) {
@@ -7,7 +7,7 @@
       store(v2, y[n + 1]) }                      store(v0, y[n + 1]) }
 
 Only between instructions that copy a register to memory and back as it is. Where anything else brings what
-the turn before left, it goes on coming out of memory.
+the iteration before left, it goes on coming out of memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from isamap.transform import reads
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A register that a load fills from what the turn before has stored of another register."""
+    """A register that a load fills from what the iteration before has stored of another register."""
 
     load: Issue
     value: Value
@@ -85,7 +85,7 @@ def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
 
 
 def _at_start(load: Issue, axis: str) -> Issue:
-    """The load of the first turn. What it copies it takes as it is: no parameter depends on the turn."""
+    """The load of the first iteration. What it copies it takes as it is: no parameter depends on it."""
     first = {axis: ZERO}
     return replace(
         load,

@@ -123,9 +123,9 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
 def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     """What the trip at `place` performs of its rows: lines go round the trips of the loops around.
 
-    So a turn of a sum has next to nothing to count, and all of its turns have as many hints. Of lines that
-    are fewer than those trips, each has a part of the rows: all of them in the first trips would be more than
-    a memory sends meanwhile.
+    So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
+    lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would
+    be more than a memory sends meanwhile.
     """
     rows = _rows_of(dealt)
     assert rows is not None, "only what stands in rows is dealt by them"

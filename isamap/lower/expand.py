@@ -95,7 +95,7 @@ def _repeat(
     scope: Scope,
     inside: Build,
 ) -> Nodes:
-    """A loop, or its body alone when it runs once; the first turn apart where it differs."""
+    """A loop, or its body alone when it runs once; the first iteration apart where it differs."""
 
     def turn(trip: Index) -> Nodes:
         now = {variable: trip}

@@ -16,7 +16,7 @@ Brought = dict[tuple[object, ...], OperandRef]
 
 
 def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
-    """The issues of all tiles under unrolled loops, in the loop whose turns carry results to the next."""
+    """The issues of all tiles under unrolled loops, in the loop whose iterations carry results on."""
     emitter = Emitter(nest.names)
     brought: Brought = {}
     for _, here in unrolled_places(scope.place, step.unrolled):

@@ -7,9 +7,10 @@
 
 Times number the leaves of the program. A buffer lives in the innermost body that holds all of its uses,
 from the first node there that uses it to the last, loops among them as a whole: a_tiles0 from 0 to 3,
-c_tiles1 from 4 to 6, in every turn of the loop anew. Where what comes first is a read, the contents come from
-the turn before, and the buffer lives as long as that loop. So does an array of the kernel, any element of
-which may wait there for a later turn, unless its first statement in the loop writes all of it.
+c_tiles1 from 4 to 6, in every iteration of the loop anew. Where what comes first is a read, the contents come
+from the iteration before, and the buffer lives as long as that loop. So does an array of the kernel, any
+element of which may wait there for a later iteration, unless its first statement in the loop writes all of
+it.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
 
 
 def _life(body: _Body, name: str, carried: bool) -> Life:
-    """Within this body or, where one child holds all uses and starts anew in each turn, within that."""
+    """Within this body or, where one child holds all uses and starts anew in each iteration, within that."""
     using = [child for child in body.children if name in child.uses]
     if not using:
         return body.start, body.end
@@ -117,7 +118,7 @@ def _life(body: _Body, name: str, carried: bool) -> Life:
 
 
 def _starts_anew(loop: _Body, name: str) -> bool:
-    """Whether each turn writes the buffer before it reads it."""
+    """Whether each iteration writes the buffer before it reads it."""
     return loop.uses[name].writes
 
 

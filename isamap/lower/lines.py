@@ -14,7 +14,7 @@ apart, those evict it each time. On the right a row is left when its line is don
                                              copy B[3*k + k', 48*n + 48]
 
 Pieces of rows, longer than a line, are copied a few rows at a time: on the left each piece is the first of a
-row that nobody has read from, on the right it follows the one before it. Copies of 4 MB of f32 for a product
+row that was not read from, on the right it follows the one before it. Copies of 4 MB of f32 for a product
 on Ice Lake, 192 bytes a piece, took 5.8 ms on the left, 2.4 with 8 rows at a time, 2.7 row by row. A few
 rows are as many as WRITTEN_BYTES of the buffer take, where one tile may have pieces of several rows.
 """
@@ -40,8 +40,8 @@ WRITTEN_BYTES = 512  # of a buffer at least, one after the other, before the nex
 class Along:
     """A loop that counts an axis along the rows of a tensor.
 
-    Units: `step_bytes` that each turn moves on in a row, `written_bytes` of the buffer that it writes for
-    each turn of a loop over rows.
+    Units: `step_bytes` that each iteration moves on in a row, `written_bytes` of the buffer that it writes
+    for each iteration of a loop over rows.
     """
 
     axis: str
@@ -68,8 +68,8 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     """The loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
 
     As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body
-    that run along the same rows, which stay inside; those made here are added. The turns of all loops may run
-    in any order.
+    that run along the same rows, which stay inside; those made here are added. The iterations of all loops
+    may run in any order.
     """
     inner.add(loop.variable)
     turns = line_bytes // max(1, loop.step_bytes)
@@ -115,7 +115,7 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
 
 
 def _each(trips: Index, turns: int) -> int | None:
-    """How many turns are taken together; None for all of them, where they reach over two lines at most."""
+    """How many iterations are taken together; None for all of them, where they reach over two lines."""
     if trips.value is None:
         return turns
     if trips.value <= 2 * turns:
@@ -124,7 +124,7 @@ def _each(trips: Index, turns: int) -> int | None:
 
 
 def _sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
-    """The nodes, performed for each turn of a loop, which runs inside theirs."""
+    """The nodes, performed for each iteration of a loop, which runs inside theirs."""
 
     def repeated(some: Nodes) -> Node:
         turn = names.fresh(loop.axis)
@@ -144,7 +144,7 @@ def _sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
 
 
 def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
-    """Whether each of the nodes may be performed for all turns before the next one is for any.
+    """Whether each of the nodes may be performed for all iterations before the next one is for any.
 
     Values in registers are seen by the nodes behind: issues stay together.
     """

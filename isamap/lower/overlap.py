@@ -1,12 +1,13 @@
-"""Work of one turn of a loop performed during another: buffers filled ahead, results written back late.
+"""Work of one iteration of a loop performed during another: buffers filled ahead, results written back late.
 
-    for k by 256 {               fill b for turn 0
-      stage b ahead 1;       ->  for each turn t:
-      for m by 6 { ... }           for each m: { a share of filling b for turn t + 1;  what uses b of turn t }
+    for k by 256 {               fill b for iteration 0
+      stage b ahead 1;       ->  for each iteration t:
+      for m by 6 { ... }           for each m: { a share of filling b for t + 1;  what uses b of t }
     }
 
-`stage c; spread write c into k;` is the mirror image: turn t writes back what turn t - 1 has left in the
-buffer, and the last one is written behind the loop. A buffer has one copy more than turns lie in between.
+`stage c; spread write c into k;` is the mirror image: iteration t writes back what iteration t - 1 has left
+in the buffer, and the last one is written behind the loop. A buffer has one copy more than iterations lie in
+between.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Make = Callable[[], Nodes]
 Hosts = tuple[tuple[int, Index], ...]
 """Loops by number, each with how often it runs."""
 Lines = Literal["row by row", "side by side", "of whole turns"]
-"""In which order hints name the lines of several rows; of whole turns, side by side as well."""
+"""In which order hints name the lines of several rows; of whole iterations, side by side as well."""
 
 
 # --- around a loop ----------------------------------------------------------------------------------------
 
 
 def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
-    """Buffers filled for the turns that no other turn comes before, and the scope with these buffers."""
+    """Buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
     nodes: list[Node] = []
     for copies in step.carried:
         stage = copies.stage
@@ -56,7 +57,7 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
 
 
 def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
-    """What the last turn of a loop has left in buffers, written back."""
+    """What the last iteration of a loop has left in buffers, written back."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
     last = left.ceildiv(step.loop.step) - 1
@@ -68,16 +69,16 @@ def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
     return tuple(nodes)
 
 
-# --- inside its turns -------------------------------------------------------------------------------------
+# --- inside its iterations --------------------------------------------------------------------------------
 
 
 def of_turn(step: Copies, scope: Scope) -> Staged | None:
-    """The buffer that a turn uses, where turns share one; None where each has its own contents."""
+    """The buffer that an iteration uses, where iterations share one; None where each has its own contents."""
     return None if step.slots == 1 else _slot(step, scope, scope.place.trips[step.stage.depth - 1])
 
 
 def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
-    """What a turn copies for another one: dealt to the loops inside, or performed at once."""
+    """What an iteration copies for another one: dealt to the loops inside, or performed at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
         turn = scope.place.trips[stage.depth - 1] + stage.ahead
@@ -94,7 +95,7 @@ def with_hints(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
     """Prefetches dealt to the first loop inside that runs more than once; those performed at once.
 
     Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once. Of
-    pieces of rows each turn of the sum has those of its own rows: all the hints of a register block at
+    pieces of rows each iteration of the sum has those of its own rows: all the hints of a register block at
     once have more lines under way than a cache can wait for, and what it computes waits with them.
     """
     if not step.hints:
@@ -151,8 +152,8 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Deal
 
 
 def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Make:
-    """Hints about what a later turn reads, if there is such a turn: row by row, line by line of all rows,
-    or so about as many lines of each row as a whole turn reads.
+    """Hints about what a later iteration reads, if there is one: row by row, line by line of all rows,
+    or so about as many lines of each row as a whole iteration reads.
     """
     number = prefetch.depth - 1
     loop, turn = nest.loops[number], scope.place.trips[number] + prefetch.ahead
@@ -181,7 +182,7 @@ def _note(prefetch: Prefetch) -> str:
 
 
 def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
-    """Fills the copy of a turn, if there is such a turn."""
+    """Fills the copy of an iteration, if there is such an iteration."""
     number = step.stage.depth - 1
     loop, here = nest.loops[number], _at_turn(nest, scope, number, turn)
     left = scope.around[number].left[loop.axis]
@@ -194,31 +195,31 @@ def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
 
 
 def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
-    """Writes back the copy of the turn before, if there is such a turn."""
+    """Writes back the copy of the iteration before, if there is such an iteration."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]
     here = _at_turn(nest, scope, number, now - 1)
     if not any(loop.axis == axis and loop.counts for loop in nest.loops[number + 1 :]):
-        # Only the last turn of such a loop is cut short, and it comes before none.
+        # Only the last iteration of such a loop is cut short, and it comes before none.
         here = here.enter(number, axis, here.position[axis], Index.of(size), now - 1)
     return lambda: _when(ZERO, now, _written(nest, step, scope, here, now - 1))
 
 
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
-    """What a turn has left in its copy of a buffer, written from there."""
+    """What an iteration has left in its copy of a buffer, written from there."""
     known = nest.tile, nest.loops, place, nest.suppliers, nest.names
     return copied_back(nest.finish, _slot(step, scope, turn), *known)
 
 
 def _slot(step: Copies, scope: Scope, turn: Index) -> Staged:
-    """The copy of a buffer that a turn uses."""
+    """The copy of a buffer that an iteration uses."""
     made = scope.shared[step.stage.operand]
     return replace(made, start=turn.mod(step.slots) * made.size)
 
 
 def _at_turn(nest: Nest, scope: Scope, number: int, turn: Index) -> Place:
-    """The place inside a loop at a turn of it."""
+    """The place inside a loop at an iteration of it."""
     outside, loop = scope.around[number], nest.loops[number]
     position = outside.position[loop.axis] + turn * loop.step
     whole = outside.left[loop.axis]

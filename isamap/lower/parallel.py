@@ -155,7 +155,7 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Nodes whose outermost loop is dealt to so many parts: a copy whose turns are independent."""
+    """Nodes whose outermost loop is dealt to so many parts: a copy whose iterations are independent."""
     if count.value == 1 or len(nodes) != 1 or not isinstance(nodes[0], For):
         return nodes
     loop = nodes[0]

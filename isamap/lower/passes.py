@@ -32,7 +32,7 @@ from isamap.transform import Statement, in_ordered_loops, statements
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What is lowered: a canonical kernel bound to sizes, the nests of its schedule in the order of their
-    statements, where moves are found, and who gives names."""
+    statements, where moves are found, and what gives names."""
 
     kernel: Kernel
     machine: Machine

@@ -1,8 +1,8 @@
-"""An innermost loop in the order of a pipeline: several turns under way, prologue and epilogue peeled.
+"""An innermost loop in the order of a pipeline: several iterations under way, prologue and epilogue peeled.
 
 for k in 8: { load a[k]; fma }      load a[0]
-load in stage 0, fma in 1      ->   for k in 7: { load a[k + 1]; fma of turn k }
-                                    fma of turn 7
+load in stage 0, fma in 1      ->   for k in 7: { load a[k + 1]; fma of iteration k }
+                                    fma of iteration 7
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _in_loops(
 
 
 def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """The loop in that order where it is one of this loop and there are turns enough; else as it is."""
+    """The loop in that order where it is one of this loop and there are iterations enough; else as it is."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):
         return (loop,)

@@ -1,7 +1,7 @@
-"""Prefetches: the lines that an operand's turn of a loop will read, as loops of hints.
+"""Prefetches: the lines that an operand's iteration of a loop will read, as loops of hints.
 
 What stands in a buffer is one run of elements; what is read in place is rows of its tensor. No line outside
-is touched: each hint names an element that the turn reads.
+is touched: each hint names an element that the iteration reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from isamap.transform import reads
 
 
 def buffer_lines(staged: Staged, number: int, place: Place, hint: LineHint, names: Names) -> tuple[Node, ...]:
-    """Hints about the tiles that a turn of loop `number` reads from a buffer."""
+    """Hints about the tiles that an iteration of loop `number` reads from a buffer."""
     trips = {n: place.trips.get(n, ZERO) if n <= number else ZERO for n, _ in staged.loops}
     elements = dict(staged.loops)[number]
     size_bytes = staged.operand.dtype.size_bytes
@@ -41,8 +41,8 @@ def tensor_lines(
     """Hints about the elements of a tensor that are read at a place, row by row; or line by line of all rows,
     where their length is known.
 
-    With `whole`, a place of a turn that nothing cuts short, there are as many lines as it has: one that a
-    shorter turn lacks is named by its first element.
+    With `whole`, a place of an iteration that nothing cuts short, there are as many lines as it has: one that
+    a shorter iteration lacks is named by its first element.
 
     Raises: UsageProblem where they are no box.
     """

@@ -45,9 +45,9 @@ class Nest:
 class Scope:
     """What surrounds a step.
 
-    `staged` are the buffers that are filled here, `shared` those that turns of a loop around share; `around`
-    is the place outside each loop (by number) around; `dealt` is the work that loops further inside perform
-    share by share; `held` are the sums in registers, none outside of `hold`.
+    `staged` are the buffers that are filled here, `shared` those that iterations of a loop around share;
+    `around` is the place outside each loop (by number) around; `dealt` is the work that loops further inside
+    perform share by share; `held` are the sums in registers, none outside of `hold`.
     """
 
     place: Place

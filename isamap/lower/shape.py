@@ -38,7 +38,7 @@ def stage(tree: Tree) -> Tree:
 
 
 def parallel(tree: Tree) -> Tree:
-    """The loops that deal their turns to threads become one step; a sum in parts needs no copy of its own."""
+    """Loops that deal their iterations to threads become one step; a sum in parts needs no own copy."""
     count = tree.schedule.parallel
     dealt = tree.schedule.loops[:count]
     split = any(_splits(loop, tree.tile) for loop in dealt)
@@ -56,7 +56,7 @@ def parallel(tree: Tree) -> Tree:
 
 
 def overlap(tree: Tree) -> Tree:
-    """Copies for other turns than the one that runs, and the loops that carry them; prefetches."""
+    """Copies for other iterations than the one that runs, and the loops that carry them; prefetches."""
     nest = tree.schedule
     steps = tuple(_shared(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
     shared = [step for step in steps if isinstance(step, Copies) and step.slots > 1]
@@ -76,7 +76,7 @@ def overlap(tree: Tree) -> Tree:
 
 
 def peel(tree: Tree) -> Tree:
-    """What is left of a block is performed apart; so is the first turn where it differs."""
+    """What is left of a block is performed apart; so is the first iteration where it differs."""
     nest = tree.schedule
 
     def peeled(step: Step) -> Step:
@@ -113,13 +113,13 @@ def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tup
 
 
 def _splits(loop: LoopStep, tile: Tile) -> bool:
-    """Whether parts of a sum are summed apart by the turns of a loop."""
+    """Whether parts of a sum are summed apart by the iterations of a loop."""
     axis = tile.axis(loop.axis)
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
 
 
 def _shared(step: Copies, nest: NestSchedule) -> Copies:
-    """The copies with who else they are for."""
+    """The copies with the other operands that they are for."""
     slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
     return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)
 

@@ -1,7 +1,7 @@
 """The steady state of an innermost loop of a lowered program: what its issues wait for, unit by unit.
 
 Units take operations in any order: within a turn an operation has to come after what it reads, no more.
-Around a circle of turns, a sum that reads what it wrote a turn before, latencies count in full.
+Around a circle of iterations, a sum that reads what it wrote an iteration before, latencies count in full.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def main_loop(nodes: tuple[Node, ...]) -> For | None:
 
 
 def issues_of(loop: For) -> tuple[Issue, ...]:
-    """The issues of one turn."""
+    """The issues of one iteration."""
     return tuple(node for node in loop.body if isinstance(node, Issue))
 
 
 def locals_of(loop: For) -> tuple[Value, ...]:
-    """The values that each turn declares."""
+    """The values that each iteration declares."""
     return tuple(v for node in loop.body if isinstance(node, Declare) for v in node.values)
 
 
@@ -91,7 +91,7 @@ def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, b
 def _through_registers(
     issues: tuple[Issue, ...], machine: Machine, latencies: list[int], own: set[str]
 ) -> Iterator[Dependence]:
-    """Reads behind writes, writes behind reads and writes, in the same turn or the next."""
+    """Reads behind writes, writes behind reads and writes, in the same iteration or the next."""
     history: dict[str, list[tuple[int, bool, bool]]] = {}
     for i, issue in enumerate(issues):
         for value, reads, writes in _registers_of(issue, machine):

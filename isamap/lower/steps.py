@@ -45,8 +45,8 @@ class Packed:
 class Copies:
     """An operand copied into a buffer, and out of it where it is a result.
 
-    `slots` are the copies of the buffer: with more than one, the turns of the loop around share it. `hosts`
-    are the loops whose turns share what is copied for another turn of that loop.
+    `slots` are the copies of the buffer: with more than one, the iterations of the loop around share it.
+    `hosts` are the loops whose iterations share what is copied for another iteration of that loop.
     """
 
     stage: Stage
@@ -57,7 +57,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The loops that deal their turns to threads. `split` says that parts of a sum are summed apart."""
+    """The loops that deal their iterations to threads. `split` says that parts of a sum are summed apart."""
 
     loops: tuple[LoopStep, ...]
     split: bool = False
@@ -67,9 +67,9 @@ class Parts:
 class Turns:
     """Loop number `number` of a nest.
 
-    `carried` are the copies inside whose buffers its turns share, `hints` what of a later turn is prefetched.
-    With `rest`, what is left behind the last whole step is performed apart; with `first_apart`, so is the
-    first turn, which has no other one's results to write back.
+    `carried` are the copies inside whose buffers its iterations share, `hints` what of a later iteration is
+    prefetched. With `rest`, what is left behind the last whole step is performed apart; with `first_apart`,
+    so is the first iteration, which has no other one's results to write back.
     """
 
     number: int
@@ -91,7 +91,7 @@ class Hold:
 class Issues:
     """The innermost block: one issue for each tile of the unrolled loops.
 
-    `carried` is the ordered loop that turns around them, so that what a turn leaves stays in registers.
+    `carried` is the ordered loop that turns around them, so that what an iteration leaves stays in registers.
     """
 
     unrolled: tuple[Unroll, ...] = ()

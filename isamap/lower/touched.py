@@ -4,7 +4,7 @@
 
 It shares no code with the search for moves. What an issue touches is what its instruction's meaning says,
 whatever becomes of it afterwards; where that lies is what the emitted code would compute. Loops are performed
-at their ends, or in all of their turns, on numbers.
+at their ends, or in all of their iterations, on numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COMPARE: dict[str, Any] = {
     ">=": np.greater_equal,
     ">": np.greater,
 }
-MOST_POINTS = 1 << 15  # of a body; with more, loops are performed in their first and their last turn only
+MOST_POINTS = 1 << 15  # of a body; with more, loops are performed in their first and last iteration only
 
 
 def check_touched(
@@ -66,8 +66,8 @@ def check_touched(
     """What a program touches outside of its tensors and buffers, a sentence each; () when it is right.
 
     `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`,
-    loops are performed in their first, last but one and last turn: what grows with their counters is at its
-    ends there.
+    loops are performed in their first, last but one and last iteration: what grows with their counters is at
+    its ends there.
     """
     found: dict[str, None] = {}
     given = [{**dict(program.sizes), **some} for some in sizes]

@@ -1,4 +1,4 @@
-"""Supplies made into issues: registers are computed once per block, whoever asks."""
+"""Supplies made into issues: registers are computed once per block, however many issues read them."""
 
 from __future__ import annotations
 

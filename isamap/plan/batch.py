@@ -53,7 +53,7 @@ def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
 class _Batch:
     """Assignments, given per decision, and what is known of them.
 
-    `parts` holds the values of shared parts by identity, `takers` who has a decision's value, and how many.
+    `parts` holds the values of shared parts by identity, `takers` which have a value, and how many.
     """
 
     values: Values
@@ -96,18 +96,18 @@ def _evaluated(cost: Cost, batch: _Batch) -> Some:
 
 
 def _taken(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
-    """The branches that belong to the values of a decision; those that nobody takes are not looked at."""
+    """The branches that belong to the values of a decision; those that none takes are not looked at."""
     values = batch.values[decision]
     if not isinstance(values, np.ndarray):
         return next((_evaluated(part, batch) for key, part in branches if key == values), nan)
     found: Some = nan
     left = values.size
     for key, part in branches:
-        who, count = _takers(decision, key, batch)
+        taking, count = _takers(decision, key, batch)
         if count:
             own = _evaluated(part, batch)
             # The first one stands for all, until the others have theirs.
-            found = own if left == values.size else np.where(who, own, found)
+            found = own if left == values.size else np.where(taking, own, found)
             left -= count
     if left:
         return np.where(np.isin(values, [key for key, _ in branches]), found, nan)
@@ -118,13 +118,13 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
     """Which assignments have a value of a decision, and how many do."""
     found = batch.takers.get((decision, value))
     if found is None:
-        who = np.equal(batch.values[decision], value)
-        found = batch.takers[decision, value] = who, int(np.count_nonzero(who))
+        taking = np.equal(batch.values[decision], value)
+        found = batch.takers[decision, value] = taking, int(np.count_nonzero(taking))
     return found
 
 
 def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
-    """One of two costs; one that nobody takes is not looked at."""
+    """One of two costs; one that no assignment takes is not looked at."""
     if isinstance(exceeds, bool):
         return _evaluated(above if exceeds else below, batch)
     # Counting takes a tenth of the time of numpy's `any` and `all`.
