@@ -77,7 +77,7 @@ def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
 
 
 def least_interval(steady: Steady) -> int:
-    """What no interval undercuts: work per copy of each unit, and delay per turn around each circle."""
+    """What no interval undercuts: work per copy of each unit, and delay per iteration around each circle."""
     counts = dict(steady.units)
     work: dict[str, int] = {}
     for operation in steady.operations:

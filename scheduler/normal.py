@@ -73,7 +73,7 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
 
 
 def _crossed(nest: NestSchedule) -> set[int]:
-    """The loops whose turns a copy crosses: those directly around it, even where they run once."""
+    """The loops whose iterations a copy crosses: those directly around it, even where they run once."""
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 
 

@@ -80,7 +80,7 @@ def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, .
 
 
 def _turns(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ...]:
-    """Prologue, loop and epilogue. In round v, an operation of stage s belongs to turn v - s."""
+    """Prologue, loop and epilogue. In round v, an operation of stage s belongs to iteration v - s."""
     issues, later = issues_of(loop), pipeline.stages - 1
     order = [(issues[i], pipeline.starts[i] // pipeline.interval) for i in _order(pipeline, steady)]
 

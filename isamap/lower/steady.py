@@ -1,6 +1,6 @@
 """The steady state of an innermost loop of a lowered program: what its issues wait for, unit by unit.
 
-Units take operations in any order: within a turn an operation has to come after what it reads, no more.
+Units take operations in any order: within an iteration an operation has to come after what it reads.
 Around a circle of iterations, a sum that reads what it wrote an iteration before, latencies count in full.
 """
 

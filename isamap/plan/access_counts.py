@@ -149,7 +149,7 @@ def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Rang
 def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -> int:
     """What the tiles before and after all iterations of one loop have in common, summed over these.
 
-    When a loop turns, those outside it stay, and those inside it go from their last turn to their first.
+    When a loop turns, those outside it stay, and those inside it go from their last iteration to their first.
     """
     pairs = product(*(_steps(outer, position, axis, extent) for axis, extent in part.axes))
     total = 0
