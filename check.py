@@ -32,7 +32,7 @@ STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 # Two workers: the tests compile and run native code, and small machines have two cores. `-n 8` overrides it.
 TESTS = ("-m", "pytest", "-n", "2")
-# It takes four fifths of the time that the tests take without it.
+# Brute force in Python takes several times as long with it.
 COVERAGE = ("--cov", "--cov-report=term")
 
 
