@@ -44,6 +44,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     out = left_out(str(config.getoption("tier")), str(config.getoption("seed")), fast_cases)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
     items[:] = [item for item in items if item.nodeid not in out]
+    for item in items:
+        # They run the same lines over and over, which takes several times as long where each is counted.
+        if "properties" in item.path.parts and config.getoption("tier") == "fast":
+            item.add_marker("no_cover")
 
 
 @pytest.fixture(scope="session", autouse=True)
