@@ -22,9 +22,9 @@ from scheduling_cases import Case, all_cases
 
 from isamap.ir import bind
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.schedule import Schedule
+from isamap.posing.build import build_problem
 from isamap.scheduler import AnalyticModel, Candidate, OpenOption, decided, open_options, schedule
 from isamap.scheduler.exchange import Limits, Search
 from isamap.scheduler.floors import floors_of

@@ -16,7 +16,7 @@ from alternate import program, ratio, source, turns
 
 from isamap.ir import bind
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
+from isamap.posing.build import build_problem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 

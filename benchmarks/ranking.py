@@ -43,11 +43,10 @@ from isamap.kernels import kernel_path
 from isamap.lower.lower import lower
 from isamap.machine import detect_machine
 from isamap.machine.cpu import this_cpu
-from isamap.plan.parse import parse_schedule
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, decided, open_options

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
-from isamap.plan.memory import Buffer, check_placement
+from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.placing import place_isolated
 from isamap.scheduler.skyline import Effort, Instance, OutOfNodes, make_instance, search
 

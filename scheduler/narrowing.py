@@ -15,12 +15,12 @@ from math import inf
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.plan.frame import Frame
-from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
-from isamap.plan.tiles import Matches
-from isamap.plan.unmatched import no_mapping
+from isamap.posing.frame import Frame
+from isamap.posing.matches import Matches
+from isamap.posing.outline import Outline, outlines
+from isamap.posing.unmatched import no_mapping
 from isamap.scheduler.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.greedy import greedy_candidate

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from isamap.plan.memory import Buffer
+from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
 from isamap.scheduler.crossing import name_of

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from isamap.plan.memory import Buffer
+from isamap.plan.placement import Buffer
 
 Branching = Literal["fewest", "lowest"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isamap.plan.memory import Buffer
+from isamap.plan.placement import Buffer
 from isamap.scheduler.skyline import Effort, OutOfNodes, make_instance, search
 
 NODES = 20_000  # of one attempt; with few buffers the first few decide

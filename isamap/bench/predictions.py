@@ -17,8 +17,8 @@ from isamap.bench.rows import Row
 from isamap.bench.statistics import geometric_mean
 from isamap.driver.sizes import read_size
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model
+from isamap.posing.build import build_problem
 from isamap.report.contest import kendall_tau
 from isamap.scheduler.pricing import price
 

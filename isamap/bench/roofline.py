@@ -14,7 +14,7 @@ from isamap.bench.loops import load_loops
 from isamap.bench.peak import measure_peak
 from isamap.driver.pipeline import Compilation
 from isamap.match import Tile
-from isamap.plan.tiles import chosen_tile
+from isamap.posing.matches import chosen_tile
 from isamap.transform import statements
 
 SIZES_BYTES = tuple(part << power for power in range(13, 27) for part in (2, 3))

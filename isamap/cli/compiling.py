@@ -202,7 +202,7 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
 def _text_behind(made: Compilation, stage: str) -> str:
     from isamap.driver.compiling import schedules_of
     from isamap.ir import print_routine
-    from isamap.plan.versions import print_versions
+    from isamap.plan.text import print_versions
     from isamap.report.passes import print_state
     from isamap.report.program import print_program
 

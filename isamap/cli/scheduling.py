@@ -206,7 +206,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 def _mappings(matched: Compilation) -> dict[str, object]:
     """How many mappings the scheduler could choose from, and why not from the others."""
     from isamap.driver.sizes import read_size
-    from isamap.plan.offered import offers
+    from isamap.posing.build import offers
 
     assert matched.canonical is not None
     assert matched.machine is not None
@@ -263,9 +263,8 @@ def diff_command(
 ) -> Answer:
     """Say what a schedule changes of another, and what it costs."""
     from isamap.plan.check import check_schedule
-    from isamap.plan.parse import parse_schedule
     from isamap.plan.plugins import load_cost_model
-    from isamap.plan.versions import split_versions
+    from isamap.plan.text import parse_schedule, split_versions
     from isamap.report.schedules import NestChange, change_json, change_text, changes
     from isamap.scheduler.pricing import price
     from isamap.scheduler.unread import why_unpriced
@@ -319,7 +318,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str,
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.profiles import find_profile
     from isamap.driver.request import Request
-    from isamap.plan.packed import packed_tensors
+    from isamap.posing.packable import packed_tensors
 
     request = Request(
         kernel=read_kernel(kernel or schedule.kernel),

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from isamap.ir import Index, Kernel
 from isamap.machine import Machine
-from isamap.plan.access_counts import Convention
-from isamap.plan.access_report import StatementAccesses, count_statement
+from isamap.plan.access_counts import Convention, StatementAccesses, count_statement
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.transform import make_guards_explicit, reads, statements

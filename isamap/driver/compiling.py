@@ -59,7 +59,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
     from isamap.codegen.pool import pool_files
     from isamap.ir import print_routine
-    from isamap.plan.versions import print_versions
+    from isamap.plan.text import print_versions
     from isamap.report.packed import packed_json
     from isamap.report.workspace import workspace_json
 

@@ -8,11 +8,11 @@ from typing import Literal
 from isamap.driver.request import Request
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.plan.build import build_problem
 from isamap.plan.plugins import load_cost_model, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
-from isamap.plan.tiles import Matches
+from isamap.posing.build import build_problem
+from isamap.posing.matches import Matches
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]

@@ -26,10 +26,10 @@ from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine, load_machine
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.tiles import Matches
+from isamap.plan.text import parse_schedule
+from isamap.posing.matches import Matches
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem

@@ -12,7 +12,7 @@ from isamap.driver.request import Request
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
-from isamap.plan.tiles import Matches, find_matches
+from isamap.posing.matches import Matches, find_matches
 
 
 @dataclass(frozen=True, slots=True)

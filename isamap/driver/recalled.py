@@ -17,11 +17,10 @@ from isamap.driver.request import Request, ortools_version, program_state
 from isamap.ir import Kernel, print_routine
 from isamap.machine import machine_digest
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.codec import read, write
 from isamap.source import IsamapError, OnlyWarned, Source
 

@@ -12,9 +12,9 @@ from isamap.ir import Call, Cast, Expr, IndexValue, Kernel
 from isamap.ir.index import Mod
 from isamap.machine import Machine
 from isamap.match import statement_mappings, statement_text
-from isamap.plan.estimate import open_compute_ns
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
+from isamap.posing.estimate import open_compute_ns
 from isamap.source import Diagnostic
 from isamap.transform import Statement, is_rewritable, statements, without_zero_points
 

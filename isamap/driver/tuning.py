@@ -20,11 +20,10 @@ from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
 from isamap.machine.cpu import this_cpu
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.plan.trial import Trial
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source
 from isamap.tune.measured import Measured, check_here

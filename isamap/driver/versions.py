@@ -21,8 +21,7 @@ from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.driver.workspace import judged, pack_workspace
 from isamap.ir import bind
 from isamap.lower.versions import Version, lower_versions, versions_behind
-from isamap.plan.parse import parse_schedule
-from isamap.plan.versions import box_of, check_versions, split_versions
+from isamap.plan.text import box_of, check_versions, parse_schedule, split_versions
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -12,7 +12,7 @@ from isamap.lower.program import LoweredProgram
 from isamap.lower.touched import check_touched
 from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.machine import Machine
-from isamap.plan.memory import check_placement
+from isamap.plan.placement import check_placement
 from isamap.source import Diagnostic, UsageProblem
 
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged

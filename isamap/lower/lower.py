@@ -16,7 +16,7 @@ from isamap.machine import Machine
 from isamap.match import statement_text, suppliers_of
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
-from isamap.plan.tiles import Matches, chosen_tile
+from isamap.posing.matches import Matches, chosen_tile
 from isamap.transform import statements
 
 

@@ -17,7 +17,7 @@ from isamap.lower.passes import State
 from isamap.lower.program import Block, Buffer, Condition, If, LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.schedule import Schedule
-from isamap.plan.tiles import Matches
+from isamap.posing.matches import Matches
 
 Sizes = Mapping[str, int | Range]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from isamap.lower.lifetimes import lifetimes
 from isamap.lower.program import Buffer, LoweredProgram
 from isamap.machine import Machine
-from isamap.plan.memory import Buffer as Placed
+from isamap.plan.placement import Buffer as Placed
 
 ALIGNMENT_BYTES = 64
 

@@ -10,7 +10,7 @@ A loop `for n by 64` runs over what the loop around it on the same axis (or the 
 of 64 elements; the innermost step of an axis is what one issue of the instruction covers. Tails are implicit:
 `lower` makes them from the sizes; `for m by 12 rest 8 4 2 1` says in which pieces, where sizes are open.
 A loop `par n by 512` deals its iterations to threads; such loops are outermost.
-`isamap.plan.text` prints schedules, `isamap.plan.parse` reads them.
+`isamap.plan.text` prints schedules, `isamap.plan.text` reads them.
 """
 
 from __future__ import annotations

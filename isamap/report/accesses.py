@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from isamap.plan.access_counts import Accesses, Convention
-from isamap.plan.access_report import StatementAccesses
+from isamap.plan.access_counts import Accesses, Convention, StatementAccesses
 from isamap.report.columns import table
 from isamap.source import added
 

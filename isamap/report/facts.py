@@ -25,7 +25,7 @@ from isamap.match import (
 from isamap.match import Mapping as Found
 from isamap.match.proof import Proof, prove
 from isamap.match.variants import Variant, count_groupings, count_variants, variants
-from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
+from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import Tally, by_instruction, computed, computing_instructions
 from isamap.source import added
 from isamap.transform import Statement, statements

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from isamap.match import GroupMapping, statement_text
-from isamap.plan.estimate import numbered
+from isamap.posing.estimate import numbered
 from isamap.report.cells import (
     axes_text,
     cost_text,

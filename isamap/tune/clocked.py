@@ -20,9 +20,9 @@ from isamap.codegen.toolchain import Compiled, CompilerRefused, compile_library
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine
-from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.posing.build import build_problem
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -17,7 +17,7 @@ from isamap.driver.verify import all_cases
 from isamap.ir import BOOL, DTYPES, OPS, REDUCTIONS, DType, Op, bind, converts_exactly
 from isamap.ir.dtypes import TYPE_SETS
 from isamap.machine import load_machine
-from isamap.plan.offered import offers
+from isamap.posing.build import offers
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -83,7 +83,7 @@ def read_schedule(text: str, folder: Path) -> None:
     """What replaying does up to the program, with the question that `GEMM` answers."""
     from isamap.lower.lower import lower
     from isamap.plan.check import check_schedule
-    from isamap.plan.parse import parse_schedule
+    from isamap.plan.text import parse_schedule
     from isamap.source import Source
 
     schedule = parse_schedule(Source("x.schedule", text))
@@ -96,7 +96,7 @@ def read_schedule(text: str, folder: Path) -> None:
 def _asked() -> tuple[Kernel, Machine, Problem, dict[str, int | Range]]:
     from isamap.ir import bind
     from isamap.machine import load_machine
-    from isamap.plan.build import build_problem
+    from isamap.posing.build import build_problem
     from isamap.source import Source
     from isamap.syntax import parse_kernel
 
@@ -177,8 +177,8 @@ def fuzz(
         importlib.import_module("isamap.machine")
         importlib.import_module("isamap.syntax")
         importlib.import_module("isamap.lower.lower")
-        importlib.import_module("isamap.plan.build")
-        importlib.import_module("isamap.plan.parse")
+        importlib.import_module("isamap.posing.build")
+        importlib.import_module("isamap.plan.text")
 
     def try_one(data: bytes) -> None:
         try:

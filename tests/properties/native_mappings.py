@@ -26,11 +26,11 @@ from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.match import Mapping, Suppliers, apply_mapping, layouts, pattern_of, profile_sizes
 from isamap.match.find import statement_mappings
-from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
-from isamap.plan.tiles import matches_of, tiles_of
+from isamap.posing.build import build_problem
+from isamap.posing.matches import matches_of, tiles_of
 from isamap.source import IsamapError, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

@@ -26,10 +26,10 @@ from isamap.codegen.c import EmittedC, emit_c
 from isamap.ir import Kernel, Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
+from isamap.posing.build import build_problem
 from isamap.source import IsamapError, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -16,10 +16,9 @@ from plan_problems import problem, small_caches
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, UnrolledLoop
-from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import open_options
 from isamap.scheduler.crossing import crossing, crossing_values, name_of

@@ -10,8 +10,7 @@ from ownership import moved_elements
 from isamap.driver.accesses import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.plan.access_counts import CONVENTIONS, count_accesses
-from isamap.plan.access_report import StatementAccesses
+from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
 from isamap.plan.loop_nest import Counted, Keep, LoopNest, Turn
 from isamap.source import Source
 

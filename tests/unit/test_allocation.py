@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.plan.memory import Buffer, check_placement
-from isamap.plan.memory_text import print_offsets, read_buffers
+from isamap.plan.buffers_csv import print_offsets, read_buffers
+from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.allocation import allocate
 from isamap.scheduler.placing import place, place_isolated
 from isamap.scheduler.skyline import Effort, make_instance, search

@@ -21,7 +21,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.lower import lower
 from isamap.lower.program import Declare, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine, load_machine
-from isamap.plan.build import build_problem
+from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.transform import make_guards_explicit

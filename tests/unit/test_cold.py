@@ -16,8 +16,8 @@ from isamap.driver.request import Request
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.problem import Problem
+from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.shares import where_time_goes

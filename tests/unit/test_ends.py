@@ -9,8 +9,8 @@ import pytest
 from isamap.ir import Range, bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.problem import TileOperand
+from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -10,7 +10,7 @@ from isamap.driver.matching import match_kernel
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
-from isamap.plan.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
+from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.facts import Matched
 from isamap.source import Source
 

@@ -33,7 +33,7 @@ from isamap.lower.steps import Copies, Hold, Issues, Parts, Step, Tree, Turns
 from isamap.lower.verify import check_program
 from isamap.lower.verify_steps import check_tree
 from isamap.machine import Machine, load_machine
-from isamap.plan.parse import parse_schedule
+from isamap.plan.text import parse_schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -7,8 +7,7 @@ import pytest
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
-from isamap.plan.offered import Offer, offers
+from isamap.posing.build import Offer, build_problem, offers
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

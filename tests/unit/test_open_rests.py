@@ -17,10 +17,9 @@ from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.lower.steps import Unroll
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop
-from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.rests import MAX_ISSUES, with_short_rests
 from isamap.source import Source, SyntaxProblem
 

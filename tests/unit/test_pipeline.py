@@ -15,7 +15,6 @@ from isamap.driver.pipelining import with_pipelines
 from isamap.driver.request import Request, Size
 from isamap.kernels import kernel_path
 from isamap.lower.steady import issues_of, main_loop, steady_of
-from isamap.plan.parse import parse_schedule
 from isamap.plan.steady import (
     Dependence,
     LocalValue,
@@ -25,7 +24,7 @@ from isamap.plan.steady import (
     check_pipeline,
     lifetime_of,
 )
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.modulo import find_pipeline, least_interval, pipeline_apart
 from isamap.source import Source, SyntaxProblem, UsageProblem
 

@@ -8,9 +8,8 @@ import pytest
 from plan_problems import answer, gemm
 
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.schedule import Schedule, Spread, Stage, hosts_of, slots_of
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source, SyntaxProblem
 
 GEMM = gemm(1024, 1024, 1024)

@@ -9,10 +9,9 @@ from plan_problems import gemm, gemm_option, problem
 
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
-from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import NestSchedule, Schedule, Stage
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source
 
 ORDERED = gemm(1024, 1024, 1024)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from isamap.plan.loops import CountedLoop, UnrolledLoop
-from isamap.plan.parse import parse_schedule
 from isamap.plan.schedule import NestSchedule, Schedule, Stage
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source, SyntaxProblem
 
 NEST = NestSchedule(

@@ -14,9 +14,8 @@ from isamap.kernels import kernel_path
 from isamap.lower.program import Block, For, Hint, If, Node
 from isamap.machine import line_hints, load_machine
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.schedule import Prefetch
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.source import Source
 
 GEMM = replace(gemm(1024, 1024, 1024), hinted=("l1", "l2"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.plan.parse import parse_schedule
+from isamap.plan.text import parse_schedule
 from isamap.source import Source
 
 ASKED = ("schedule", "conv2d_nhwc", "--hw", "x86-avx512", "--heuristic", "greedy", "--json")

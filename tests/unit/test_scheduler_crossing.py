@@ -8,10 +8,9 @@ import pytest
 from plan_problems import gemm, gemv, problem, tiled_gemm
 
 from isamap.plan.check import check_schedule
-from isamap.plan.parse import parse_schedule
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
-from isamap.plan.text import print_schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.pricing import price
 from isamap.scheduler.shares import where_time_goes

@@ -10,9 +10,9 @@ from unit.rewriting import shipped
 
 from isamap.ir import bind
 from isamap.machine import line_hints, load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
+from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -13,10 +13,10 @@ from unit.rewriting import shipped
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, RowTimes, StreamTimes, Tlb
-from isamap.plan.build import build_problem
-from isamap.plan.caches import Memories
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
+from isamap.posing.build import build_problem
+from isamap.posing.hierarchy import Memories
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.greedy import first_assignment

@@ -13,10 +13,10 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
-from isamap.plan.frame import Frame
-from isamap.plan.outline import Outline, outlines
 from isamap.plan.problem import NestOption, Problem
+from isamap.posing.build import build_problem
+from isamap.posing.frame import Frame
+from isamap.posing.outline import Outline, outlines
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.candidates import open_options
 from isamap.scheduler.greedy import SAME, descend, greedy_candidate, moves

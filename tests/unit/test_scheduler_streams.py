@@ -12,10 +12,10 @@ from isamap.codegen.c import emit_c
 from isamap.ir import bind
 from isamap.lower.lower import lower
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
+from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.greedy import first_assignment

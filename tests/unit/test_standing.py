@@ -12,7 +12,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
 from isamap.match import Copy, Suppliers, find_packing, packing_ns, standing
 from isamap.match.standing import lying
-from isamap.plan.build import build_problem
+from isamap.posing.build import build_problem
 from isamap.transform import make_guards_explicit
 
 AVX512 = load_machine("x86-avx512")

@@ -6,8 +6,8 @@ import pytest
 
 from isamap.ir import bind
 from isamap.machine import load_machine
-from isamap.plan.build import build_problem
 from isamap.plan.problem import NestOption
+from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -11,7 +11,7 @@ from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.machine.cpu import this_cpu
-from isamap.plan.build import build_problem
+from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import streams

@@ -13,9 +13,9 @@ from isamap.cli import main
 from isamap.codegen.runner import RunProblem
 from isamap.machine import Machine, load_machine
 from isamap.machine.cpu import this_cpu
-from isamap.plan.caches import Memories
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.posing.hierarchy import Memories
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over

@@ -18,7 +18,7 @@ from isamap.codegen.spread import Spread
 from isamap.driver.profiles import ENVIRONMENT, find_profile, with_profile
 from isamap.machine import cost_value, load_machine
 from isamap.machine.cpu import Cpu, this_cpu
-from isamap.plan.build import build_problem
+from isamap.posing.build import build_problem
 from isamap.source import Source, UsageProblem
 from isamap.tune.compare import Apart, warnings
 from isamap.tune.figures import BandwidthFigure, InstructionFigure

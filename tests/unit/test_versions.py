@@ -18,8 +18,7 @@ from isamap.driver.versions import compile_request
 from isamap.ir import Range
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, If
-from isamap.plan.parse import parse_schedule
-from isamap.plan.versions import box_of, check_versions, print_versions, split_versions
+from isamap.plan.text import box_of, check_versions, parse_schedule, print_versions, split_versions
 from isamap.source import Source, SyntaxProblem, UsageProblem
 
 WHOLE = {"K": (8, 8), "M": (1, 64)}

@@ -18,8 +18,8 @@ from isamap.lower.lifetimes import lifetimes
 from isamap.lower.program import Block, Buffer, Fill, For, Issue, LoweredProgram, MemoryRef, RegisterRef
 from isamap.lower.workspace import fixed_bytes, padded_bytes, place_buffers, shared_names, workspace_buffers
 from isamap.machine import Machine, load_machine
-from isamap.plan.memory import Buffer as Placed
-from isamap.plan.memory import check_placement
+from isamap.plan.placement import Buffer as Placed
+from isamap.plan.placement import check_placement
 from isamap.scheduler.workspace import pack
 from isamap.source import Source
 

@@ -16,15 +16,14 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Mapped
 from isamap.match.reducing import BLOCK, JOINABLE, find_joining
-from isamap.plan.access import lay_out
-from isamap.plan.carrying import with_carried
-from isamap.plan.ends import with_ends
-from isamap.plan.frame import Frame
-from isamap.plan.fusing import fusions
-from isamap.plan.hinting import with_hints, with_late
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.plan.streaming import with_streams
-from isamap.plan.supplying import held_of, input_of, read_beside, with_reads
+from isamap.posing.carriable import with_carried
+from isamap.posing.copy_costs import with_ends
+from isamap.posing.far_inputs import with_hints, with_late, with_streams
+from isamap.posing.frame import Frame
+from isamap.posing.fusable import fusions
+from isamap.posing.layout import lay_out
+from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.transform import reads
 
 

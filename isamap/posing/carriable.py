@@ -22,7 +22,7 @@ from isamap.ir.index import ONE
 from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Location, Suppliers, Supply, Tile
 from isamap.plan.problem import Carried, NestOption
-from isamap.plan.supplying import delivery_of
+from isamap.posing.supply_costs import delivery_of
 from isamap.source import added
 from isamap.transform import Statement, reads, statements
 from isamap.transform.distinct import tells_apart

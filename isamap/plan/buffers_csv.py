@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from isamap.plan.memory import Buffer
+from isamap.plan.placement import Buffer
 from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
 
 COLUMNS = ("id", "lower", "upper", "size")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from isamap.plan.header import parse_header, standing
 from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
-from isamap.plan.reader import Reader
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.steady import Pipeline
-from isamap.plan.text import FORMAT
+from isamap.plan.text.cursor import Reader
+from isamap.plan.text.header import parse_header, standing
+from isamap.plan.text.writing import FORMAT
 from isamap.source import Diagnostic, Source, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000

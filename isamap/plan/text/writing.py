@@ -1,4 +1,4 @@
-"""A Schedule as canonical text: what is printed, edited by hand, and read back by `isamap.plan.parse`.
+"""A Schedule as canonical text: what is printed, edited by hand, and read back by `isamap.plan.text.reading`.
 
 isamap schedule 1
 kernel gemm_f32

@@ -13,14 +13,12 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import prod
 
-from isamap.plan.check_carried import check_carried
-from isamap.plan.check_fused import check_fused
-from isamap.plan.check_overlap import check_overlap, check_prefetches
-from isamap.plan.check_packed import check_packed
-from isamap.plan.check_rests import check_rests
-from isamap.plan.check_scratch import check_scratch
+from isamap.plan.check.crossings import check_overlap, check_prefetches
+from isamap.plan.check.offers import check_carried, check_fused, check_packed
+from isamap.plan.check.remainders import check_rests
+from isamap.plan.check.scratchpads import check_scratch
+from isamap.plan.check.threads import check_parallel
 from isamap.plan.loops import LoopStep
-from isamap.plan.parallel import check_parallel
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, slots_of
 from isamap.source import Diagnostic

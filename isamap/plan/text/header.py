@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from isamap.plan.reader import Reader
 from isamap.plan.schedule import Schedule, unclaimed
-from isamap.plan.text import text_digest
+from isamap.plan.text.cursor import Reader
+from isamap.plan.text.writing import text_digest
 from isamap.source import Span
 
 _SIZE = re.compile(

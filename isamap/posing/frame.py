@@ -9,10 +9,10 @@ from math import prod
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, scratchpads, suppliers_of
-from isamap.plan.caches import Memories
-from isamap.plan.fusing import offered_once
 from isamap.plan.problem import NestProblem, Problem
-from isamap.plan.tiles import Matches, find_matches
+from isamap.posing.fusable import offered_once
+from isamap.posing.hierarchy import Memories
+from isamap.posing.matches import Matches, find_matches
 from isamap.transform import statements
 
 

@@ -31,8 +31,8 @@ from isamap.match import (
     start_of_sum,
     written_by,
 )
-from isamap.plan.caches import Memories
 from isamap.plan.problem import Fusion, NestProblem
+from isamap.posing.hierarchy import Memories
 from isamap.source import added
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome

@@ -27,10 +27,10 @@ from isamap.match import (
     walk_of,
 )
 from isamap.match import Mapping as Mapped
-from isamap.plan.frame import Frame
-from isamap.plan.option import bare_option, option_of, reorders, whole_option
 from isamap.plan.problem import NestOption
-from isamap.plan.supplying import input_of
+from isamap.posing.frame import Frame
+from isamap.posing.option import bare_option, option_of, reorders, whole_option
+from isamap.posing.supply_costs import input_of
 from isamap.transform import Statement
 
 

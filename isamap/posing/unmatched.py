@@ -28,7 +28,7 @@ from isamap.match import (
     tile_of,
     uncleared,
 )
-from isamap.plan.estimate import open_compute_ns
+from isamap.posing.estimate import open_compute_ns
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform import Statement, statements, symbols
 

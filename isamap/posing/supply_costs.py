@@ -2,6 +2,10 @@
 
 C[m, n] += A[m, k] * B[k, n]   A and B as inputs, C as what is held: brought, added to and written back
 C[m, n] = X[n, m] + 1          C as what is held, and X beside it for its traffic
+
+A unit that copies by itself fills a buffer while another one computes from the other: mvin moves 16 rows of
+dram to spad on unit `load`, matmul computes on `execute`. A vector unit that loads and stores again does not:
+one stream of instructions does both.
 """
 
 from __future__ import annotations
@@ -17,8 +21,10 @@ from isamap.match import (
     Suppliers,
     Supply,
     Tile,
+    Want,
     accumulator_delivery,
     bring,
+    dims,
     find_delivery,
     find_supply,
     homes_of,
@@ -28,11 +34,10 @@ from isamap.match import (
     least_copy_ns,
     scratch_move,
     standing,
+    sum_of_lanes,
 )
-from isamap.plan.apart import lanes_ns
-from isamap.plan.movers import with_mover
-from isamap.plan.packing import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.plan.problem import TileOperand
+from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.source import added
 from isamap.transform import reads, symbols
 
@@ -221,3 +226,34 @@ def _shares(
     narrower = isinstance(held.subject, Cast)
     described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
     return None if direct is None else described
+
+
+def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None:
+    """The time of lanes that begin from 0, are stored, and added up one by one; None where they cannot.
+
+    Units: nanoseconds.
+    """
+    cell, here = in_tiles(acc, suppliers), tuple(Index.of(d) for d in dims(len(acc.shape)))
+    held = Read(f"$value:{acc.memory}", here, acc.dtype)
+    begun = find_supply(suppliers, acc.want({}))
+    stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
+    target, value = sum_of_lanes(cell.buffer, prod(acc.shape), tile)
+    added = find_delivery(suppliers, target, value, "", None, Want(value, "", value.dtype, (), ()))
+    if begun is None or stored is None or added is None or len(acc.shape) != 1:
+        return None
+    return (begun.cost_ns if isinstance(begun, Supply) else 0.0) + stored.cost_ns + added.cost_ns
+
+
+def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers) -> TileOperand:
+    """The operand with the unit that fills its buffer, or writes a result back, beside the instruction's."""
+    home = described.homes[0]
+    move = scratch_move(operand, tile, home, suppliers, back=described.is_accumulator) if home else None
+    if move is None:
+        return described
+    machine = suppliers.machine
+    copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
+    memories = [o.memory for o in copy.instruction.operands]
+    alone = all(memory is not None and suppliers.is_addressable(memory) for memory in memories)
+    if not alone or copy.cost.unit == own.cost.unit:
+        return described
+    return replace(described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns)

@@ -15,7 +15,7 @@ from itertools import combinations
 from math import prod
 
 from isamap.plan.schedule import Schedule
-from isamap.plan.text import FORMAT, print_schedule
+from isamap.plan.text.writing import FORMAT, print_schedule
 from isamap.source import Diagnostic, Source
 
 Box = Mapping[str, tuple[int, int]]

@@ -1,18 +1,16 @@
-"""Which mappings of a kernel a scheduler may choose from, and why it may not choose the others.
+"""Kernel × machine → Problem: the mappings that can be carried out, with what they cost; why not the others.
 
 conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "nothing brings operand `b` into `tile`"
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
-from isamap.match import (
-    Mapping as Mapped,
-)
+from isamap.match import Mapping as Mapped
 from isamap.match import (
     Suppliers,
     apply_mapping,
@@ -23,10 +21,46 @@ from isamap.match import (
     sums_can_be_padded,
     suppliers_of,
 )
-from isamap.plan.frame import profile_of
-from isamap.plan.option import option_of, reorders
-from isamap.plan.supplying import input_of
+from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.posing.frame import Frame, profile_of
+from isamap.posing.matches import Matches, tiles_of
+from isamap.posing.option import option_of, reorders, whole_option
+from isamap.posing.packable import packed_options, require_packable
+from isamap.posing.supply_costs import input_of
+from isamap.posing.unmatched import no_mapping
 from isamap.transform import Statement, statements
+
+
+def build_problem(
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    threads: int = 1,
+    packed: Sequence[str] = (),
+    named: Collection[str] | None = None,
+    matches: Sequence[Matches] | None = None,
+) -> Problem:
+    """Everything a scheduler needs to know to have a kernel performed by so many threads.
+
+    `packed` are inputs that the caller passes packed. Where mappings are `named`, others are left out, and a
+    statement may have none. `matches` are those of the kernel's statements where they are known.
+    Raises: NoMapping when a statement cannot be performed;
+    UsageProblem for what cannot be packed.
+    """
+    require_packable(kernel, packed)
+    frame = Frame.of(kernel, machine, sizes, threads, matches)
+    nests: list[NestProblem] = []
+    for number, statement in enumerate(statements(kernel)):
+        options: list[NestOption] = []
+        for tile in tiles_of(frame.matches[number], machine, named):
+            option = whole_option(tile, number, frame)
+            if option is not None:
+                options.append(option)
+        if not options and named is None:
+            raise no_mapping(kernel, number, machine)
+        known = tuple(packed_options(options, packed, statement, machine.name))
+        nests.append(NestProblem(number, known, turns=frame.turns[number]))
+    return frame.problem(nests)
 
 
 @dataclass(frozen=True, slots=True)

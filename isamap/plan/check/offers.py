@@ -1,0 +1,83 @@
+"""What a nest takes of what its mapping offers: a carried loop, fused statements, packed operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isamap.plan.problem import NestOption
+from isamap.plan.schedule import NestSchedule, Stage
+from isamap.source import Diagnostic
+
+
+def check_carried(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with what a nest says that it carries along an ordered loop."""
+    offered = option.carried.axis if option.carried is not None else ""
+    if nest.carried and nest.carried != offered:
+        yield Diagnostic(
+            "schedule-carry",
+            f"nest {nest.statement}: nothing can be carried along `{nest.carried}`",
+            notes=(f"with this mapping it can be along: {offered or 'none'}",),
+            help=f"write `carry {offered};`" if offered else "leave the line out",
+        )
+    if nest.carried and nest.pipeline is not None:
+        yield Diagnostic(
+            "schedule-carry",
+            f"nest {nest.statement}: turns along `{nest.carried}` wait for each other, in no pipeline",
+            help="leave out the line `pipeline`",
+        )
+
+
+def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with the statements that a nest fuses."""
+    offered = {fusion.statement: fusion for fusion in option.fusions}
+    for number in nest.fused:
+        if number not in offered:
+            known = ", ".join(map(str, offered)) or "none"
+            yield Diagnostic(
+                "schedule-fuse",
+                f"nest {nest.statement}: statement {number} cannot be fused",
+                notes=(f"with this mapping it can take along: {known}",),
+                help=f"give statement {number} a nest of its own",
+            )
+            continue
+        missing = [str(n) for n in offered[number].needs if n not in nest.fused]
+        if missing:
+            both = ", ".join([*missing, str(number)])
+            yield Diagnostic(
+                "schedule-fuse",
+                f"nest {nest.statement}: statement {number} needs what statement {missing[0]} computes",
+                help=f"write `fuse {both};`, or give statement {number} a nest of its own",
+            )
+
+
+def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
+    """What is wrong with what a nest says of operands that are packed, and of those that are not."""
+    stages = {stage.operand: stage for stage in nest.stages}
+    for operand in option.operands:
+        stage = stages.get(operand.name)
+        if operand.packed and (stage is None or not stage.packed):
+            yield Diagnostic(
+                "schedule-packed",
+                f"nest {nest.statement}: `{operand.tensor}` is passed packed, and not taken so",
+                help=f"put `stage {operand.name} packed;` before the first loop, or leave out "
+                f"--packed {operand.tensor}",
+            )
+        elif stage is not None and stage.packed and not operand.packed:
+            yield Diagnostic(
+                "schedule-packed",
+                f"nest {nest.statement}: `stage {operand.name} packed;`, and `{operand.tensor}` is not "
+                "passed packed",
+                help=f"add --packed {operand.tensor}, or write `stage {operand.name};`",
+            )
+        elif stage is not None and stage.packed:
+            yield from _check_whole(nest, stage)
+
+
+def _check_whole(nest: NestSchedule, stage: Stage) -> Iterator[Diagnostic]:
+    if stage.depth or stage.ahead or stage.memory:
+        yield Diagnostic(
+            "schedule-packed",
+            f"nest {nest.statement}: `stage {stage.operand} packed;` stands inside {stage.depth} loops, and "
+            "what is packed before is packed as a whole",
+            help="move it before the first loop",
+        )

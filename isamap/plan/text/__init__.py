@@ -1,0 +1,18 @@
+"""A schedule as canonical text: printed, edited by hand, and read back."""
+
+from isamap.plan.text.reading import parse_schedule
+from isamap.plan.text.several import box_of, check_versions, print_versions, split_versions
+from isamap.plan.text.writing import DIGITS, fixed_words, loop_words, print_nest, print_schedule
+
+__all__ = [
+    "DIGITS",
+    "box_of",
+    "check_versions",
+    "fixed_words",
+    "loop_words",
+    "parse_schedule",
+    "print_nest",
+    "print_schedule",
+    "print_versions",
+    "split_versions",
+]
