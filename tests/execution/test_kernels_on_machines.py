@@ -129,6 +129,32 @@ def test_rows_are_reduced_along_lanes(op: str, sizes: dict[str, Size]) -> None:
     assert_right(Source("rows.ir", text), "x86-avx2", sizes)
 
 
+@pytest.mark.parametrize("machine", ["x86-avx2", "x86-avx512"])
+def test_a_guard_that_no_lane_runs_along_is_one_condition_for_all_lanes(machine: str) -> None:
+    text = """kernel forward_substitution(N, R) {
+      in L: f32[N, N];
+      inout B: f32[N, R];
+      seq k in N { for i in N, r in R if i > k { B[i, r] += -L[i, k] * B[k, r]; } }
+    }"""
+    source, sizes = Source("forward.ir", text), dict[str, Size]({"N": 5, "R": 40})
+    program = compile_kernel(Request(source, machine, sizes, heuristic="greedy"), "lower").program
+    assert program is not None
+    assert not {"mul_f32", "select_f32"} & set(program.instructions())
+    assert_right(source, machine, sizes)
+
+
+@pytest.mark.parametrize("machine", ["x86-avx2", "x86-avx512"])
+def test_a_scalar_that_is_computed_fills_a_register(machine: str) -> None:
+    text = """kernel mean(M, N) {
+      in x: f32[M, N];
+      out y: f32[M, N];
+      for m in M, n in N { y[m, n] = -x[m, n] / f32(N); }
+    }"""
+    source, sizes = Source("mean.ir", text), dict[str, Size]({"M": 3, "N": "1..64@32"})
+    assert not compile_kernel(Request(source, machine, sizes, heuristic="greedy"), "schedule").warnings
+    assert_right(source, machine, sizes)
+
+
 def test_the_lower_triangle_of_a_product_is_computed_by_vectors() -> None:
     text = """kernel triangle(N, K) {
       in A: f32[N, K];
