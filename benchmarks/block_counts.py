@@ -30,7 +30,7 @@ from isamap.scheduler.exchange import Limits, Search
 from isamap.scheduler.floors import floors_of
 from isamap.scheduler.greedy import SAME, first_assignment
 from isamap.scheduler.model import Contender
-from isamap.scheduler.pricing import read_nest
+from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.search import search
 from isamap.scheduler.space import Space
 from isamap.syntax import parse_kernel

@@ -52,7 +52,7 @@ from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, decided, open_options
 from isamap.scheduler.codec import read, write
 from isamap.scheduler.greedy import first_assignment, first_candidate, moves
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 from isamap.source import Source
 from isamap.suites.shapes import Product, read_suite
 

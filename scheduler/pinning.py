@@ -16,7 +16,7 @@ from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.fixing import all_names, names_of, resolve, unknown
-from isamap.scheduler.pricing import read_nest
+from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, UsageProblem
 
 Solve = Callable[[Problem, Mapping[str, int]], Schedule]

@@ -14,9 +14,9 @@ from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
 from isamap.scheduler.crossing import name_of
+from isamap.scheduler.memory.allocation import pack
 from isamap.scheduler.space import BLOCK, HELD, WHOLE
 from isamap.scheduler.terms import imply
-from isamap.scheduler.workspace import pack
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

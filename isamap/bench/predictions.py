@@ -20,7 +20,7 @@ from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model
 from isamap.posing.build import build_problem
 from isamap.report.contest import kendall_tau
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 
 if TYPE_CHECKING:
     from isamap.driver.prepare import Prepared

@@ -43,7 +43,7 @@ def memplan_command(
 ) -> Answer:
     """Give each buffer an offset so that no two that live at one time overlap."""
     from isamap.plan.buffers_csv import print_offsets, read_buffers
-    from isamap.scheduler.allocation import allocate
+    from isamap.scheduler.memory.allocation import allocate
 
     capacity_bytes, limit_s = read_bytes(capacity, "--capacity"), read_number(limit, "--limit", 0.1, 3600)
     table = read_buffers(read_file(Path(file), file))

@@ -266,8 +266,7 @@ def diff_command(
     from isamap.plan.plugins import load_cost_model
     from isamap.plan.text import parse_schedule, split_versions
     from isamap.report.schedules import NestChange, change_json, change_text, changes
-    from isamap.scheduler.pricing import price
-    from isamap.scheduler.unread import why_unpriced
+    from isamap.scheduler.nests.pricing import price, why_unpriced
 
     model = load_cost_model(cost_model)
     texts = (split_versions(read_file(Path(name), name)) for name in (before, after))

@@ -16,7 +16,7 @@ from isamap.driver.request import Request, Size
 from isamap.driver.sizes import read_profiles
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, UsageProblem
 
 PRECISION = 1.125

@@ -10,7 +10,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.report.explained import Explained, explain_schedule
 from isamap.report.runners_up import Runner
-from isamap.scheduler.pricing import read_nest
+from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.shares import where_time_goes
 
 

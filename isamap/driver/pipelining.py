@@ -16,7 +16,7 @@ def with_pipelines(schedule: Schedule, kernel: Kernel, machine: Machine, limit_s
 
     Units: `limit_s` of wall clock, for each of them.
     """
-    from isamap.scheduler.modulo import pipeline_apart  # its child brings OR-Tools
+    from isamap.scheduler.pipelines.modulo import pipeline_apart  # its child brings OR-Tools
 
     nests: list[NestSchedule] = []
     found: list[Pipelined] = []

@@ -18,7 +18,7 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import DIGITS
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 from isamap.source import added
 from isamap.version import __version__
 

@@ -47,7 +47,7 @@ def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
     So are those that pack its operands.
     """
-    from isamap.scheduler.workspace import pack
+    from isamap.scheduler.memory.allocation import pack
 
     buffers = workspace_buffers(program, machine)
     offsets = pack(buffers)

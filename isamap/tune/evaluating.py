@@ -13,7 +13,7 @@ from isamap.plan.protocols import ComparingEvaluator, CostModel, DependentEvalua
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation, Trial
-from isamap.scheduler.pricing import read_nest
+from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.shares import where_time_goes
 from isamap.source import OnlyWarned
 from isamap.tune.log import Log, Record

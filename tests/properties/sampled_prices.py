@@ -11,7 +11,7 @@ from properties.tree_price import tree_ns
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.nest import build_nest
+from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, tile
 

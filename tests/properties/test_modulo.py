@@ -9,7 +9,7 @@ import pytest
 from conftest import EXAMPLES
 
 from isamap.plan.steady import Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
-from isamap.scheduler.modulo import find_pipeline, least_interval
+from isamap.scheduler.pipelines.modulo import find_pipeline, least_interval
 
 # All 500 take a minute of a processor: ISAMAP_EXAMPLES=500 tries them, others the first 50.
 INSTANCES = 500 if EXAMPLES >= 500 else 50

@@ -16,8 +16,8 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.candidates import decided, open_options
+from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.parallel import part_options
-from isamap.scheduler.pricing import price
 from isamap.source import Infeasible
 
 FEW = max(30, EXAMPLES // 4)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from isamap.plan.buffers_csv import print_offsets, read_buffers
 from isamap.plan.placement import Buffer, check_placement
-from isamap.scheduler.allocation import allocate
-from isamap.scheduler.placing import place, place_isolated
-from isamap.scheduler.skyline import Effort, make_instance, search
+from isamap.scheduler.memory.allocation import allocate
+from isamap.scheduler.memory.placing import place, place_isolated
+from isamap.scheduler.memory.skyline import Effort, make_instance, search
 from isamap.source import Source
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "minimalloc"

@@ -25,7 +25,7 @@ from isamap.plan.steady import (
     lifetime_of,
 )
 from isamap.plan.text import parse_schedule, print_schedule
-from isamap.scheduler.modulo import find_pipeline, least_interval, pipeline_apart
+from isamap.scheduler.pipelines.modulo import find_pipeline, least_interval, pipeline_apart
 from isamap.source import Source, SyntaxProblem, UsageProblem
 
 LOAD, SUM = 0, 1

@@ -12,7 +12,7 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.shares import where_time_goes
 from isamap.source import Infeasible, Source
 

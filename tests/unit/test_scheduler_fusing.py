@@ -13,7 +13,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.codec import read, write
-from isamap.scheduler.pricing import price
+from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.ranking import k_best
 from isamap.source import Infeasible, UsageProblem
 

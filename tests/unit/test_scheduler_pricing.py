@@ -12,8 +12,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Prefetch, Stage
 from isamap.plan.steady import Pipeline
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.pricing import price
-from isamap.scheduler.unread import why_unpriced
+from isamap.scheduler.nests.pricing import price, why_unpriced
 
 PROBLEMS = (gemm(64, 64, 64), gemm(1000, 1000, 1000), gemm(35, 700, 2048), conv2d(2, 32, 16, 14, 14, 3, 3))
 

@@ -14,7 +14,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel, Ranking, k_best, ranking, schedule
 from isamap.scheduler.crossing import first_crossings
-from isamap.scheduler.nest import build_nest
+from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.orders import axes_in_order, decisions_of
 from isamap.scheduler.space import Space
 from isamap.scheduler.summing import sum_choices

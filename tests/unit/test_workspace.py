@@ -20,7 +20,7 @@ from isamap.lower.workspace import fixed_bytes, padded_bytes, place_buffers, sha
 from isamap.machine import Machine, load_machine
 from isamap.plan.placement import Buffer as Placed
 from isamap.plan.placement import check_placement
-from isamap.scheduler.workspace import pack
+from isamap.scheduler.memory.allocation import pack
 from isamap.source import Source
 
 ROOT = Path(__file__).parents[2]

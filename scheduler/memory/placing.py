@@ -1,6 +1,6 @@
 """CP-SAT places buffers: one rectangle each, its time fixed, its height to be found, none overlapping.
 
-    python -m isamap.scheduler.placing < instance.json     offsets in units, or a word, as JSON
+    python -m isamap.scheduler.memory.placing < instance.json     offsets in units, or a word, as JSON
 
 It runs in a child process, because a failed check inside the solver would take the caller down with it.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import isamap
-from isamap.scheduler.skyline import Instance
+from isamap.scheduler.memory.skyline import Instance
 
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.placing")
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.memory.placing")
 SEED = 0
 GRACE_S = 5.0  # what a child takes beyond the solver's limit: to start, and to read
 

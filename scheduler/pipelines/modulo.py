@@ -1,6 +1,6 @@
 """The order of a loop's operations in the steady state: the least interval first, then the shortest lives.
 
-    python -m isamap.scheduler.modulo < job        the answer to a `Job`, both as JSON
+    python -m isamap.scheduler.pipelines.modulo < job        the answer to a `Job`, both as JSON
 
 An interval is tried after the other, from the least that units and circles of dependences allow; the first
 that has an order is proven to be the least. Then values shall occupy registers as briefly as possible.
@@ -14,19 +14,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import isamap
-from isamap.plan.steady import Pipeline, Solved, Steady, lifetime_of
+from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
 from isamap.scheduler.codec import read, write
-from isamap.scheduler.modulo_start import begin
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.modulo")
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.pipelines.modulo")
 SEED = 0
 GRACE_S = 5.0  # what a child takes beyond the solver's limit: to start, and to read
 # Deterministic time of the two phases: what decides, unless the wall clock is earlier.
@@ -252,6 +251,88 @@ def _lives(built: _Model, steady: Steady) -> list[cp_model.IntVar]:
                 built.model.add(life >= built.starts[user] - built.starts[value.definer])
             lives.append(life)
     return lives
+
+
+def begin(steady: Steady, least: int) -> Pipeline | None:
+    """The pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
+    the other; None where registers forbid even that."""
+    plain = in_sequence(steady)
+    highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
+    for interval in range(least, highest):
+        found = _by_rule(steady, interval)
+        if found is not None and not any(check_pipeline(steady, found)):
+            return found
+    return plain
+
+
+def in_sequence(steady: Steady) -> Pipeline | None:
+    """Operations in the order listed, iteration after iteration; None where registers forbid it."""
+    starts: list[int] = []
+    free = 0
+    for i, operation in enumerate(steady.operations):
+        waits = [w for w in steady.dependences if w.target == i and not w.distance and w.source < i]
+        start = max([free, *(starts[w.source] + w.delay for w in waits)])
+        starts.append(start)
+        free = start + max(1, operation.busy)
+    ends = [
+        -(-(starts[w.source] + w.delay - starts[w.target]) // w.distance)
+        for w in steady.dependences
+        if w.distance
+    ]
+    made = Pipeline(max([free, 1, *ends]), tuple(starts))
+    return None if any(check_pipeline(steady, made)) else made
+
+
+@dataclass(slots=True)
+class _Table:
+    """What each unit has taken of each slot of the interval."""
+
+    steady: Steady
+    interval: int
+    counts: dict[str, int]
+    taken: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+
+    def take(self, number: int, start: int) -> bool:
+        """Takes the slots of an operation, unless its unit has none left there."""
+        operation = self.steady.operations[number]
+        slots = [(operation.unit, (start + tick) % self.interval) for tick in range(operation.busy)]
+        wanted = {slot: slots.count(slot) for slot in slots}
+        if any(self.taken.get(slot, 0) + n > self.counts[slot[0]] for slot, n in wanted.items()):
+            return False
+        for slot, n in wanted.items():
+            self.taken[slot] = self.taken.get(slot, 0) + n
+        return True
+
+
+def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
+    """What waits for nothing of its own iteration is placed last, directly before what waits for it."""
+    count = len(steady.operations)
+    within = [w for w in steady.dependences if not w.distance]
+    waiting = {w.target for w in within}
+    table = _Table(steady, interval, dict(steady.units))
+    starts: dict[int, int] = {}
+    for number in (i for i in range(count) if i in waiting):
+        ready = [starts[w.source] + w.delay for w in within if w.target == number and w.source in starts]
+        first = max(ready, default=0)
+        placed = next((t for t in range(first, first + interval) if table.take(number, t)), None)
+        if placed is None:
+            return None
+        starts[number] = placed
+    sources = [i for i in range(count) if i not in waiting]
+    latest = {
+        i: min(
+            (starts[w.target] - w.delay for w in within if w.source == i and w.target in starts), default=0
+        )
+        for i in sources
+    }
+    for number in sorted(sources, key=lambda i: (-latest[i], i)):
+        last = latest[number]
+        placed = next((t for t in range(last, last - interval, -1) if table.take(number, t)), None)
+        if placed is None:
+            return None
+        starts[number] = placed
+    shift = -(min(starts.values(), default=0) // interval) * interval
+    return Pipeline(interval, tuple(starts[i] + shift for i in range(count)))
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""Buffers in a memory: where they lie while they live."""

@@ -1,0 +1,1 @@
+"""From decisions to the loops of a nest, and from the loops of any nest back to decisions and a price."""

@@ -1,0 +1,181 @@
+"""Decisions made: from numbers per decision to the loops of a nest.
+
+{"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...}
+->  for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 { unroll ... } } } }
+
+What crosses iterations is made and read back here, too: `nest0.ahead.b = 1` and `stage b ahead 1;`.
+Remainders that only the run knows have a piece of code each, unless that would be too much: a block of 9 x 3
+issues with both sizes open has (9 + 36) * (3 + 6) = 405 issues in all pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
+from isamap.scheduler.crossing import Made, can_cross, crossing, is_crossed, name_of
+from isamap.scheduler.orders import axes_in_order
+from isamap.scheduler.prefetching import prefetches, prefetches_of
+from isamap.scheduler.scratch import with_addresses
+from isamap.scheduler.space import Assignment, Space
+
+
+def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
+    """The nest that an assignment means."""
+    option = space.option
+    dealt = {name for name, _ in option.parts}
+    parts = [ParallelLoop(axis.name, axis.extent) for axis in option.axes if axis.name in dealt]
+    block = {axis.name: assignment.get(space.unroll(axis), 1) for axis in space.register_axes}
+    blocks = [
+        CountedLoop(axis.name, assignment[space.block(axis)])
+        for axis in axes_in_order(space.axes, space.order_pairs(), assignment)
+        if assignment[space.block(axis)] < axis.extent
+    ]
+    # A part or a cache block as large as a register block has its loop already.
+    done = {(loop.axis, loop.step) for loop in (*parts, *blocks)}
+    single = [axis for axis in option.axes if not axis.is_reduction and axis not in space.axes]
+    swept = [*single, *axes_in_order(space.register_axes, space.sweep_pairs(), assignment)]
+    sweeps = [CountedLoop(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
+    turns = {axis.name: assignment.get(space.unroll(axis), 1) for axis in option.axes if axis.is_reduction}
+    sums = [CountedLoop(axis.name, turns[axis.name] * axis.tile) for axis in option.axes if axis.is_reduction]
+    tiles = {axis.name: axis.tile for axis in option.axes}
+    # Outside the register block, whose tiles are then summed one after the other: no more registers.
+    inner = [*(name for name, turn in turns.items() if turn > 1), *space.unroll_order(block)]
+    unrolls = [UnrolledLoop(name, tiles[name]) for name in inner]
+    around = [*parts, *blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
+    inside = [loop for loop in sums if (loop.axis, loop.step) not in done]
+    nest = NestSchedule(
+        space.statement,
+        option.mapping,
+        option.choose,
+        (*around, *inside, *unrolls),
+        _stages(space, assignment, (len(parts), blocks), len(around)),
+        len(around),
+        carried=option.carried.axis if option.carried else "",
+    )
+    nest = with_short_rests(across_turns(nest, space, assignment), option)
+    return with_addresses(nest, option)
+
+
+def _stages(
+    space: Space, assignment: Assignment, outside: tuple[int, Sequence[LoopStep]], hold: int
+) -> tuple[Stage, ...]:
+    """`outside` are how many loops deal parts to threads, and the loops over cache blocks in them."""
+    parts, blocks = outside
+    stages = [
+        Stage(
+            operand.name,
+            0 if choice == 2 else parts + _depth(space, operand, blocks, hold - parts),
+            memory=operand.homes[0],
+            packed=operand.packed,
+        )
+        for operand in space.option.operands
+        if (choice := assignment[space.stage(operand)])
+    ]
+    return tuple(sorted(stages, key=lambda stage: stage.depth))
+
+
+def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
+    """How many loops of a part stand around a stage per block.
+
+    An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's
+    as far inside as it can without copying an element again.
+    """
+    if operand.is_accumulator and space.splits_sum:
+        return 0
+    if operand.is_accumulator and operand.homes[0] and not operand.stage_whole:
+        return hold
+    if operand.is_accumulator:
+        summing = {axis.name for axis in space.option.axes if axis.is_reduction}
+        return next((depth for depth, loop in enumerate(blocks) if loop.axis in summing), hold)
+    followed = [depth + 1 for depth, loop in enumerate(blocks) if loop.axis in operand.axes]
+    return max(followed, default=0)
+
+
+if TYPE_CHECKING:
+    from isamap.scheduler.space import Space
+
+
+def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
+    """The nest with what is decided to cross iterations; unchanged where that cannot be."""
+    nest = replace(nest, prefetches=prefetches(nest, space, made))
+    crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
+    if not crossed or not can_cross(space, made):
+        return nest
+    stages: list[Stage] = []
+    spread: list[Spread] = []
+    for stage in nest.stages:
+        operand = crossed.get(stage.operand)
+        if operand is None:
+            stages.append(stage)
+        elif operand.is_accumulator:
+            stages.append(replace(stage, depth=_with_turns(nest, space)))
+            spread.append(Spread(operand.name, _last_sum(nest)))
+        else:
+            stages.append(replace(stage, ahead=1))
+    return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
+
+
+def _with_turns(nest: NestSchedule, space: Space) -> int:
+    """How many loops stand around a result whose iterations others cross: those inside run once."""
+    left = {axis.name: axis.extent for axis in space.option.axes}
+    depth = 0
+    for number, loop in enumerate(nest.loops[: nest.hold]):
+        if left[loop.axis] > loop.step:
+            depth = number + 1
+        left[loop.axis] = min(left[loop.axis], loop.step)
+    return depth
+
+
+def _last_sum(nest: NestSchedule) -> str:
+    """The axis of the innermost loop over a sum while it is held."""
+    return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
+
+
+def crossings_of(space: Space, nest: NestSchedule) -> dict[str, int]:
+    """The decisions that a nest stands for; more than one iteration ahead is none of them."""
+    ahead = {stage.operand for stage in nest.stages if stage.ahead}
+    found = {
+        name_of(space, o): int(spread_of(nest, o.name) is not None if o.is_accumulator else o.name in ahead)
+        for o in crossing(space)
+    }
+    return found | prefetches_of(space, nest)
+
+
+# What a register block and all of its rests may be together, in issues: a second or two of a C compiler.
+MAX_ISSUES = 1024
+
+
+def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
+    """The nest; where pieces for every rest are too much code, longer axes first have powers of two only."""
+    axes = {axis.name: axis for axis in option.axes}
+    unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
+    blocks = {loop.axis: loop for loop in nest.loops if not loop.is_unrolled and loop.axis in unrolled}
+    opened = [axis for axis in option.axes if axis.is_open and axis.name in blocks]
+    for axis in sorted(opened, key=lambda axis: -blocks[axis.name].step // axis.tile):
+        if prod(_tiles(axes[name], block) for name, block in blocks.items()) <= MAX_ISSUES:
+            break
+        blocks[axis.name] = replace(blocks[axis.name], rest=_powers(axis, blocks[axis.name]))
+    changed = {(block.axis, block.step): block for block in blocks.values()}
+    loops = (loop if loop.is_unrolled else changed.get((loop.axis, loop.step), loop) for loop in nest.loops)
+    return replace(nest, loops=tuple(loops))
+
+
+def _tiles(axis: TileAxis, block: LoopStep) -> int:
+    """Tiles along an axis in a whole block and in all pieces of its rests."""
+    whole = block.step // axis.tile
+    if not axis.is_open:
+        return whole
+    cut = whole if axis.tile > 1 else 0
+    return whole + cut + (sum(block.rest) // axis.tile if block.rest else whole * (whole - 1) // 2)
+
+
+def _powers(axis: TileAxis, block: LoopStep) -> tuple[int, ...]:
+    """Pieces that make every rest of a block: none where a block has no rest."""
+    largest = block.step // axis.tile - (not block.is_dealt)
+    return tuple(axis.tile << n for n in reversed(range(largest.bit_length())))

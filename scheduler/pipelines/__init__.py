@@ -1,0 +1,1 @@
+"""The order of operations in the steady state of an innermost loop."""
