@@ -32,7 +32,7 @@ ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What is to be measured. Units: `limit_s` of the solver per row.
+    """What is to be measured. Units: `seconds` of a row's turns, `limit_s` of the solver per row.
 
     `hold` names an instruction set that the baselines are held to. `folder` keeps the rows. `packed` has
     every contender pack its weights before.
@@ -45,7 +45,7 @@ class Campaign:
     threads: int = 1
     beta: int = 0
     cache: str = "warm"
-    rounds: int = 9
+    seconds: float = 4.0
     limit_s: float = 10.0
     hold: str | None = None
     folder: Path | None = None
@@ -71,7 +71,7 @@ def run_campaign(
     where = {"profile": digest} | environment(campaign.machine, find_compiler(FLAGS).version, cores)
     _keep_environment(campaign, where)
     rules = Rules(
-        campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.rounds,
+        campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.seconds,
         free_bytes() // 2, caches_bytes(), campaign.limit_s, loops, campaign.profile,
         campaign.packed,
     )  # fmt: skip

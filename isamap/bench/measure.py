@@ -31,13 +31,15 @@ MOST_RING = 1024  # twice the caches of today in copies of the smallest products
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How rows are measured. Units: `memory_bytes` that operands may take, `caches_bytes` of all caches."""
+    """How rows are measured. Units: `seconds` of a row's turns, `memory_bytes` that operands may take,
+    `caches_bytes` of all caches.
+    """
 
     machine: str
     threads: int
     beta: int
     cache: str
-    rounds: int
+    seconds: float
     memory_bytes: int
     caches_bytes: int
     limit_s: float
@@ -83,7 +85,7 @@ def measure_row(
             return replace(row, left_out="isamap's result is wrong")
         beside = rules.cache == "rotate" and rules.threads == 1 and not rules.packed
         readers = readings(rules.loops, shared.arrays["B"]) if beside else ()
-        seconds = play([*timed, *readers], rules.rounds, shared)
+        seconds = play([*timed, *readers], rules.seconds, shared)
         rate = fastest_bytes_per_ns(readers, seconds)
         seconds = {name: times for name, times in seconds.items() if name in verified}
         ratios = _ratios(seconds)
@@ -94,7 +96,7 @@ def measure_row(
             reading_bytes_per_ns=rate,
         )
         if any(r.is_slower for r in ratios.values()):
-            again = _ratios(play(timed, rules.rounds, shared))
+            again = _ratios(play(timed, rules.seconds, shared))
             row = replace(row, again={n: asdict(r) for n, r in again.items()})
     if row.reading_bytes_per_ns:
         bandwidths = Bandwidths(((0, row.reading_bytes_per_ns),))

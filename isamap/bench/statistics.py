@@ -11,6 +11,8 @@ from math import comb, exp, log
 from statistics import median
 
 CONFIDENCE = 0.95
+WIDE = 0.03
+"""An interval that reaches farther than this from its median, as a share, is too wide to act upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,11 @@ class Ratio:
     def is_slower(self) -> bool:
         """Whether the whole interval says that ours takes longer."""
         return self.high < 1
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether more rounds, or a quieter machine, are needed before differences of some per cent count."""
+        return max(self.high / self.value, self.value / self.low) > 1 + WIDE
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:

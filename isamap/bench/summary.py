@@ -12,7 +12,7 @@ from statistics import median
 from isamap.bench.cases import CLASSES
 from isamap.bench.predictions import Agreement, agreements
 from isamap.bench.rows import Row
-from isamap.bench.statistics import geometric_mean
+from isamap.bench.statistics import Ratio, geometric_mean
 
 MUCH_SLOWER = 0.9
 
@@ -21,7 +21,8 @@ MUCH_SLOWER = 0.9
 class Summary:
     """Of the rows of one form. Ratios are a baseline's time over ours, geometric means of medians.
 
-    `best` is against the fastest baseline of each row. `much_slower` are rows below 0.9 of it.
+    `best` is against the fastest baseline of each row. `much_slower` are rows whose whole interval is below
+    0.9 of it, `wide` those whose interval is too wide to act upon.
     """
 
     form: str
@@ -31,6 +32,7 @@ class Summary:
     per_class: dict[str, dict[str, float]]
     slower: int
     much_slower: tuple[str, ...]
+    wide: tuple[str, ...]
     roofline_fraction: float | None
     predictions: tuple[Agreement, ...]
 
@@ -44,6 +46,7 @@ class Summary:
             "per_class": self.per_class,
             "slower": self.slower,
             "below_0.9": list(self.much_slower),
+            "wide_intervals": list(self.wide),
             "roofline_fraction": self.roofline_fraction,
             "predictions": [agreement.as_json() for agreement in self.predictions],
         }
@@ -58,15 +61,16 @@ def summarise(rows: Sequence[Row]) -> tuple[Summary, ...]:
 def _of_form(form: str, rows: Sequence[Row]) -> Summary:
     timed = [row for row in rows if "isamap" in row.seconds]
     classes = [name for name in CLASSES if any(row.class_name == name for row in timed)]
-    best = [(row, against_best(row)) for row in timed]
+    best = [(row, found) for row in timed if (found := _interval_to_best(row)) is not None]
     return Summary(
         form,
         len(timed),
         len(rows) - len(timed),
         _means(timed),
         {name: _means([row for row in timed if row.class_name == name]) for name in classes},
-        sum(_is_slower(row) for row in timed),
-        tuple(row.label for row, value in best if value is not None and value < MUCH_SLOWER),
+        sum(interval.is_slower for _, interval in best),
+        tuple(row.label for row, interval in best if interval.high < MUCH_SLOWER),
+        tuple(row.label for row, interval in best if interval.is_wide),
         geometric_mean(_fraction(row) for row in timed if row.n >= 128 and row.m >= 64),
         agreements(timed),
     )
@@ -74,8 +78,13 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
 
 def against_best(row: Row) -> float | None:
     """The ratio to the fastest baseline; None without any."""
+    found = _interval_to_best(row)
+    return found.value if found else None
+
+
+def _interval_to_best(row: Row) -> Ratio | None:
     name = row.best_baseline
-    return row.ratio[name]["value"] if name else None
+    return Ratio(**row.ratio[name]) if name else None
 
 
 def _means(rows: Sequence[Row]) -> dict[str, float]:
@@ -87,11 +96,6 @@ def _means(rows: Sequence[Row]) -> dict[str, float]:
             found[name] = mean
     best = geometric_mean(value for row in rows if (value := against_best(row)) is not None)
     return found | ({"best": best} if best is not None else {})
-
-
-def _is_slower(row: Row) -> bool:
-    name = row.best_baseline
-    return name is not None and row.ratio[name]["high"] < 1
 
 
 def _fraction(row: Row) -> float:

@@ -13,6 +13,7 @@ from statistics import median
 
 from isamap.bench.predictions import FIGURES
 from isamap.bench.rows import Row
+from isamap.bench.statistics import WIDE, Ratio
 from isamap.bench.summary import Summary
 from isamap.report.columns import table
 
@@ -57,6 +58,7 @@ def _ratio(row: Row, name: str) -> str:
         return "wrong" if row.verified.get(name) is False else "-"
     first = row.ratio[name]
     said = f"{first['value']:.2f} ({first['low']:.2f}..{first['high']:.2f})"
+    said += " wide" if Ratio(**first).is_wide else ""
     return (
         f"{said}, again {row.again[name]['value']:.2f}" if name in row.again and first["high"] < 1 else said
     )
@@ -75,13 +77,18 @@ def summary_text(summaries: Sequence[Summary]) -> str:
         lines.append(table(body, right=range(1, 2 + len(names))))
         lines.append(
             f"slower than the fastest baseline, whole interval: {s.slower} of {s.count}; below 0.9 of it: "
-            f"{len(s.much_slower)}" + (f" ({', '.join(s.much_slower[:8])})" if s.much_slower else "")
+            + _listed(s.much_slower)
         )
+        lines.append(f"intervals wider than {WIDE:.0%} either way: {_listed(s.wide)}")
         if s.roofline_fraction is not None:
             lines.append(f"of the roofline, n >= 128 and m >= 64: {s.roofline_fraction:.0%}")
         lines += [agreement.text() for agreement in s.predictions]
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return f"{len(labels)}" + (f" ({', '.join(labels[:8])})" if labels else "")
 
 
 def _classes(s: Summary, names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from math import ceil
 from typing import Protocol
 
 TURN_NS = 10_000_000
 MOST_CALLS = 20_000
+LEAST_ROUNDS, MOST_ROUNDS = 7, 1000
 LONG_NS = 200_000_000
 """In so long a call, filling all caches again (64 MB at 20 GB/s: 3 ms) is lost: none goes before the turn."""
 
@@ -31,12 +33,15 @@ class Buffers(Protocol):
     def refill(self) -> None: ...
 
 
-def play(contenders: Sequence[Timed], rounds: int, shared: Buffers) -> dict[str, tuple[float, ...]]:
-    """Seconds per call by contender and round."""
+def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[str, tuple[float, ...]]:
+    """Seconds per call by contender and round: as many rounds as begin within the budget, at least seven."""
+    stop = time.monotonic() + budget_s
     turns = {c.name: _turn(c, shared) for c in contenders}
     seconds: dict[str, list[float]] = {c.name: [] for c in contenders}
     order, at = list(contenders), 0
-    for _ in range(rounds):
+    for number in range(MOST_ROUNDS):
+        if number >= LEAST_ROUNDS and time.monotonic() >= stop:
+            break
         random.shuffle(order)
         for contender in order:
             untimed, calls = turns[contender.name]

@@ -53,7 +53,10 @@ Hold = Annotated[
         show_default=False,
     ),
 ]
-Rounds = Annotated[str, typer.Option("--rounds", metavar="N", help="Turns of each contender, at least 7.")]
+RowSeconds = Annotated[
+    str,
+    typer.Option("--seconds", metavar="S", help="Seconds of turns per row; each contender gets at least 7."),
+]
 Threads = Annotated[str, typer.Option("--threads", metavar="N", help="Threads of each contender.")]
 Folder = Annotated[
     str | None,

@@ -22,7 +22,7 @@ from isamap.bench.loops import READS, build_loops, load_loops
 from isamap.bench.memory import random_values
 from isamap.bench.roofline import SIZES_BYTES, Bandwidths, attainable_seconds
 from isamap.bench.rows import Row
-from isamap.bench.statistics import geometric_mean, ratio, trimmed
+from isamap.bench.statistics import Ratio, geometric_mean, ratio, trimmed
 from isamap.bench.summary import summarise
 from isamap.bench.tables import rows_csv, rows_table, summary_text
 from isamap.bench.task import Task
@@ -170,6 +170,18 @@ def test_the_interval_of_a_median_is_that_of_order_statistics() -> None:
     assert ratio([2.0] * 7, [1.0] * 7).is_slower
 
 
+def test_an_interval_is_wide_where_it_says_little_about_some_per_cent() -> None:
+    assert not Ratio(1.0, 0.98, 1.02).is_wide
+    assert Ratio(1.0, 0.96, 1.01).is_wide
+    assert Ratio(1.0, 0.99, 1.04).is_wide
+    narrow = replace(ROW, ratio={"torch": {"value": 0.8, "low": 0.79, "high": 0.81}})
+    wide = replace(ROW, label="wide", ratio={"torch": {"value": 0.8, "low": 0.7, "high": 0.92}})
+    (summary,) = summarise([narrow, wide])
+    assert (summary.slower, summary.much_slower, summary.wide) == (2, (ROW.label,), ("wide",))
+    assert "intervals wider than 3% either way: 1 (wide)" in summary_text([summary])
+    assert rows_table([narrow, wide]).count(") wide") == 1
+
+
 def test_the_geometric_mean_of_nothing_is_none() -> None:
     assert geometric_mean([]) is None
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
@@ -211,7 +223,7 @@ def campaign(folder: Path, *, resume: bool = False, threads: int = 1, cache: str
         "generic-c",
         ("openblas",),
         threads,
-        rounds=7,
+        seconds=0,
         folder=folder,
         resume=resume,
         cache=cache,
@@ -269,7 +281,7 @@ def test_packed_is_compared_with_packed_only() -> None:
     cases = tuple(replace(c, position=n, m=48, n=20, k=70) for n, c in enumerate(stored))
     forms = tuple(FORMS[name] for name in ("f32", "bf16", "bf16_f32", "u8s8"))
     rows, _ = run_campaign(
-        Campaign(cases, forms, "generic-c", ("torch", "mkl", "openblas"), rounds=7, packed=True)
+        Campaign(cases, forms, "generic-c", ("torch", "mkl", "openblas"), seconds=0, packed=True)
     )
     assert len(rows) == len(cases) * len(forms)
     for row in rows:
@@ -289,7 +301,7 @@ def test_packed_is_compared_with_packed_only() -> None:
 @pytest.mark.exhaustive
 def test_what_packs_its_weights_but_adds_nothing_is_absent_where_c_is_added_to() -> None:
     small = replace(CASES[0], m=48, n=20, k=70)
-    asked = Campaign((small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, rounds=7, packed=True)
+    asked = Campaign((small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, seconds=0, packed=True)
     (row,), _ = run_campaign(asked)
     assert list(row.seconds) == ["isamap"]
 
