@@ -155,6 +155,21 @@ def test_a_scalar_that_is_computed_fills_a_register(machine: str) -> None:
     assert_right(source, machine, sizes)
 
 
+@pytest.mark.parametrize("machine", ["x86-avx2", "x86-avx512"])
+def test_half_precision_widens_in_vectors_the_last_element_included(machine: str) -> None:
+    text = """kernel product(M, N, K) {
+      in A: f16[M, K];
+      in B: f16[K, N];
+      inout C: f32[M, N];
+      for m in M, n in N, k in K { C[m, n] += f32(A[m, k]) * f32(B[k, n]); }
+    }"""
+    source, sizes = Source("product.ir", text), dict[str, Size]({"M": 3, "N": 32, "K": 7})
+    program = compile_kernel(Request(source, machine, sizes, heuristic="greedy"), "lower").program
+    assert program is not None
+    assert "cvt_f16_f32" not in program.instructions()
+    assert_right(source, machine, sizes)
+
+
 def test_the_lower_triangle_of_a_product_is_computed_by_vectors() -> None:
     text = """kernel triangle(N, K) {
       in A: f32[N, K];
