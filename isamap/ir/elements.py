@@ -212,7 +212,12 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype
     inner = tuple((name, n) for name, n in asked.step.axes if name not in asked.iteration)
     names = frozenset(name for name, _ in inner)
-    found, tally = old, _begin_tally(s, old, work)
+    again = any(
+        e.assign.op is not None and e.assign.target.buffer == operand.name
+        for e in work.steps[: asked.position]
+    )
+    old, tally = _begin(s, old, again, work)
+    found = old
     for box in boxes(inner, (names,), frozenset(), max(1, ELEMENTS // max(1, prod(asked.shape)))):
         found, tally = _perform_box(asked, box, found, tally, dtype, work)
     assert found is not None, "an iteration space has at least one box"
@@ -224,10 +229,16 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
     return (values if dtype.is_float else wrap(values, operand.dtype)), sizes
 
 
-def _begin_tally(s: Assign, old: Pair | None, work: _Work) -> Tally | None:
-    if old is None or s.op is None or not is_tallied(s, work.measure):
-        return None
-    return begin_tally(s.op, *old)
+def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Tally | None]:
+    """What a step starts from, and the tally of a reduction; `again` where one went before it."""
+    if old is None or s.op is None:
+        return old, None
+    values, sizes = old
+    operand = work.routine.operand(s.target.buffer)
+    stored = work.measure.storing(sizes, lambda: values, operand) if again else np.zeros(())
+    if is_tallied(s, work.measure, bool(stored.any())):
+        return old, begin_tally(s.op, values, sizes, stored)
+    return (values, sizes + stored), None
 
 
 def _perform_box(
@@ -266,9 +277,9 @@ def _perform_box(
     if s.op == "mul":
         factors, relative = split_factors(values, magnitudes)
         terms, relative = tally.terms * reduced("mul", factors), tally.relative + reduced("add", relative)
-        return (total, old[1]), Tally(terms, relative, touched)
+        return (total, old[1]), Tally(terms, relative, touched, tally.stored)
     terms = tally.terms + reduced("add", size_of(values))
-    return (total, old[1] + reduced("add", magnitudes)), Tally(terms, tally.relative, touched)
+    return (total, old[1] + reduced("add", magnitudes)), Tally(terms, tally.relative, touched, tally.stored)
 
 
 def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:

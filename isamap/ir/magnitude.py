@@ -128,12 +128,11 @@ class _Work:
 
     def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
         """The magnitude with the rounding of a type that is narrower than the measure's."""
-        bits = e.dtype.mantissa_bits
-        if rounds and self.measure.exact_below:
-            return np.where(magnitude < 2.0**bits, magnitude, np.maximum(magnitude, self.measure.exact_below))
-        if not rounds or bits >= self.measure.mantissa_bits:
-            return magnitude
-        return magnitude + self.measure.as_magnitudes(2.0**-bits * size_of(self.value(e)))
+        return (
+            magnitude + self.measure.narrowing(magnitude, lambda: self.value(e), e.dtype)
+            if rounds
+            else magnitude
+        )
 
     def _call(self, e: Call, args: list[Array]) -> Array:
         match e.op, args:

@@ -6,12 +6,13 @@ rounding that a sum passes through adds a quarter of what it rounds to the magni
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from isamap.ir.dtypes import DType
-from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Scalar
+from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Operand, Read, Scalar
 from isamap.ir.rounding import Array
 
 
@@ -57,6 +58,20 @@ class Measure:
         sizes = size_of(values)
         over = sizes + np.where(np.isfinite(magnitudes), self.scale * magnitudes, 0.0) > dtype.largest
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
+
+    def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
+        """What a rounding to a type adds to magnitudes: nothing to small integers, where those are exact."""
+        if self.exact_below:
+            return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
+        if dtype.mantissa_bits >= self.mantissa_bits:
+            return np.zeros(())
+        return self.as_magnitudes(2.0**-dtype.mantissa_bits * size_of(values()))
+
+    def storing(self, magnitudes: Array, values: Callable[[], Array], operand: Operand) -> Array:
+        """What a rounding of sums in a wider type to their operand's adds to magnitudes."""
+        if operand.accumulate is None or not operand.dtype.is_float:
+            return np.zeros(())
+        return self.narrowing(magnitudes, values, operand.dtype)
 
 
 PLAIN = Measure()
@@ -109,25 +124,27 @@ class Tally:
     """What the elements of a target have taken in, each array of their shape.
 
     Of a sum, `terms` is the sum of the absolute values of its terms. Of a product it is that of its factors;
-    `relative` is the sum of their relative errors, in units of the scale.
+    `relative` is the sum of their relative errors, in units of the scale. `stored` are the magnitudes of how
+    what was there before was rounded to the operand's type.
     """
 
     terms: Array
     relative: Array
     touched: Array
+    stored: Array
 
 
-def is_tallied(s: Assign, measure: Measure) -> bool:
-    """Whether a statement is a reduction of floats that adds errors of its own."""
-    return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and measure.growth > 0))
+def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
+    """Whether a statement is a reduction of floats that adds errors; `again` to what one has rounded."""
+    return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 
-def begin_tally(op: str, values: Array, magnitudes: Array) -> Tally:
+def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Tally:
     """The tally of elements that hold these values before a reduction."""
     touched = np.zeros(values.shape, np.bool_)
     if op == "mul":
-        return Tally(*split_factors(values, magnitudes), touched)
-    return Tally(np.array(size_of(values)), np.zeros(values.shape), touched)
+        return Tally(*split_factors(values, magnitudes + stored), touched, stored)
+    return Tally(np.array(size_of(values)), np.zeros(values.shape), touched, stored)
 
 
 def split_factors(values: Array, magnitudes: Array) -> tuple[Array, Array]:
@@ -186,4 +203,4 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
         grown = magnitudes + measure.growth * r.count * sided
     if r.op == "add":
         grown = np.where((tally.terms > r.largest) & (size_of(totals) <= r.largest), np.inf, grown)
-    return np.where(tally.touched, grown, magnitudes)
+    return np.where(tally.touched, grown + (tally.stored if r.op == "add" else 0.0), magnitudes)

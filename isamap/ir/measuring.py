@@ -117,10 +117,7 @@ def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand,
         lost = np.where(sizes < operand.dtype.smallest_normal, sizes, 0.0)
         if lost.any():
             magnitudes = magnitudes + measure.as_magnitudes(lost)
-    bits = operand.dtype.mantissa_bits
-    if operand.accumulate is None or bits >= measure.mantissa_bits:
-        return magnitudes
-    return magnitudes + measure.as_magnitudes(2.0**-bits * size_of(load()))
+    return magnitudes + measure.storing(magnitudes, load, operand)
 
 
 # --- what one box gives -----------------------------------------------------------------------------------

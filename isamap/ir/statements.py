@@ -53,7 +53,7 @@ class State:
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
     flushed; `written` marks what was written where that is wanted; `magnitudes` is None unless wanted, and
-    `measure` what errors they are given.
+    `measure` what errors they are given, `reduced` then the operands that reductions have run into.
     """
 
     routine: Routine
@@ -64,6 +64,7 @@ class State:
     sums: dict[str, Array] = field(default_factory=dict[str, Array])
     magnitudes: dict[str, Array] | None = None
     measure: Measure = PLAIN
+    reduced: set[str] = field(default_factory=set[str])
 
     def reads(self, e: Expr | None) -> frozenset[str]:
         """The buffers that an expression reads."""
@@ -93,10 +94,22 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Tally | None:
-    """What a reduction of floats is measured with; None where it is no such, or that is not wanted."""
-    if state.magnitudes is None or s.op is None or not is_tallied(s, state.measure):
+    """What a reduction of floats is measured with; None where it is no such, or that is not wanted.
+
+    What an earlier one left may have been rounded to the operand's type before this one goes on.
+    """
+    if state.magnitudes is None or s.op is None:
         return None
-    return begin_tally(s.op, state.values[s.target.buffer], state.magnitudes[s.target.buffer])
+    name, again = s.target.buffer, s.target.buffer in state.reduced
+    state.reduced.add(name)
+    values, sizes = state.values[name], state.magnitudes[name]
+    stored = (
+        state.measure.storing(sizes, lambda: values, state.routine.operand(name)) if again else np.zeros(())
+    )
+    if is_tallied(s, state.measure, bool(stored.any())):
+        return begin_tally(s.op, values, sizes, stored)
+    sizes += stored
+    return None
 
 
 def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:

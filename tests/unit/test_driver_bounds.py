@@ -140,7 +140,7 @@ def test_no_order_of_terms_of_one_sign_is_beyond_the_bound(count: int, cancels: 
     """Rump's bound for n additions to nearest, in any order, is n·u·Σ|t|."""
     total, nothing = np.asarray(3.0), np.zeros(())
     measure = Measure(scale=8.0, growth=0.25, cancels=cancels)  # in units of u
-    tally = begin_tally("add", nothing, nothing)
+    tally = begin_tally("add", nothing, nothing, nothing)
     tally.terms[...], tally.touched[...] = total, True
     found = finish_tally(Reduction("add", count, 0, ordered), tally, total, total, measure)
     assert 8 * found >= count * total * (1 - 1e-12)

@@ -224,6 +224,62 @@ def test_a_sum_that_is_stored_in_a_narrower_type_rounds() -> None:
     assert not is_right(found * F32(1 + 2**-7), wanted)
 
 
+NARROWED = "in x: f32[M, N]; in z: f32[M, N]; inout s: bf16[M] accumulate f32;"
+TWO_SUMS = {
+    "two loops": "for m in M, n in N { s[m] += x[m, n]; } for m in M, n in N { s[m] += z[m, n]; }",
+    "one loop": "for m in M { for n in N { s[m] += x[m, n]; } for n in N { s[m] += z[m, n]; } }",
+    "maxima": "for m in M, n in N { s[m] += x[m, n]; } for m in M, n in N { s[m] max= z[m, n]; }",
+    "a product": "for m in M, n in N { s[m] += x[m, n]; } for m in M, n in N { s[m] *= z[m, n]; }",
+    "in order": "for m in M { s[m] += 0; } seq n in N { for m in M { s[m] += x[m, n] * z[m, n]; } }",
+}
+FOLDS = {"maxima": np.maximum, "a product": np.multiply}
+
+
+def narrowed(values: Any) -> Any:
+    return values.astype(DTYPES["bf16"].numpy())
+
+
+@pytest.mark.parametrize("fill", ["integers", "random"])
+@pytest.mark.parametrize("text", TWO_SUMS)
+def test_a_sum_that_goes_on_may_be_rounded_in_between(text: str, fill: str) -> None:
+    """What is left may be far smaller than what was rounded: its own last place says nothing of that."""
+    k = kernel(NARROWED + TWO_SUMS[text], M=400, N=2 if text == "a product" else 300)
+    arrays = make_arrays(k, fill)
+    x, z, s = arrays["x"], arrays["z"], arrays["s"]
+    if text in ("two loops", "one loop"):
+        x[...] = np.abs(x)
+        z[...] = -x[:, ::-1]
+    if text == "in order":
+        found = s
+        for n in range(x.shape[1]):
+            found = narrowed(found.astype(F32) + x[:, n] * z[:, n])
+    else:
+        first = narrowed(in_turn(np.concatenate([s[:, None].astype(F32), x], axis=1))).astype(F32)
+        fold = FOLDS.get(text, np.add)
+        found = narrowed(fold.accumulate(np.concatenate([first[:, None], z], axis=1), axis=1)[:, -1])
+    wanted = expect(k, arrays, {}, fill)["s"]
+    assert is_right(found, wanted)
+    assert not is_right(found.astype(F32) + 4 * float(np.max(wanted.bound)) + 1e-3, wanted)
+    if text != "in order":
+        assert is_right(found, expect(k, arrays, {}, fill, 80)["s"])
+
+
+def test_what_only_one_of_two_sums_reaches_is_rounded_once() -> None:
+    text = NARROWED + "for m in M, n in N if m < 50 { s[m] += x[m, n]; }"
+    k = kernel(text + "for m in M, n in N if m >= 50 { s[m] += z[m, n]; }", M=100, N=300)
+    arrays = make_arrays(k, "integers")
+    assert expect(k, arrays, {}, "integers")["s"].is_exact
+
+
+def test_integers_beyond_a_narrower_type_that_sums_are_read_from_are_not_exact() -> None:
+    text = "in x: f32[M, N]; out s: bf16[M] accumulate f32; out y: f32[M]; for m in M { s[m] = 0; }"
+    text += "for m in M, n in N { s[m] += x[m, n] * x[m, n]; } for m in M { y[m] = f32(s[m]) * 3; }"
+    k = kernel(text, M=50, N=301)
+    arrays = make_arrays(k, "integers")
+    sums = in_turn(arrays["x"] * arrays["x"])
+    assert is_right(narrowed(sums).astype(F32) * 3, expect(k, arrays, {}, "integers")["y"])
+
+
 def test_a_fraction_in_the_text_makes_sums_inexact() -> None:
     text = "in x: f32[M, N]; inout s: f32[M]; for m in M, n in N {{ s[m] += {} * x[m, n]; }}"
     assert sums_only(kernel(text.format("2"), M=3, N=100))
