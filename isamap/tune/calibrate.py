@@ -180,8 +180,7 @@ def caches_here(
         results = time_all(
             _plan(machine, [library], compiler, calls, tried, budget_s), rng.bytes(PAGE), watch
         )
-        # Not the least: in its best moment a guest has more of the cache than it will be left with.
-        took_ns = [r.low for r in results if isinstance(r, Spread)]
+        took_ns = [r.least for r in results if isinstance(r, Spread)]
         if len(took_ns) == len(tried):
             last = len(system) - 1
             figures[last] = with_usable(figures[last], usable_bytes(system, took_ns))
