@@ -30,8 +30,8 @@ from isamap.tune.figures import CacheFigure
 FILLED = 0.75
 # What takes so much longer in sequence than just behind the cache before comes out of memory, for a part that
 # shows where nothing is fetched ahead. Emerald Rapids reads 128 MiB in 1.12 times what 4 MiB take, 192 MiB in
-# 1.39; the above 6 MiB in 1.04 times, and 9 MiB in 1.35. Where the curve has no knee, reading a working set that
-# counts as held takes no more than this beyond what is said of it.
+# 1.39; the above 6 MiB in 1.04 times, and 9 MiB in 1.35. Where the curve has no knee, reading a working set
+# that counts as held takes no more than this beyond what is said of it.
 MISSED = 1.15
 PARTS = 16  # where the system does not say how many ways a cache has
 
