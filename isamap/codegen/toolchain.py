@@ -10,6 +10,7 @@ import errno
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,7 +64,7 @@ _OF_COMPILER = {
 }
 _MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
-_SECONDS = 300
+SECONDS = 300  # that a compiler gets
 
 
 class CompilerRefused(IsamapError):
@@ -135,8 +136,8 @@ def build(
 ) -> Path:
     """The shared library made of `main`, one of `files`.
 
-    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files; OSError
-    where the compiler had no room.
+    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
+    MissingTool where the compiler took too long; OSError where it had no room.
     """
     arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
     texts = [part for name in sorted(files) for part in (name, files[name])]
@@ -147,7 +148,11 @@ def build(
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
-        result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
+        try:
+            result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
+        except subprocess.TimeoutExpired:
+            of = f"the emitted {main} of {len(files[main].splitlines())} lines"
+            raise _too_slow(compiler.name, of, f"compiler: {compiler.version}") from None
         if result.returncode != 0:
             _check_room(result.stderr, folder)
             raise _refused(compiler, main, result.stderr, files, emissions)
@@ -239,7 +244,10 @@ def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> st
     with OnlyWarned():
         if (known := Cache.open(PROGRAMS).find(key)) is not None:
             return known.read_text(encoding="utf-8", errors="replace")
-    answer = ask()
+    try:
+        answer = ask()
+    except subprocess.TimeoutExpired:
+        raise _too_slow(Path(words[0]).name, f"the question for its {what}") from None
     with OnlyWarned():
         Cache.open(PROGRAMS).keep(key, answer.encode())
     return answer
@@ -250,7 +258,10 @@ def _first_line(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
-    """One call of a compiler, with nothing of the user's environment but where to find programs."""
+    """One call of a compiler, with nothing of the user's environment but where to find programs.
+
+    It has a session of its own: what it starts ends with it. Raises: subprocess.TimeoutExpired.
+    """
     caches = str(_writable_root() / "zig")
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
     environment |= {"ZIG_GLOBAL_CACHE_DIR": caches, "ZIG_LOCAL_CACHE_DIR": caches}
@@ -260,14 +271,19 @@ def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[st
     if folder is not None:
         environment["TMPDIR"] = folder
     try:
-        return subprocess.run(
-            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=_SECONDS, check=False,
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", f"error: gave up after {_SECONDS} s")
     except OSError as error:
         return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
+    with process:
+        try:
+            says, errors = process.communicate(timeout=SECONDS)
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(words, process.wait(), says, errors)
 
 
 def _writable_root() -> Path:
@@ -275,6 +291,17 @@ def _writable_root() -> Path:
     with OnlyWarned():
         return cache_root()
     return own_root()
+
+
+def _too_slow(name: str, over: str, *notes: str) -> MissingTool:
+    return MissingTool(
+        Diagnostic(
+            "compiler-timeout",
+            f"{name} was stopped after {SECONDS:g} s, over {over}",
+            notes=notes,
+            help="repeat it when this computer has less to do, or name another compiler in ISAMAP_CC",
+        )
+    )
 
 
 def _refused(

@@ -55,6 +55,12 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "the emission that the compiler's message is about, where it is about one."
         " The notes hold what it says.",
     ),
+    "compiler-timeout": Explanation(
+        "the C compiler takes too long",
+        "It is stopped after five minutes, with all that it has started, and nothing is said of the code. "
+        "The usual reason is a computer that is short of memory or does other things; very long programs are "
+        "another.",
+    ),
     "data-not-private": Explanation(
         "a data folder that cannot be trusted",
         "The data folder holds measured figures by which code is chosen, so it has to belong to you, and "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import time
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -97,6 +98,53 @@ def test_what_a_compiler_refuses_is_shown_without_its_files() -> None:
     diagnostic = found.value.diagnostics[0]
     assert diagnostic.code == "compiler-refused"
     assert "bad.c:1:" in diagnostic.notes[0]
+
+
+SLOW = (
+    'case "$*" in *--version*) echo gcc 9;; *-fsyntax-only*) ;; *) sleep 60 & echo $! > "$SEEN"; wait;; esac'
+)
+
+
+def test_a_compiler_that_takes_too_long_is_stopped_and_the_code_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen"
+    make_compiler(tmp_path, "gcc", SLOW.replace("$SEEN", str(seen)))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(toolchain, "SECONDS", 3)
+    with pytest.raises(MissingTool) as found:
+        build(find_compiler((), wanted="gcc"), (), {"f.c": "int f(void);\nint g(void);\n"}, "f.c")
+    assert found.value.render() == (
+        "error[compiler-timeout]: gcc was stopped after 3 s, over the emitted f.c of 2 lines\n"
+        "  note: compiler: gcc 9\n"
+        "  help: repeat it when this computer has less to do, or name another compiler in ISAMAP_CC"
+    )
+    assert has_ended(int(seen.read_text()))
+
+
+def has_ended(number: int) -> bool:
+    """Whether a process is gone, or soon is: it may wait to be taken off the list."""
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_compiler_that_does_not_say_its_version_is_no_compiler_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_compiler(tmp_path, "gcc", "sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(toolchain, "SECONDS", 0.2)
+    with pytest.raises(MissingTool) as found:
+        find_compiler((), wanted="gcc")
+    said = "error[compiler-timeout]: gcc was stopped after 0.2 s, over the question for its version"
+    assert said in found.value.render()
 
 
 def test_the_same_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
