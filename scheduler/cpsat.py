@@ -32,7 +32,10 @@ DETERMINISTIC_SHARE = 0.2
 # How much of its time a search may spend before it looks at what crosses iterations.
 FIRST_STEP = 0.6
 # What the engines are called that find and prove.
-SOLVER, SPLITTING = "CP-SAT", "branch and bound"
+SOLVER, FLOORS, SPLITTING = "CP-SAT", "floors", "splitting"
+# How much of its effort the solver spends before splitting makes cuts for it: enough for most problems. By
+# the clock it may be half of the time, as on a busy machine its process may be late to start.
+GLANCE, GLANCE_WALL = 0.05, 0.5
 
 Ask = Callable[[Search], Answer]
 
@@ -120,35 +123,74 @@ def solve_nest(
 ) -> Solved:
     """The best schedule of a statement within the limits, with what is proven about it.
 
-    The solver does not look at those in `without`, of which `first` is none, and which splitting might meet.
+    The solver is asked for a short time with the floors as cuts; what it has not proven by then it is asked
+    again with cuts that splitting makes. It does not look at those in `without`, of which `first` is none:
+    then nothing is split.
     """
-    stop, given = time.monotonic() + limits.wall_s, first
-    known, first = _known(options, first, stop, splits=splits and not without)
-    proved_by = SPLITTING if any(own.is_split for own in known) else "floors"
-    contenders = _contenders(known, first, stop)
-    floor = min(first.cost_ns, *(min(own.floors_ns) for own in known))
-    left_s = stop - time.monotonic()
-    if floor >= first.cost_ns * (1 - SAME):
-        floor = first.cost_ns
-    found_by = "greedy" if first is given else SPLITTING
-    is_best = floor >= first.cost_ns
-    solved = Solved(first, floor, "OPTIMAL" if is_best else "FEASIBLE", is_best, 0.0, (), found_by, proved_by)
-    if is_best or left_s <= 0:
+    stop = time.monotonic() + limits.wall_s
+    known = _started(_floored(options, first, stop), first, stop)
+    solved = _claimed(first, known, "greedy", FLOORS)
+    splits = splits and not without
+    glance = Limits(GLANCE_WALL * limits.wall_s, GLANCE * limits.effort) if splits else limits
+    solved = _asked(known, solved, glance, ask, stop, without)
+    if solved.status == "OPTIMAL" or not splits or time.monotonic() > stop:
         return solved
+    before, (known, best) = solved, _split(known, solved.candidate, stop)
+    found_by = solved.found_by if best is solved.candidate else SPLITTING
+    proved_by = SPLITTING if _least_ns(known) > solved.bound_ns else solved.proved_by
+    solved = _claimed(best, known, found_by, proved_by, solved.bound_ns)
+    if not before.findings:  # a solver that has failed is not asked again
+        left = replace(limits, effort=limits.effort - before.effort)
+        solved = _asked(known, solved, left, ask, stop, ())
+    # What the clock stops before it finds anything has no part in a proof of what greedy found.
+    is_sure = before.reproducible or (solved.status == "OPTIMAL" and solved.candidate is first)
+    return replace(
+        solved,
+        reproducible=is_sure and solved.reproducible,
+        effort=before.effort + solved.effort,
+        findings=(*before.findings, *solved.findings),
+    )
+
+
+def _claimed(
+    best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
+) -> Solved:
+    """A schedule with what floors prove of it, or another bound that is known."""
+    floor = min(best.cost_ns, max(bound_ns, _least_ns(known)))
+    is_best = floor >= best.cost_ns * (1 - SAME)
+    bound, word = (best.cost_ns, "OPTIMAL") if is_best else (floor, "FEASIBLE")
+    return Solved(best, bound, word, is_best, 0.0, (), found_by, proved_by)
+
+
+def _asked(
+    known: Sequence[_Known],
+    solved: Solved,
+    limits: Limits,
+    ask: Ask,
+    stop: float,
+    without: Sequence[Candidate],
+) -> Solved:
+    """What the solver makes of what is known, in the time that is left; that itself where nothing is left."""
+    left_s = stop - time.monotonic()
+    has_cuts = any(own.is_split for own in known)
+    if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):
+        return solved
+    best = solved.candidate
+    contenders = _contenders(known, best)
     asked = {id(contender.start.option) for contender in contenders}
     others = tuple(candidate for candidate in without if id(candidate.option) in asked)
-    holds_best = any(contender.start is first for contender in contenders)
-    left = replace(limits, wall_s=left_s)
-    answer = ask(Search(tuple(contenders), first.cost_ns, floor, left, holds_best, others))
-    return _best_of(solved, contenders, answer)
+    holds_best = any(contender.start is best for contender in contenders)
+    left = replace(limits, wall_s=min(left_s, limits.wall_s))
+    answer = ask(Search(tuple(contenders), best.cost_ns, solved.bound_ns, left, holds_best, others))
+    return _best_of(solved, contenders, answer, f"{SOLVER}, {SPLITTING}" if has_cuts else SOLVER)
 
 
-def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer) -> Solved:
+def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:
     """What the solver found, or what is known where that is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
-        return replace(known, findings=notes)
+        return replace(known, reproducible=False, findings=notes)
     notes += (_denied(found),) if found.denials else ()
     if found.contender >= 0:
         start = contenders[found.contender].start
@@ -156,10 +198,11 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer) -> 
         best = candidate if candidate.cost_ns < best.cost_ns * (1 - SAME) else best
     bound = max(known.bound_ns, found.bound_ns)
     is_tight = bound >= best.cost_ns * (1 - ROUNDING)
-    word = "OPTIMAL" if found.status == "OPTIMAL" and is_tight else "FEASIBLE"
+    word = "OPTIMAL" if "OPTIMAL" in (found.status, known.status) and is_tight else "FEASIBLE"
     whole = answer.failure is None and not found.is_stopped
+    if word != "OPTIMAL" and found.bound_ns <= known.bound_ns:
+        proved_by = known.proved_by
     found_by = known.found_by if best is known.candidate else SOLVER
-    proved_by = SOLVER if found.bound_ns > known.bound_ns else known.proved_by
     return Solved(best, min(bound, best.cost_ns), word, whole, found.effort, notes, found_by, proved_by)
 
 
@@ -187,42 +230,59 @@ class _Known:
     is_split: bool = False
 
 
-def _known(
-    options: Sequence[OpenOption], best: Candidate, stop: float, *, splits: bool
-) -> tuple[list[_Known], Candidate]:
-    """What nothing undercuts of each option, and the best schedule known then.
+def _least_ns(known: Sequence[_Known]) -> float:
+    """What no schedule of any option undercuts."""
+    return min(min(own.floors_ns) for own in known)
 
-    With `splits`, floors below the best schedule are looked at more closely, which may find a better one.
-    """
+
+def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
+    """What nothing undercuts of each option, that of the best schedule foremost."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
             found.append(_Known(option, (option.floor_ns,) * len(option.register_blocks)))
-            continue
-        own = _Known(option, floors_of(option.cost, option.space, option.register_blocks))
-        if splits and min(own.floors_ns) < best.cost_ns * (1 - SAME):
-            raised = raised_floors(option, own.floors_ns, best.cost_ns, stop)
-            own = _Known(option, raised.floors_ns, raised.best, is_split=True)
-            best = raised.best or best
-        found.append(own)
+        else:
+            found.append(_Known(option, floors_of(option.cost, option.space, option.register_blocks)))
+    return found
+
+
+def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
+    """The same, with a schedule of each option that may win, as far as there is time."""
+    found: list[_Known] = []
+    for own in known:
+        start = best if own.option is best.option else None
+        if start is None and min(own.floors_ns) < best.cost_ns and time.monotonic() < stop:
+            start = greedy_candidate([own.option], stop)
+        found.append(replace(own, best=start))
+    return found
+
+
+def _split(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[_Known], Candidate]:
+    """The same with floors raised towards the best schedule, and the best schedule known then."""
+    found: list[_Known] = []
+    for own in known:
+        start, floors = best if own.option is best.option else own.best, own.floors_ns
+        if min(floors) < best.cost_ns * (1 - SAME):
+            raised = raised_floors(own.option, floors, best.cost_ns, stop, start=start)
+            floors, start, best = raised.floors_ns, raised.best or start, raised.best or best
+        found.append(_Known(own.option, floors, start, is_split=True))
     return found, best
 
 
-def _contenders(known: Sequence[_Known], best: Candidate, stop: float) -> list[Contender]:
+def _contenders(known: Sequence[_Known], best: Candidate) -> list[Contender]:
     """What may still beat the best schedule, its own option foremost."""
     found: list[Contender] = []
     for own in sorted(known, key=lambda k: k.option is not best.option):
-        option = own.option
+        option, start = own.option, best if own.option is best.option else own.best
         pairs = zip(own.floors_ns, option.register_blocks, strict=True)
         below = [(floor, block) for floor, block in pairs if floor < best.cost_ns]
-        if not below or time.monotonic() > stop:
+        # With cuts that close all else the best one is asked about itself: its bound is what they prove.
+        if start is None or not (below or (own.is_split and start is best)):
             continue
-        start = best if option is best.option else own.best or greedy_candidate([option], stop)
-        if start is not None:
-            space = option.space
-            block = {axis.name: start.assignment[space.unroll(axis)] for axis in space.register_axes}
-            if block not in [other for _, other in below]:
-                below.append((floors_of(option.cost, space, (block,))[0], block))
-            least, blocks = zip(*below, strict=True)
-            found.append(Contender(start, blocks, least))
+        space = option.space
+        block = {axis.name: start.assignment[space.unroll(axis)] for axis in space.register_axes}
+        if block not in [other for _, other in below]:
+            below.append((floors_of(option.cost, space, (block,))[0], block))
+        least, blocks = zip(*below, strict=True)
+        found.append(Contender(start, blocks, least))
     return found

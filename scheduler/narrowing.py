@@ -35,8 +35,8 @@ GLANCED = 24
 PLAIN = 4
 # How often a statement's mappings are looked at beyond that before a first schedule is made of what is there.
 FIRST_LOOKS = 4
-# How often the boxes of a mapping are cut that may win: most that cannot are out after ten rounds.
-SPLIT_ROUNDS = 16
+# Into how many boxes a mapping is cut that may win: most that cannot are out before there are so many.
+MOST_BOXES = 1 << 12
 # How much a mapping is put back for each axis that it joins to another: it mostly has to be copied.
 PER_JOINED = 1.5
 
@@ -120,7 +120,7 @@ class _Judge:
         """What the mapping costs at least once all of it is known, and what greedy makes of it.
 
         None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
-        is raised towards the limit for some rounds.
+        is raised towards the limit.
         """
         nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
@@ -134,7 +134,7 @@ class _Judge:
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
         """What no schedule of an option undercuts, at most the limit: less where one is met on the way."""
         floors = floors_of(option.cost, option.space, option.register_blocks)
-        return min(raised_floors(option, floors, limit_ns, rounds=SPLIT_ROUNDS).floors_ns)
+        return min(raised_floors(option, floors, limit_ns, most=MOST_BOXES).floors_ns)
 
 
 def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:

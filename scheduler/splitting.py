@@ -1,35 +1,95 @@
-"""Floors of register blocks raised by splitting what is not decided, again and again where they are lowest.
+"""Floors of register blocks raised by cutting them into boxes, one decision after the other: cuts for CP-SAT.
+
+    register blocks            a box each, with what none of its schedules undercuts
+    x stages of a, of b, ...   cut: floors rise, and boxes that come up to a known price are out
+    x cache blocks of k, m, n  the lowest boxes go on first, some thousands at a time
+    x pairs of loops           what is left in the end are schedules below the price
 
 A floor takes the least that each part of a cost can be: a loop order that suits one operand, a cache block
-that suits another. With a decision cut into two halves, each half has a floor of its own, and the lower of
-both is a floor of the whole. For the lowest boxes all cuts are tried at once, and the best one is kept. Some
-schedules out of the very lowest are priced: a better one closes all boxes above it. What no half undercuts is
-proven, whatever else is decided, and the solver need not look there (docs/decisions/0023-splitting.md).
+that suits another. The more is decided, the less of that is left. What no box of a register block undercuts,
+no schedule does, and the solver gets it as a constraint (docs/decisions/0023-splitting.md).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isamap.plan.cutting import Parts, cut_bounds
-from isamap.scheduler.boxes import Boxes, Domains, Floats, Queue, domains_of, ordered
+from isamap.plan.batch import Numbers
+from isamap.plan.bounding import Box, bounds_all
+from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.floors import costs_of
+from isamap.scheduler.crossing import open_values
 from isamap.scheduler.greedy import SAME, descend, moves
-from isamap.scheduler.points import points
+from isamap.scheduler.orders import Pairs, axes_in_order, first_order
+from isamap.scheduler.space import RegisterBlock, Space
+from isamap.scheduler.summing import sum_factors
+from isamap.scheduler.sums import summed_axis
 
-# How often boxes are cut, and so many at a time: some 10 ms each.
-ROUNDS = 100
-AT_ONCE = 512
-# Of how many of the lowest boxes schedules are looked at in each round.
+# How many boxes an option is cut into at most, and how many are bounded at a time: more leave the caches.
+MOST_BOXES = 1 << 20
+AT_ONCE = 1 << 12
+# In how many of the lowest boxes a better schedule is looked for when a decision is first made.
 PROBED = 8
-# What the higher half of a cut counts beside the lower one.
-PULL = 0.01
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Made = Mapping[str, Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Decisions that are made at once, with the values that they may have beside each register block.
+
+    Shapes: `values` (names, blocks, most ways), padded with the last way; `counts` (blocks,).
+    """
+
+    names: tuple[str, ...]
+    values: Numbers
+    counts: Places
+
+    @staticmethod
+    def of(names: tuple[str, ...], ways: Sequence[Sequence[tuple[int, ...]]]) -> Choice:
+        """The choice between these ways, listed for each register block."""
+        most = max(map(len, ways))
+        padded = [[*own, *[own[-1]] * (most - len(own))] for own in ways]
+        counts = np.array([len(own) for own in ways], np.int64)
+        return Choice(names, np.array(padded, np.float64).transpose(2, 0, 1), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Register blocks, by number, with decisions that are made, and what costs no less.
+
+    Units: `floors` in nanoseconds.
+    """
+
+    owner: Places
+    made: Made
+    floors: Numbers
+
+    def taken(self, numbers: Places | Mask) -> Boxes:
+        """Some of them."""
+        made = {name: values[numbers] for name, values in self.made.items()}
+        return Boxes(self.owner[numbers], made, self.floors[numbers])
+
+    def below(self, price_ns: float) -> Boxes:
+        """Those that may hold what costs less."""
+        return self.taken(self.floors < price_ns * (1 - SAME))
+
+    def cut(self, choice: Choice) -> Boxes:
+        """Each of them once for each way of a choice."""
+        counts = choice.counts[self.owner]
+        parts = self.taken(np.repeat(np.arange(len(counts)), counts))
+        way = np.arange(len(parts.owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        own = zip(choice.names, choice.values[:, parts.owner, way], strict=True)
+        return Boxes(parts.owner, {**parts.made, **dict(own)}, parts.floors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,76 +108,156 @@ def raised_floors(
     floors_ns: Sequence[float],
     price_ns: float,
     stop: float = inf,
-    rounds: int | None = None,
+    most: int | None = None,
+    start: Candidate | None = None,
 ) -> Raised:
-    """Floors of the option's register blocks, at most a price that is known, and a schedule below that.
+    """Floors of the option's register blocks, raised towards a price that is known. Units: nanoseconds.
 
-    No more is looked for from `stop` on the monotonic clock, and after `ROUNDS` rounds unless others are
-    asked for. Units: nanoseconds.
+    Given a schedule of the option to `start` from, cheaper ones are looked for in the lowest boxes. No more
+    is cut from `stop` on the monotonic clock, or when there have been `most` boxes.
     """
-    domains, parts = domains_of(option.space, option.register_blocks), Parts.of(option.cost)
+    space, best = option.space, None
+    choices = list(choices_of(space, option.register_blocks))
+    probed = {level for level, one in enumerate(choices) if _is_size(space, one) or start is None}
     known = np.asarray(floors_ns, np.float64)
-    owner = np.flatnonzero(known < price_ns)
-    best: Candidate | None = None
-    queue = Queue()
-    queue.add(Boxes(owner, np.zeros_like(domains.last[owner]), domains.last[owner], known[owner]), price_ns)
-    for _ in range(ROUNDS if rounds is None else rounds):
-        if time.monotonic() > stop or queue.least_ns() >= price_ns * (1 - SAME):
-            break
-        boxes = queue.lowest(AT_ONCE, price_ns * (1 - SAME))
-        found = _probed(option, domains, boxes, price_ns, stop)
-        if found is not None:
-            best, price_ns = found, found.cost_ns
-        left = boxes.taken(np.flatnonzero(boxes.can_be_cut() & (boxes.floors < price_ns)))
-        if len(left.owner):
-            queue.add(ordered(option.space, domains, _halves(parts, domains, left)), price_ns)
-    known[owner] = price_ns
-    for box in queue.waiting:
-        known[box.owner] = min(known[box.owner], box.floor)
-    return Raised(tuple(np.minimum(known, price_ns).tolist()), best)
+    found, count = np.full(len(known), np.inf), 0
+    waiting = [(Boxes(np.arange(len(known)), {}, known), 0)]
+    while waiting:
+        boxes, level = waiting.pop()
+        boxes = boxes.below(price_ns)
+        if level == len(choices):
+            boxes = boxes.taken(np.array([_is_schedule(space, made) for made in _each(boxes)], np.bool_))
+        if (
+            level == len(choices)
+            or count >= (MOST_BOXES if most is None else most)
+            or time.monotonic() > stop
+        ):
+            np.minimum.at(found, boxes.owner, boxes.floors)
+            continue
+        if not len(boxes.owner):
+            continue
+        boxes, others = _lowest(boxes, choices[level])
+        parts = boxes.cut(choices[level])
+        parts = parts.taken(_is_ordered(space, parts.made, choices[level].names[0]))
+        if not len(parts.owner):
+            waiting.append((others, level))
+            continue
+        parts, count = _bounded(option, parts, choices[level + 1 :]), count + len(parts.owner)
+        if start is not None and level not in probed:
+            probed.add(level)
+            start = _probed(start, parts, stop)
+            if start.cost_ns < price_ns * (1 - SAME):
+                best, price_ns = start, start.cost_ns
+        waiting += [(others, level), (parts, level + 1)]
+    floors = np.maximum(np.minimum(found, price_ns), np.minimum(known, price_ns))
+    return Raised(tuple(floors.tolist()), best)
 
 
-def _probed(
-    option: OpenOption, domains: Domains, boxes: Boxes, price_ns: float, stop: float
-) -> Candidate | None:
-    """A schedule below the price out of the first boxes, or of one that holds no other."""
-    looked_at = ~boxes.can_be_cut()
-    looked_at[:PROBED] = True
-    numbers = np.flatnonzero(looked_at).tolist()
-    inside = [made for number in numbers for made in points(option.space, domains.ends(boxes, number))]
-    best: Candidate | None = None
-    for made, cost_ns in zip(inside, costs_of(option.cost, {}, inside) if inside else (), strict=True):
-        if cost_ns < min(price_ns, best.cost_ns if best else inf) * (1 - SAME):
-            best = decided(option, made)
-    return None if best is None else descend(best, moves, stop)
+def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
+    """A schedule out of the lowest boxes, improved, where one is cheaper; what is open is as in the best."""
+    option, found = best.option, best
+    for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
+        whole = {**best.assignment, **made}
+        for sweep in (False, True):
+            axes, pairs = _loops(option.space, sweep=sweep)
+            kept = axes_in_order(axes, pairs, best.assignment)
+            whole |= first_order(kept, pairs, {**option.space.fixed, **made}) or {}
+        if _is_schedule(option.space, whole):
+            found = min(found, decided(option, whole), key=lambda candidate: candidate.cost_ns)
+    return found if found is best else descend(found, moves, stop)
 
 
-def _halves(parts: Parts, domains: Domains, boxes: Boxes) -> Boxes:
-    """Each box cut along the decision whose lower half is highest: all first halves, then all second ones."""
-    ends = {name: domains.box(n, boxes.owner, boxes.low, boxes.high) for n, name in enumerate(domains.names)}
-    middle = (boxes.low + boxes.high) // 2
-    lower = Boxes(boxes.owner, boxes.low, middle, boxes.floors)
-    upper = Boxes(boxes.owner, np.minimum(middle + 1, boxes.high), boxes.high, boxes.floors)
-    cuts: dict[str, tuple[Floats, Floats]] = {}
-    is_open = boxes.high > boxes.low
-    for n, name in enumerate(domains.names):
-        if is_open[:, n].any():
-            pairs = zip(*(domains.box(n, b.owner, b.low, b.high) for b in (lower, upper)), strict=True)
-            least, most = (np.stack(both) for both in pairs)
-            cuts[name] = least, most
-    floors = np.full((2, len(domains.names), len(boxes.owner)), -np.inf)
-    for name, found in cut_bounds(parts, ends, cuts).items():
-        floors[:, domains.names.index(name)] = found
-    # Where no cut raises both halves, one that raises the other one most.
-    worth = floors.min(axis=0) + PULL * floors.max(axis=0)
-    best = np.where(is_open.T, worth, -np.inf).argmax(axis=0)
-    chosen = np.arange(len(best), dtype=np.int64)
-    highs, lows = boxes.high.copy(), boxes.low.copy()
-    highs[chosen, best] = lower.high[chosen, best]
-    lows[chosen, best] = upper.low[chosen, best]
-    return Boxes(
-        np.tile(boxes.owner, 2),
-        np.concatenate([boxes.low, lows]),
-        np.concatenate([highs, boxes.high]),
-        np.maximum(np.tile(boxes.floors, 2), floors[:, best, chosen].reshape(-1)),
+def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
+    """The lowest boxes, as many as may be bounded at a time when they are cut, and the others."""
+    order = np.argsort(boxes.floors, kind="stable")
+    enough = np.searchsorted(np.cumsum(choice.counts[boxes.owner[order]]), AT_ONCE, side="right")
+    enough = max(1, int(enough))
+    return boxes.taken(order[:enough]), boxes.taken(order[enough:])
+
+
+def _bounded(option: OpenOption, boxes: Boxes, left: Sequence[Choice]) -> Boxes:
+    """The boxes with the floors that follow from what is made, whatever is made of what is left."""
+    spans: dict[str, Box] = {name: (values, values) for name, values in boxes.made.items()}
+    for choice in left:
+        for name, own in zip(choice.names, choice.values, strict=True):
+            spans[name] = own.min(axis=1)[boxes.owner], own.max(axis=1)[boxes.owner]
+    floors, _ = bounds_all(option.cost, spans, len(boxes.owner))
+    return Boxes(boxes.owner, boxes.made, np.maximum(boxes.floors, floors))
+
+
+# --- what there is to decide ------------------------------------------------------------------------------
+
+
+def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice]:
+    """What may be decided beside each of these register blocks, in the order in which it is: sizes first."""
+
+    def alike(name: str, values: Sequence[int]) -> Choice:
+        return Choice.of((name,), [[(value,) for value in values]] * len(blocks))
+
+    for operand in space.option.operands:
+        yield alike(space.stage(operand), space.stage_values(operand))
+    for axis in sorted(space.axes, key=lambda axis: not axis.is_reduction):
+        names = (space.block(axis), space.unroll(axis))
+        is_open = axis == summed_axis(space.option)
+        factors = [(sum_factors(space, b) or (1,)) if is_open else (b.get(axis.name, 1),) for b in blocks]
+        sizes = {f: space.blocks(axis, f) for f in {f for own in factors for f in own}}
+        ways = [[(size, f) for f in own for size in sizes[f]] for own in factors]
+        yield Choice.of(names, [own or [(axis.extent, 1)] for own in ways])
+    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
+        yield alike(name, (space.fixed[name],) if name in space.fixed else (0, 1))
+    for name, values in open_values(space).items():
+        yield alike(name, values)
+
+
+def _is_size(space: Space, choice: Choice) -> bool:
+    """Whether sizes are open before or after a choice: schedules are looked for when all are given."""
+    stages = [space.stage(operand) for operand in space.option.operands]
+    blocks = [space.block(axis) for axis in space.axes]
+    return choice.names[0] in [*stages, *blocks]
+
+
+def _is_ordered(space: Space, made: Made, name: str) -> Mask:
+    """Where a pair of loops that is decided goes with what else is, as in the solver's model.
+
+    Loops that run once stand innermost, in their order, and none goes in circles.
+    """
+    sweep = name in [pair for pair, _, _ in space.sweep_pairs()]
+    axes, pairs = _loops(space, sweep=sweep)
+    named = {(first.name, second.name): pair for pair, first, second in pairs}
+    inverse = {pair: both for both, pair in named.items()}
+    everywhere = np.ones(len(next(iter(made.values()))), np.bool_)
+    if name not in inverse or any(pair in space.fixed for pair in inverse):
+        return everywhere
+    first, second = (
+        _runs_once(space, axis, made, sweep=sweep) for axis in axes if axis.name in inverse[name]
     )
+    found = np.where(made[name] > 0, ~first | second, ~second)
+    for a, b, c in combinations([axis.name for axis in axes], 3):
+        three = named[a, b], named[b, c], named[a, c]
+        if name in three and all(pair in made for pair in three):
+            ab, bc, ac = (made[pair] > 0 for pair in three)
+            found &= (ab != bc) | (ab == ac)
+    return found
+
+
+def _runs_once(space: Space, axis: TileAxis, made: Made, *, sweep: bool) -> Mask:
+    """Where the loop over blocks of an axis runs once, or that over register blocks within."""
+    if sweep:
+        return made[space.block(axis)] <= made[space.unroll(axis)] * axis.tile
+    return made[space.block(axis)] >= axis.extent
+
+
+def _loops(space: Space, *, sweep: bool) -> tuple[Sequence[TileAxis], Pairs]:
+    return (space.register_axes, space.sweep_pairs()) if sweep else (space.axes, space.order_pairs())
+
+
+def _each(boxes: Boxes) -> Iterator[dict[str, int]]:
+    for number in range(len(boxes.owner)):
+        yield {name: int(values[number]) for name, values in boxes.made.items()}
+
+
+def _is_schedule(space: Space, made: Mapping[str, int]) -> bool:
+    """Whether decisions go together. A box may hold what does not, and what is not fixed."""
+    orders = (first_order(*_loops(space, sweep=sweep), made) for sweep in (False, True))
+    agrees = all(made.get(name, value) == value for name, value in space.fixed.items())
+    return agrees and all(order is not None for order in orders) and space.is_feasible(made)

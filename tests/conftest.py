@@ -15,6 +15,8 @@ import hypothesis
 import pytest
 from tiers import TIERS, left_out
 
+from isamap.scheduler.children import start_early
+
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 
 
@@ -51,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
+def solver_is_started(own_cache: None) -> None:
+    """Importing OR-Tools takes seconds of the first schedule's limit where many tests run at once."""
+    start_early()
+
+
+@pytest.fixture(scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps the tests out of the user's cache and data; child processes inherit it."""
     with pytest.MonkeyPatch.context() as patch:

@@ -55,8 +55,8 @@ def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     kept: list[Child] = []
     monkeypatch.setattr(children, "kept", kept)
     monkeypatch.setattr(children, "start", start_another)
-    # What is proven without the solver does not ask it.
-    monkeypatch.setattr("isamap.scheduler.splitting.ROUNDS", 0)
+    # Splitting would prove by itself what the solver did not.
+    monkeypatch.setattr("isamap.scheduler.splitting.MOST_BOXES", 0)
     yield end
     for child in kept:
         child.end()

@@ -34,8 +34,8 @@ READY = "print('ready', flush=True); "
 
 @pytest.fixture(autouse=True)
 def solver_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds are not raised before it is asked: here they would answer all by themselves."""
-    monkeypatch.setattr("isamap.scheduler.splitting.ROUNDS", 0)
+    """Nothing is split: here that would prove by itself what the solver did not."""
+    monkeypatch.setattr("isamap.scheduler.splitting.MOST_BOXES", 0)
 
 
 def child(program: str) -> tuple[str, ...]:
@@ -104,15 +104,16 @@ def test_nothing_but_dataclasses_of_plans_is_made(name: str) -> None:
 
 def test_a_child_gives_the_same_answer() -> None:
     question, fixed = gemm(127, 127, 127), {"nest0.unroll.m": 5}
-    found = schedule(question, fixed=fixed)
-    assert found == schedule(question, heuristic=CpSat(ask_here), fixed=fixed)
+    found = schedule(question, fixed=fixed, limit_s=60)
+    assert found == schedule(question, heuristic=CpSat(ask_here), fixed=fixed, limit_s=60)
     assert found.findings == ()
 
 
 def test_the_caller_never_loads_the_solver() -> None:
     script = (
         "import sys; from plan_problems import gemm; from isamap.scheduler import schedule;"
-        "found = schedule(gemm(127, 127, 127)); assert found.status == 'OPTIMAL' and not found.findings;"
+        "found = schedule(gemm(127, 127, 127), limit_s=60);"
+        "assert found.status == 'OPTIMAL' and not found.findings;"
         "print('ortools' in sys.modules)"
     )
     done = subprocess.run(
@@ -139,7 +140,7 @@ def test_a_child_that_died_in_between_is_replaced() -> None:
         pass
     lost.process.kill()
     lost.process.wait()
-    assert schedule(gemm(127, 127, 127)).findings == ()
+    assert schedule(gemm(127, 127, 127), limit_s=60).findings == ()
     with borrowed() as other:
         assert other is not lost
 

@@ -132,7 +132,7 @@ def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.Monkey
     kernel, machine = bind(parse_kernel(Source("window.ir", WINDOW)), sizes), load_machine("x86-amx")
 
     fewer = narrow_problem(kernel, machine, sizes, 1, MODEL)
-    monkeypatch.setattr("isamap.scheduler.narrowing.SPLIT_ROUNDS", 0)
+    monkeypatch.setattr("isamap.scheduler.narrowing.MOST_BOXES", 0)
     more = narrow_problem(kernel, machine, sizes, 1, MODEL)
 
     (few,), (many,) = fewer.nests, more.nests
