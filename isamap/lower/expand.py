@@ -23,6 +23,7 @@ from isamap.lower.place import Place, divides, left_inside, start_of, tiles_here
 from isamap.lower.program import Block, For, If
 from isamap.lower.rests import in_pieces
 from isamap.lower.scope import Build, Nest, Nodes, Scope
+from isamap.lower.skipping import skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.match import Suppliers
@@ -55,7 +56,11 @@ def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
             here, before = prologue(nest, step, around)
             return (*before, *_turns(nest, step, here, inside), *epilogue(nest, step, here))
         case Hold(unrolled):
-            return _by_tiles(nest, unrolled, scope, lambda s: register_block(nest, unrolled, s, inside))
+
+            def block(here: Scope) -> Nodes:
+                return skipped(nest, inner, here.place, register_block(nest, unrolled, here, inside))
+
+            return _by_tiles(nest, unrolled, scope, block)
         case Issues(unrolled):
             return _by_tiles(nest, unrolled, scope, lambda s: issue_tiles(nest, step, s))
         case _:

@@ -1,0 +1,72 @@
+"""Register blocks that a guard leaves nothing to do are not performed."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.prepare import prepare
+from isamap.driver.request import Request, Size
+from isamap.driver.verify import all_cases
+from isamap.lower.program import Block, For, If, Node, Parallel
+from isamap.machine import load_machine, missing_features
+from isamap.source import Source
+
+GUARDED = {
+    "beyond": "seq k in N { for i in N, r in R if i > k { B[i, r] += -L[i, k] * B[k, r]; } }",
+    "before": "seq k in N { for i in N, r in R if k > i { B[i, r] += L[i, k] * B[k, r]; } }",
+    "two ends": "seq k in N { for i in N, r in R if i > k & i <= k + 3 { B[i, r] += L[i, k] * B[k, r]; } }",
+    "equal": "seq k in N { for i in N, r in R if 2 * i == k { B[i, r] += L[i, k] * X[k, r]; } }",
+    "a lane": "for i in N, r in R, k in N if k <= r { B[i, r] += L[i, k] * X[k, r]; }",
+    "all axes": "for i in N, r in R, k in N if i + k < r { B[i, r] += L[i, k] * X[k, r]; }",
+    "a maximum": "for i in N, r in R, k in N if k <= i { B[i, r] max= L[i, k] * X[k, r]; }",
+    "begun anew": """for i in N, r in R { B[i, r] = 0; }
+        for i in N, r in R, k in N if k < i { B[i, r] += L[i, k] * X[k, r]; }""",
+    "one row": "for i in N, r in R, k in N if k + 7 < i { B[i, r] += L[i, k] * X[k, r]; }",
+}
+
+
+def source(name: str) -> Source:
+    text = f"kernel k(N, R) {{ in L: f32[N, N]; in X: f32[N, R]; inout B: f32[N, R]; {GUARDED[name]} }}"
+    return Source("k.ir", text)
+
+
+def choices(nodes: tuple[Node, ...]) -> list[If]:
+    """All conditions of a program, the outermost first."""
+    found: list[If] = []
+    for node in nodes:
+        if isinstance(node, If):
+            found.append(node)
+        if isinstance(node, For | If | Block | Parallel):
+            found += choices(node.body)
+    return found
+
+
+def conditions_of(name: str, machine: str) -> list[str]:
+    sizes: dict[str, Size] = {"N": 48, "R": 64}
+    program = compile_kernel(Request(source(name), machine, sizes, heuristic="greedy"), "lower").program
+    assert program is not None
+    return [f"{left} {sign} {right}" for c in choices(program.body) for left, sign, right in c.conditions]
+
+
+def test_a_block_beyond_the_guard_is_skipped() -> None:
+    assert conditions_of("beyond", "x86-avx2") == ["0 < 7*i0 - k + 6", "0 < -k + 47"]
+    assert conditions_of("before", "x86-avx2") == ["0 < k - 7*i0", "0 < k - 42"]
+    assert len(conditions_of("two ends", "x86-avx2")) == 4
+
+
+def test_what_a_block_takes_along_is_not_skipped_and_nothing_that_always_runs() -> None:
+    assert conditions_of("begun anew", "x86-avx2") == []
+    assert conditions_of("a lane", "x86-avx2") == []
+
+
+@pytest.mark.exhaustive(fast=6)
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx2", "x86-avx512"])
+@pytest.mark.parametrize("sizes", [{"N": 23, "R": 40}, {"N": "1..40@23", "R": "1..40@16"}], ids=str)
+@pytest.mark.parametrize("name", GUARDED)
+def test_what_is_left_is_right(name: str, sizes: dict[str, Size], machine: str) -> None:
+    if missing := missing_features(load_machine(machine)):
+        pytest.skip(f"this computer lacks {', '.join(missing)}")
+    prepared = prepare(Request(source(name), machine, sizes, heuristic="greedy"))
+    for case in all_cases(prepared, ("integers", "edges"), guard=True):
+        assert not [d.render() for d in case.problems]
