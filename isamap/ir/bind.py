@@ -25,11 +25,17 @@ R = TypeVar("R", bound=Routine)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A size that stays symbolic: bounds, both included, and the value that costs are computed for."""
+    """A size that stays symbolic: bounds, both included, and the value that costs are computed for.
+
+    Without one that is the highest.
+    """
 
     low: int
     high: int
     profile: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}@{self.high if self.profile is None else self.profile}"
 
 
 def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:

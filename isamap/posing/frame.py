@@ -72,7 +72,7 @@ class Frame:
         return Problem(
             self.kernel.name,
             machine.name,
-            tuple((n, v if isinstance(v, int) else f"{v.low}..{v.high}@{v.profile}") for n, v in self.sizes),
+            tuple((n, v if isinstance(v, int) else str(v)) for n, v in self.sizes),
             offered_once(nests),
             tuple(sorted((m.name, m.count or 0) for m in machine.memories.values() if m.kind == "registers")),
             self.memories.caches,

@@ -112,8 +112,7 @@ def _depends(evaluator: Evaluator, trial: Trial) -> Mapping[str, str]:
 
 def _sizes(trial: Trial) -> dict[str, int | str]:
     return {
-        name: f"{value.low}..{value.high}@{value.profile}" if isinstance(value, Range) else value
-        for name, value in sorted(trial.sizes.items())
+        name: str(value) if isinstance(value, Range) else value for name, value in sorted(trial.sizes.items())
     }
 
 

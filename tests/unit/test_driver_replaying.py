@@ -95,3 +95,11 @@ def test_an_optimum_among_what_a_person_left_open_says_so() -> None:
     line = next(line for line in report.splitlines() if line.startswith("schedule: "))
     assert line.startswith("schedule: OPTIMAL among those with nest0.unroll.m = 1, ")
     assert line.endswith(", at most 0.0 % above the optimum of these")
+
+
+def test_a_range_without_a_typical_value_is_replayed_at_its_highest() -> None:
+    request = replace(ASKED, sizes={**ASKED.sizes, "M": "1..40"}, heuristic="greedy")
+    found = found_by(request)
+    text = print_schedule(found)
+    assert "M = 1..40@40" in text
+    assert found_by(replace(request, schedule=Source("s", text))) == found
