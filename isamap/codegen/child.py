@@ -38,6 +38,10 @@ class RunProblem(IsamapError):
     exit_code = 1
 
 
+class NotSetUp(RunProblem):
+    """The child could not be made ready to run emitted code, which is not to blame."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a child process may use. Units: `memory_bytes` on top of the data."""
@@ -107,7 +111,9 @@ def run_child(
         case "unstable":
             raise _problem("program-unstable", "gives other results when its data lies elsewhere", subject)
         case _:
-            raise _problem("program-failed", f"could not be run: {answer.get('message')}", subject)
+            raise NotSetUp(
+                *_problem("program-failed", f"could not be run: {answer.get('message')}", subject).diagnostics
+            )
 
 
 def _inherited(job: dict[str, Any]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.blame import Emissions
 from isamap.codegen.c_types import compute_type
-from isamap.codegen.child import Limits, RunProblem, Subject, run_child, shared_file
+from isamap.codegen.child import Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
 from isamap.codegen.emulator import Emulator
 from isamap.codegen.silicon_cases import Case, encodings, make_cases
 from isamap.codegen.silicon_compare import difference, is_tame
@@ -208,6 +208,10 @@ def _run(
             return crashed
         except RunProblem as problem:
             done = int.from_bytes(shared[0:_COUNT_BYTES], "little")
+            if isinstance(problem, NotSetUp) or (
+                emulator is not None and _never_began(problem, done, crashed)
+            ):
+                raise
             failed = pending[min(done, len(pending) - 1)]
             form = trials[failed].form
             message = problem.diagnostics[0].message.removeprefix(subject.name).strip()
@@ -215,6 +219,11 @@ def _run(
             crashed |= dict.fromkeys(same, f"its trial {message}")
             pending = [n for n in pending[done:] if n not in same]
     return crashed
+
+
+def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
+    """Whether an emulator failed by itself, before the first of all trials."""
+    return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
 
 
 def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int, int], ...], list[int]]:

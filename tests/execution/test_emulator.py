@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from isamap import verify
+from isamap.codegen.child import RunProblem
 from isamap.codegen.emulator import SLOWER, Emulator, ended_by
 from isamap.codegen.silicon import check_machine
 from isamap.driver.inputs import read_kernel
@@ -84,6 +85,25 @@ def test_it_is_trusted_to_have_what_this_processor_lacks() -> None:
 def test_how_it_ends_is_how_the_program_ended(script: Path, last: str, code: str, said: str) -> None:
     (problem, *_) = verify("gemm_f32", "generic-c", SIZES, emulator=write(script, last))[0].problems
     assert (problem.code, said in problem.message) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("echo no licence >&2; exit 3", "could not be run: no licence"),
+        (
+            """sed 's/"library": "[^"]*"/"library": "gone.so"/' | "$@" """,
+            "gone.so: cannot open shared object file",
+        ),
+    ],
+)
+def test_what_cannot_be_started_is_no_fault_of_an_instruction(script: Path, last: str, said: str) -> None:
+    counted = script.with_name("starts")
+    emulator = Emulator((write(script, f"echo >> {counted}; {last}"),))
+    with pytest.raises(RunProblem) as found:
+        check_machine(load_machine("generic-c"), ["load_f32", "mac_f32"], emulator=emulator)
+    assert said in found.value.render()
+    assert counted.read_text() == "\n"
 
 
 def test_memory_is_not_limited_there_and_time_is_more(script: Path, tmp_path: Path) -> None:
