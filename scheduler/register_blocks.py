@@ -14,7 +14,7 @@ from isamap.plan.cost import CeilDiv, Const, Cost, Decision, OverBlocks, Thresho
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.scheduler.space import Space, issues_along
 from isamap.scheduler.sums import summed_axis
-from isamap.scheduler.tiling import by_stage
+from isamap.scheduler.tiling import Tiling, by_stage
 
 
 def block_sums(space: Space, loops: LoopTimes) -> Cost:
@@ -80,6 +80,13 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
     body = times(loops.unrolled_issue_ns * issues, *_unrolled(space, [a.name for a in space.register_axes]))
     unrolled = total([Const(loops.unrolled_ns * issues), body])
     return over_blocks(space, total([turns, Threshold(factor, 1, Const(0), unrolled)]))
+
+
+def chains(tiling: Tiling) -> Cost:
+    """The chains of sums, one after the other, when nothing else fills them."""
+    if not any(axis.is_reduction for axis in tiling.space.axes):
+        return Const(0)
+    return times(tiling.space.option.latency_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
 
 
 def over_blocks(space: Space, body: Cost) -> Cost:

@@ -9,11 +9,12 @@ A cost model that can say this has a method `shares` beside `expression`; those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from isamap.plan.cost import Cost, evaluate
+from isamap.plan.cost import Cost, evaluate, largest, total
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
@@ -25,19 +26,48 @@ from isamap.source import added
 FUSED = "fused statements"
 
 
+class Counts(Enum):
+    """How the time of a part counts beside the others.
+
+    `LONGEST` hides others, or is hidden: of all these the longest counts. `WITHIN` is part of some of them,
+    never longer than they are, and only named by itself. `BEYOND` is one of them, and named by how much it is
+    longer than those before it. `ON_TOP` is added.
+    """
+
+    LONGEST = "longest"
+    WITHIN = "within"
+    BEYOND = "beyond"
+    ON_TOP = "on top"
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a cost, and the operand that causes it ("" for none).
+    """A part of a cost, how it counts, and the operand that causes it ("" for none).
 
-    Parts of one `name` add up; of those that `overlaps` only the largest sum counts. Of one that is `beyond`
-    them, only what it is longer than the longest of those, and of what was beyond before it, comes on top.
+    Parts of one `name` add up. `words` are what people call it ("": as `name`); in them `{units}` and
+    `{instruction}` stand for what the statement is performed on and by.
     """
 
     name: str
     operand: str
-    overlaps: bool
+    counts: Counts
     cost: Cost
-    beyond: bool = False
+    words: str = ""
+
+
+def priced(shares: Iterable[Share]) -> Cost:
+    """The whole of which these are the parts: the longest of what hides, and what is on top."""
+    hides: dict[str, list[Cost]] = {}
+    on_top: list[Cost] = []
+    for share in shares:
+        match share.counts:
+            case Counts.LONGEST | Counts.BEYOND:
+                hides.setdefault(share.name, []).append(share.cost)
+            case Counts.ON_TOP:
+                on_top.append(share.cost)
+            case Counts.WITHIN:
+                pass  # what it is part of counts
+    return total([largest(total(costs) for costs in hides.values()), *on_top])
 
 
 @runtime_checkable
@@ -74,20 +104,33 @@ def _time(
     assignment: Mapping[str, int],
     model: CostModel,
 ) -> NestTime:
-    total = float(evaluate(part_cost(problem, nest, option, model), assignment))
-    fused = [TimeShare(FUSED, "", False, f.extra_ns) for f in option.fusions if f.statement in chosen.fused]
+    total_ns = float(evaluate(part_cost(problem, nest, option, model), assignment))
+    fused = [
+        TimeShare(FUSED, "", False, f.extra_ns, FUSED) for f in option.fusions if f.statement in chosen.fused
+    ]
     own = part_problem(problem, option)
     parts: Sequence[Share] = model.shares(own, nest, option) if isinstance(model, SharingModel) else ()
     if option.parts:
-        parts = (*parts, Share("threads", "", False, overhead(problem, nest, option)))
-    shares = [
-        TimeShare(p.name, p.operand, p.overlaps, nest.turns * float(evaluate(p.cost, assignment)))
-        for p in parts
-        if not p.beyond
-    ]
+        parts = (*parts, Share("threads", "", Counts.ON_TOP, overhead(problem, nest, option)))
+
+    def shown(part: Share, ns: float) -> TimeShare:
+        hides = part.counts in {Counts.LONGEST, Counts.WITHIN}
+        return TimeShare(part.name, part.operand, hides, ns, part.words or part.name)
+
+    ns_of = [(part, nest.turns * float(evaluate(part.cost, assignment))) for part in _together(parts)]
+    shares = [shown(part, ns) for part, ns in ns_of if part.counts is not Counts.BEYOND]
     known_ns = NestTime(0, 0.0, tuple(shares)).slowest_ns
-    for part in (p for p in parts if p.beyond):
-        over_ns = max(0.0, nest.turns * float(evaluate(part.cost, assignment)) - known_ns)
-        known_ns += over_ns
-        shares.append(TimeShare(part.name, part.operand, False, over_ns))
-    return NestTime(nest.statement, total + added(part.ns for part in fused), (*shares, *fused))
+    for part, ns in ns_of:
+        if part.counts is Counts.BEYOND:
+            over_ns = max(0.0, ns - known_ns)
+            known_ns += over_ns
+            shares.append(shown(part, over_ns))
+    return NestTime(nest.statement, total_ns + added(part.ns for part in fused), (*shares, *fused))
+
+
+def _together(shares: Iterable[Share]) -> Iterator[Share]:
+    """One share for those of one name and operand, in their order."""
+    found: dict[tuple[str, str], list[Share]] = {}
+    for share in shares:
+        found.setdefault((share.name, share.operand), []).append(share)
+    return (replace(alike[0], cost=total(one.cost for one in alike)) for alike in found.values())

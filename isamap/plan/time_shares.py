@@ -9,12 +9,16 @@ from isamap.source import added
 
 @dataclass(frozen=True, slots=True)
 class TimeShare:
-    """A part of the time of a scheduled statement. Units: nanoseconds."""
+    """A part of the time of a scheduled statement, and what people call it. Units: nanoseconds.
+
+    In `words` `{units}` and `{instruction}` stand for what the statement is performed on and by.
+    """
 
     name: str
     operand: str
     overlaps: bool
     ns: float
+    words: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.time_shares import NestTime
+from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.report.cells import time_text
 from isamap.report.columns import Row
 from isamap.report.sizes import percent_text
@@ -24,23 +24,6 @@ from isamap.source import added
 
 # A part that takes less than this share of the time is not named.
 SMALL = 0.0005
-_WORDS = {
-    "supply": "loads into registers",
-    "levels": "transfers from one level that wait for those from another",
-    "blocks": "loads and chains that the sums of their own block do not hide",
-    "bursts": "what is used faster than it comes from afar",
-    "beside streams": "computing that does not hide behind what streams from memory",
-    "beside rows": "computing that does not hide behind what comes from afar",
-    "same sets": "pieces of rows that evict each other from their sets",
-    "imperfect overlap": "what does not overlap perfectly",
-    "loops": "counting of loops",
-    "accumulators": "results in and out of registers",
-    "packing": "packing",
-    "pages": "address translation",
-    "revisits": "rows begun again, out of far caches",
-    "results": "pieces of results that begin farther away",
-    "crowding": "pieces of rows that wait for results stored into the same sets",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +63,27 @@ def spent_by_statement(
 
 
 def _spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
-    overlaps = {share.name: share.overlaps for share in time.shares}
+    named = {share.name: share for share in time.shares}
     parts: list[Part] = []
     for name, ns in time.sums().items():
         own = [(s.operand, s.ns) for s in time.shares if s.name == name and s.operand and s.ns > 0]
         own.sort(key=lambda pair: -pair[1])
-        parts.append(Part(name, _words(name, mapping, machine), ns, overlaps[name], tuple(own)))
+        parts.append(Part(name, _words(named[name], mapping, machine), ns, named[name].overlaps, tuple(own)))
     if abs(time.rest_ns) > SMALL * time.total_ns and parts:
         parts.append(Part("other", "what the model does not name", time.rest_ns, False, ()))
     parts.sort(key=lambda part: -part.ns)
     return Spent(time.statement, time.total_ns, tuple(parts))
 
 
-def _words(name: str, mapping: str, machine: Machine) -> str:
+def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
     """What people call a part: units and instructions by the machine's own names."""
     instruction = mapping.split(maxsplit=1)[0]
     known = machine.instructions.get(instruction)
-    if name == "issues" and known is not None:
-        unit = known.cost.unit
-        return f"the {unit} unit{'s' if machine.units[unit].count > 1 else ''}"
-    if name == "latency":
-        return f"sums that wait for one {instruction} after the other"
-    if name.startswith("from "):
-        return f"traffic {name}"
-    return _WORDS.get(name, name)
+    if known is None and "{units}" in share.words:
+        return share.name
+    unit = "" if known is None else known.cost.unit
+    units = f"{unit} unit{'s' if unit and machine.units[unit].count > 1 else ''}"
+    return share.words.replace("{units}", units).replace("{instruction}", instruction)
 
 
 def bound_sentence(spent: Sequence[Spent]) -> str:

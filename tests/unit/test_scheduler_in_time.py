@@ -11,9 +11,10 @@ from properties.sampled_prices import of_blocks
 from isamap.machine.timings import Tlb
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.analytic import LEAK, AnalyticModel
+from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.in_time import if_in_time
+from isamap.scheduler.leaks import LEAK
 from isamap.scheduler.levels import misses
 from isamap.scheduler.pieces import beside_rows
 

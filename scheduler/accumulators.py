@@ -1,0 +1,46 @@
+"""What it takes to bring sums into registers and out of them again."""
+
+from __future__ import annotations
+
+from math import prod
+
+from isamap.plan.cost import Const, Cost, times, total
+from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.carrying import carrying
+from isamap.scheduler.following import if_followed
+from isamap.scheduler.leaks import LEAK
+from isamap.scheduler.least import Way
+from isamap.scheduler.overlapping import entries
+from isamap.scheduler.space import issues_along
+from isamap.scheduler.tiling import Tiling, by_stage
+from isamap.source import added
+
+
+def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """Accumulators in and out of registers, and the last sums of each block, whose latency nothing hides.
+
+    Where loads follow rows out of memory, all of that waits for them, and shows as little as other moves do.
+    """
+    space = tiling.space
+    own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
+    again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+    moved = by_stage(
+        space,
+        operand,
+        times(own, operand.direct_ns or 0.0, *again),
+        times(own, operand.staged_ns or 0.0, *again),
+    )
+    if space.option.carried is not None:
+        moved = carrying(tiling, space.option.carried, moved, problem)
+    held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
+    return if_followed(tiling, problem, times(LEAK, held), held)
+
+
+def least_in_and_out(way: Way) -> float:
+    """Each accumulator once; behind rows that loads follow out of memory it shows by a share.
+
+    What streams is not known of outlines yet.
+    """
+    streams = way.problem.memory_streams
+    shown = LEAK if streams is not None and streams.swept_start_ns is not None else 1.0
+    return shown * added(b.moved_ns for b in way.operands if b.operand.is_accumulator)

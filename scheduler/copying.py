@@ -1,0 +1,97 @@
+"""What copies into staging buffers take: by the instructions that compute, or by units of their own.
+
+A block that fits is used while it is near; a larger one, or a whole copy, goes out to where it fits, and
+comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.leaks import LEAK
+from isamap.scheduler.least import Way
+from isamap.scheduler.levels import copying_afar, copying_shared
+from isamap.scheduler.outgoing import out_and_back
+from isamap.scheduler.overlapping import beside, copied, movers
+from isamap.scheduler.tiling import Tiling, usable_bytes, whole_bytes
+from isamap.source import added
+
+
+def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """The copy into the staging buffer; of an accumulator both ways."""
+    space = tiling.space
+    if operand.packed:
+        return Const(0)
+    values = space.stage_values(operand)
+    elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
+    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    afar_ns = copying_afar(tiling, operand, problem)
+    once += afar_ns
+    moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
+    # Parts on threads that use the same elements fill a whole copy together.
+    together = prod(count for name, count in space.option.parts if name not in operand.axes)
+    whole = Const((once + moved_ns) / together)
+    again = _again(tiling, operand)
+    shared = times(copying_shared(tiling, operand, problem), *again)
+    out = out_and_back(tiling, operand, problem, again, usable_bytes)
+    at_once = total([times(once, *again), shared, out])
+    costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
+    return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
+
+
+def least_packing(way: Way) -> float:
+    """One copy of what is staged, sums both ways: of what a unit moves by itself, what shows of it."""
+    return added(brought.copied * _least_ns(brought.operand) for brought in way.operands if brought.copied)
+
+
+def _least_ns(operand: TileOperand) -> float:
+    """What copying an element shows at least. Units: nanoseconds."""
+    at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
+    if not operand.mover:
+        return at_once
+    before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0
+    return min(at_once, before + LEAK * operand.moved_ns_per_element)
+
+
+def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
+    """Per unit that copies by itself, how long each operand keeps it busy with what crosses iterations."""
+    operands = tiling.space.option.operands
+    return {
+        unit: [beside(tiling, o, _again(tiling, o)) if o.mover == unit else Const(0) for o in operands]
+        for unit in movers(operands)
+    }
+
+
+def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """Factors of how often the whole of an operand is copied, block by block."""
+    if not operand.is_accumulator:
+        return _repeats(tiling, operand)
+    # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
+    # stay for all summing loops.
+    come_and_go = operand.homes[0] and not operand.stage_whole
+    sums = [axis for axis in tiling.space.axes if axis.is_reduction and come_and_go]
+    return [tiling.blocks[axis.name] for axis in sums]
+
+
+def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
+    """Bandwidth towards the nearest memory that holds so much. Units: bytes per nanosecond."""
+    for cache in problem.caches:
+        if size_bytes <= usable_bytes(cache):
+            return cache.bandwidth_bytes_per_ns
+    return problem.memory_bandwidth_bytes_per_ns
+
+
+def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
+    """How often loops that the operand does not follow, around one that it follows, repeat its copy."""
+    repeats: dict[str, list[Cost]] = {}
+    for name, first, second in tiling.space.order_pairs():
+        for outer, inner, value in ((first, second, 1), (second, first, 0)):
+            if outer.name not in operand.axes and inner.name in operand.axes:
+                blocks = tiling.blocks[outer.name]
+                repeated = Threshold(tiling.blocks[inner.name], 1, Const(1), blocks)
+                branches = ((value, repeated), (1 - value, Const(1)))
+                repeats.setdefault(outer.name, []).append(Cases(name, branches))
+    return [largest(parts) for parts in repeats.values()]

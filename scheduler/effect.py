@@ -1,0 +1,146 @@
+"""What an effect is: something that takes time, how it counts beside others, and what has to be known of it.
+
+    Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,))
+
+`effects` is the table of all of them; price, shares, floors and the report's words are read from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from isamap.plan.cost import Const, Cost, total
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.copying import moved
+from isamap.scheduler.least import Way
+from isamap.scheduler.levels import Misses, misses
+from isamap.scheduler.register_blocks import block_sums
+from isamap.scheduler.shares import Counts
+from isamap.scheduler.space import Space, issues_along
+from isamap.scheduler.supply import hints, loads
+from isamap.scheduler.tiling import Tiling, tile
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The time of an effect that one operand has ("" for none), out of one memory or by one unit."""
+
+    cost: Cost
+    operand: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A statement under one option, and costs that several effects are made of.
+
+    `brought` is what bringing inputs into registers takes, `blocks` all register blocks by themselves,
+    `missed` what caches miss, and `moved` what each operand keeps units busy that copy by themselves.
+    """
+
+    problem: Problem
+    tiling: Tiling
+    brought: tuple[Part, ...]
+    blocks: Cost
+    missed: tuple[Misses, ...]
+    moved: tuple[tuple[str, Sequence[Cost]], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, nest: NestProblem, option: NestOption) -> Context:
+        """What is the same for all effects of a statement under one option."""
+        tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
+        brought = (
+            Part(cost, operand.name)
+            for operand in _inputs(option)
+            for cost in (loads(tiling, operand), hints(tiling, operand, problem))
+        )
+        return cls(
+            problem,
+            tiling,
+            tuple(brought),
+            block_sums(tiling.space, problem.loops),
+            misses(tiling, problem),
+            tuple(moved(tiling).items()),
+        )
+
+    @property
+    def option(self) -> NestOption:
+        return self.tiling.space.option
+
+    @property
+    def computing(self) -> Cost:
+        """All issues, one after another."""
+        return Const(prod(issues_along(axis) for axis in self.option.axes) * self.option.interval_ns)
+
+    @property
+    def supplied(self) -> Cost:
+        """What bringing all inputs takes."""
+        return total(part.cost for part in self.brought)
+
+
+def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
+    return tuple(operand for operand in option.operands if not operand.is_accumulator)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What a machine may state or not: how its description calls it, and whether it is stated."""
+
+    words: str
+    is_stated: Callable[[Problem], bool]
+
+
+Parts = Callable[[Context], Iterable[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something that takes time: its short name, what people call it, and how it counts beside others.
+
+    `{by}` in name and words is the memory or unit that a part is of; in words `{units}` and `{instruction}`
+    are what a statement is performed on and by. Where a machine does not state a figure that it needs, it
+    does not appear. `least` is what of it no schedule undercuts that brings operands in some way.
+    """
+
+    name: str
+    words: str
+    counts: Counts
+    parts: Parts
+    needs: tuple[Figure, ...] = ()
+    least: Callable[[Way], float] | None = None
+
+    def is_known(self, problem: Problem) -> bool:
+        """Whether all figures are stated that it needs."""
+        return all(figure.is_stated(problem) for figure in self.needs)
+
+
+# --- of which operands ------------------------------------------------------------------------------------
+
+
+def whole(cost: Callable[[Context], Cost]) -> Parts:
+    """Of the statement as a whole."""
+    return lambda context: [Part(cost(context))]
+
+
+OfOperand = Callable[[Tiling, TileOperand, Problem], Cost]
+
+
+def each_operand(cost: OfOperand) -> Parts:
+    """Of each operand by itself."""
+    return lambda context: _each(context, cost, context.option.operands)
+
+
+def each_input(cost: OfOperand) -> Parts:
+    """Of each operand that is only read."""
+    return lambda context: _each(context, cost, _inputs(context.option))
+
+
+def each_result(cost: OfOperand) -> Parts:
+    """Of each accumulator."""
+    return lambda context: _each(context, cost, [o for o in context.option.operands if o.is_accumulator])
+
+
+def _each(context: Context, cost: OfOperand, operands: Iterable[TileOperand]) -> list[Part]:
+    return [Part(cost(context.tiling, operand, context.problem), operand.name) for operand in operands]

@@ -1,0 +1,171 @@
+"""The table of what takes time, by the analytic model.
+
+For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cache blocks of bm x bn x bk:
+
+    the longest of  all issues, or chains of sums that few accumulators do not hide, each block by itself
+                    loads of a and b, each tile once
+                    misses of all caches / bandwidths, with what it takes to begin rows
+                    …
+    + what shows of all that though it should hide
+    + accumulators in and out + packing and what it reads + pages + loop overhead + …
+
+A new effect is a module with its formula, a line here, and one in docs/effects.md; the price, its parts,
+reports, floors and the docs' test read the table.
+
+Where the whole errs: halos of convolutions are read once (too cheap); caches hold three quarters of their
+size, shared ones half of that, and only rows read in place fall into too few sets; moves of different units
+do not overlap (too dear); columns read out of memory are up to ten times too cheap where the processor does
+not recognise them (docs/decisions/0010-order-of-schedules.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from isamap.machine.timings import RowTimes
+from isamap.plan.cost import Cost, total
+from isamap.scheduler.accumulators import in_and_out, least_in_and_out
+from isamap.scheduler.bursts import shown
+from isamap.scheduler.copying import least_packing, packing
+from isamap.scheduler.crowding import crowded
+from isamap.scheduler.effect import (
+    Context,
+    Effect,
+    Figure,
+    Part,
+    each_input,
+    each_operand,
+    each_result,
+    whole,
+)
+from isamap.scheduler.leaks import leaks, least_leak
+from isamap.scheduler.levels import one_after_another
+from isamap.scheduler.pages import pages
+from isamap.scheduler.pieces import beside_rows
+from isamap.scheduler.register_blocks import chains, loops_ns
+from isamap.scheduler.results import results_begun
+from isamap.scheduler.revisits import revisits
+from isamap.scheduler.same_sets import pieces_at_least
+from isamap.scheduler.shares import Counts
+from isamap.scheduler.streams import exposed
+from isamap.scheduler.supply import least_supply
+
+# --- figures that a machine may state ---------------------------------------------------------------------
+
+
+def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
+    """A figure of the `rows` of a link, of any."""
+    return Figure(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
+
+
+CACHES = Figure("a cache", lambda problem: bool(problem.caches))
+STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)
+TRANSLATION = Figure("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
+LOOPS = Figure(
+    "`turn_ns`, `unrolled_ns` or `unrolled_issue_ns` of `loops`",
+    lambda problem: any((problem.loops.turn_ns, problem.loops.unrolled_ns, problem.loops.unrolled_issue_ns)),
+)
+BESIDE = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
+BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
+BEGUN_AGAIN = _of_rows("`again_ns`", lambda rows: rows.again_ns)
+EVICTED = Figure(
+    "`crowded_piece_ns` of `rows` of the link into the nearest cache",
+    lambda problem: any(rows.crowded_piece_ns for rows in problem.rows_behind[:1]),
+)
+CROWDED = Figure(
+    "`crowded_ns` of `rows` of the link into the nearest cache",
+    lambda problem: any(rows.crowded_ns for rows in problem.rows_behind[:1]),
+)
+
+# --- formulas of what several effects have together -------------------------------------------------------
+
+
+def _traffic(context: Context) -> Iterator[Part]:
+    """What caches miss, out of each memory behind them."""
+    for level in context.missed:
+        for operand, cost in zip(context.option.operands, level.costs, strict=True):
+            yield Part(cost, operand.name, level.source)
+
+
+def _moved(context: Context) -> Iterator[Part]:
+    """What units that copy by themselves take."""
+    for unit, costs in context.moved:
+        for operand, cost in zip(context.option.operands, costs, strict=True):
+            yield Part(cost, operand.name, unit)
+
+
+def _beside_streams(context: Context) -> Cost:
+    from_memory = total(cost for level in context.missed[-1:] for cost in level.costs)
+    computing = total([context.computing, context.supplied])
+    return exposed(context.tiling, from_memory, computing, context.problem)
+
+
+def _leaks(context: Context) -> Iterator[Part]:
+    hidden = total([context.supplied, *(total(costs) for _, costs in context.moved)])
+    return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+EFFECTS: tuple[Effect, ...] = (
+    Effect(
+        "issues", "the {units}", Counts.WITHIN, whole(lambda c: c.computing),
+        least=lambda way: way.computing_ns,
+    ),
+    Effect(
+        "latency", "sums that wait for one {instruction} after the other", Counts.WITHIN,
+        whole(lambda c: chains(c.tiling)),
+    ),
+    Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
+    Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
+    Effect("by {by}", "by {by}", Counts.LONGEST, _moved),
+    Effect(
+        "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
+        whole(lambda c: one_after_another(c.missed)), (CACHES,),
+    ),
+    Effect(
+        "blocks", "loads and chains that the sums of their own block do not hide", Counts.BEYOND,
+        whole(lambda c: c.blocks),
+    ),
+    Effect(
+        "bursts", "what is used faster than it comes from afar", Counts.BEYOND,
+        whole(lambda c: total([c.computing, shown(c.tiling, c.problem, c.missed)])), (CACHES,),
+    ),
+    Effect(
+        "beside streams", "computing that does not hide behind what streams from memory", Counts.BEYOND,
+        whole(_beside_streams), (STREAMS,),
+    ),
+    Effect(
+        "beside rows", "computing that does not hide behind what comes from afar", Counts.BEYOND,
+        whole(lambda c: beside_rows(c.tiling, c.missed, c.blocks, c.problem)), (BESIDE,),
+    ),
+    Effect(
+        "same sets", "pieces of rows that evict each other from their sets", Counts.BEYOND,
+        whole(lambda c: pieces_at_least(c.tiling, c.problem)), (EVICTED,),
+    ),
+    Effect(
+        "imperfect overlap", "what does not overlap perfectly", Counts.ON_TOP, _leaks, least=least_leak
+    ),
+    Effect(
+        "loops", "counting of loops", Counts.ON_TOP,
+        whole(lambda c: loops_ns(c.tiling.space, c.problem.loops)), (LOOPS,),
+    ),
+    Effect(
+        "accumulators", "results in and out of registers", Counts.ON_TOP, each_result(in_and_out),
+        least=least_in_and_out,
+    ),
+    Effect("packing", "packing", Counts.ON_TOP, each_operand(packing), least=least_packing),
+    Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,)),
+    Effect(
+        "revisits", "rows begun again, out of far caches", Counts.ON_TOP, each_input(revisits), (BEGUN_AGAIN,)
+    ),
+    Effect(
+        "results", "pieces of results that begin farther away", Counts.ON_TOP, each_result(results_begun),
+        (BEGUN,),
+    ),
+    Effect(
+        "crowding", "pieces of rows that wait for results stored into the same sets", Counts.ON_TOP,
+        whole(lambda c: crowded(c.tiling, c.problem)), (CROWDED,),
+    ),
+)  # fmt: skip
+"""Everything that takes time, in the order in which reports name what takes as long."""
