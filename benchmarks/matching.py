@@ -20,7 +20,7 @@ from isamap.ir import Instruction, Kernel
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import load_machine
 from isamap.match import find_mappings, pattern_of, refusals
-from isamap.match.enumerate import find_in_statement
+from isamap.match.mappings.enumerate import find_in_statement
 from isamap.source import Source
 from isamap.syntax import parse_kernel, parse_module
 from isamap.transform import statements

@@ -16,7 +16,7 @@ from isamap.ir import Kernel
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import list_machines, load_machine
 from isamap.match import find_mappings, prove
-from isamap.match.instructions import patterns_of
+from isamap.match.patterns.pattern import patterns_of
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

@@ -11,7 +11,7 @@ from unit.matching import instruction, mappings
 
 from isamap.ir import Index, Instruction, Kernel, bind, substitute_expr
 from isamap.match import CountMode, Mapping
-from isamap.match.unify import Binding
+from isamap.match.patterns.unify import Binding
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -28,7 +28,7 @@ from isamap.lower.scope import Build, Nest, Nodes, Scope
 from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
 from isamap.match import Suppliers, Tile
-from isamap.match.reducing import BLOCK, COUNTER, joining
+from isamap.match.moves.copying import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 

@@ -1,12 +1,11 @@
 """Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
 
-from isamap.match.abilities import lacking_abilities
-from isamap.match.address import Location, address_of
-from isamap.match.apart import sum_of_lanes, tiles_apart
-from isamap.match.bounds import simplify, simplify_expr
-from isamap.match.chains import MoveKind, Movement
-from isamap.match.chosen import choose_params
-from isamap.match.copying import (
+from isamap.match.mappings.enumerate import find_mappings, statement_mappings
+from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
+from isamap.match.mappings.several import GroupMapping, find_groups
+from isamap.match.mappings.validity import Violation, first_violation
+from isamap.match.moves.chains import MoveKind, Movement
+from isamap.match.moves.copying import (
     Copy,
     Transfer,
     copy_by_axes,
@@ -18,39 +17,57 @@ from isamap.match.copying import (
     shown_axes,
     transfer_ns,
 )
-from isamap.match.delivery import find_delivery, least_copy_ns, widths
-from isamap.match.dma import Clearing, Dma, find_clearing, find_dma
-from isamap.match.find import find_mappings, statement_mappings
-from isamap.match.fix import Fix, fixes
-from isamap.match.improving import Gain, Improvement, improving_rewrites
-from isamap.match.instructions import Pattern, pattern_of
-from isamap.match.layouts import OFFSET, in_tiles, layouts, profile_sizes, suppliers_of, tensor_strides
-from isamap.match.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
-from isamap.match.movement import choices, in_scratchpad, movements, tile_of
-from isamap.match.params import extents_of
-from isamap.match.proof import Proof, prove
-from isamap.match.reach import dims
-from isamap.match.refuse import refusals
-from isamap.match.rejection import LACKING, REASONS, Rejection
-from isamap.match.scratch import homes_of, no_clearing, scratch_move, scratchpads, uncleared
-from isamap.match.several import GroupMapping, find_groups
-from isamap.match.standing import is_lane, standing
-from isamap.match.supply import find_supply
-from isamap.match.tiles import (
+from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
+from isamap.match.moves.scratch_buffers import (
+    Clearing,
+    Dma,
+    find_clearing,
+    find_dma,
+    homes_of,
+    no_clearing,
+    scratch_move,
+    scratchpads,
+    uncleared,
+)
+from isamap.match.moves.variants import Tail, Variant, count_groupings, count_variants, variants
+from isamap.match.patterns.address import Location, address_of, simplify, simplify_expr
+from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.patterns.reach import dims, extents_of
+from isamap.match.patterns.unify import places, read_twice
+from isamap.match.proofs.proof import Proof, prove
+from isamap.match.refusals.fix import Fix, fixes
+from isamap.match.refusals.improving import Gain, Improvement, improving_rewrites
+from isamap.match.refusals.refuse import lacking_abilities, refusals
+from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
+from isamap.match.supplies.delivery import find_delivery, least_copy_ns, widths
+from isamap.match.supplies.standing import is_lane, standing
+from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want
+from isamap.match.tiles.operand_tiles import (
+    OFFSET,
     OperandTile,
     Tile,
     accumulator_delivery,
     apply_mapping,
     bring,
+    in_tiles,
     is_read_of,
+    layouts,
+    profile_sizes,
     sums_can_be_padded,
+    suppliers_of,
+    tensor_strides,
 )
-from isamap.match.unify import places, read_twice
-from isamap.match.validity import Violation, first_violation
-from isamap.match.variants import Tail, Variant, count_groupings, count_variants, variants
-from isamap.match.walks import LoopAxis, Loops, walk_of
-from isamap.match.want import Leaf, Suppliers, Supply, Want
-from isamap.match.written import Written, in_register, own_sum, start_of_sum, written_by
+from isamap.match.tiles.sums import (
+    Written,
+    in_register,
+    own_sum,
+    start_of_sum,
+    sum_of_lanes,
+    tiles_apart,
+    written_by,
+)
+from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
 
 __all__ = [
     "LACKING",

@@ -39,8 +39,8 @@ from isamap.match import (
     standing,
     transfer_ns,
 )
-from isamap.match.standing import is_lane
-from isamap.match.tiles import accumulator_delivery, bring
+from isamap.match.supplies.standing import is_lane
+from isamap.match.tiles.operand_tiles import accumulator_delivery, bring
 from isamap.plan.problem import TileOperand
 from isamap.source import added
 

@@ -23,8 +23,8 @@ from isamap.match import (
     suppliers_of,
 )
 from isamap.match import Mapping as Found
-from isamap.match.proof import Proof, prove
-from isamap.match.variants import Variant, count_groupings, count_variants, variants
+from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
+from isamap.match.proofs.proof import Proof, prove
 from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.tally import Tally, by_instruction, computed, computing_instructions
 from isamap.source import added

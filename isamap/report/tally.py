@@ -14,7 +14,7 @@ from isamap.ir import Call, Cast, Expr, Instruction
 from isamap.machine import Machine
 from isamap.match import GroupMapping, is_simple
 from isamap.match import Mapping as Found
-from isamap.match.instructions import patterns_of
+from isamap.match.patterns.pattern import patterns_of
 from isamap.transform import Statement, reads
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from isamap.match.variants import Variant, count_groupings
+from isamap.match.moves.variants import Variant, count_groupings
 from isamap.report.cells import axes_text, movement_text, operands_text
 from isamap.report.columns import indented, table
 from isamap.report.facts import Facts, Look, Matched

@@ -16,21 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from isamap.ir import (
-    DType,
-    Env,
-    Expr,
-    Index,
-    Read,
-    Routine,
-    convert,
-    evaluate_expr,
-    evaluate_index,
-)
+from isamap.ir import DType, Env, Expr, Index, Read, Routine, convert, evaluate_expr, evaluate_index
 from isamap.ir.evaluate import make_value
 from isamap.match import Mapping, Pattern
-from isamap.match.padding import Fills, neutral_fills
-from isamap.match.unify import Binding
+from isamap.match.patterns.padding import Fills, neutral_fills
+from isamap.match.patterns.unify import Binding
 from isamap.simulate.batch import operand_shapes, perform_issues
 from isamap.simulate.lanes import Array, Cut, Grid, Sizes, make_grids
 from isamap.simulate.leaks import shown_in_padded_lanes

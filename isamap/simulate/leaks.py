@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isamap.ir import Index
 from isamap.match import Pattern
-from isamap.match.padding import Shown
+from isamap.match.patterns.padding import Shown
 from isamap.simulate.batch import operand_shapes
 from isamap.simulate.lanes import Grid
 from isamap.transform import reads

@@ -19,7 +19,7 @@ from isamap.driver.verify import verify_case
 from isamap.ir import F32, Index, Kernel, Read, interpret
 from isamap.machine import load_machine
 from isamap.match import Mapping, Pattern, Suppliers, Supply, Want, find_delivery, find_supply
-from isamap.match.preconditions import largest
+from isamap.match.mappings.exact import largest
 from isamap.simulate import Cut, perform
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -104,7 +104,7 @@ def test_what_is_right_passes(check: Check) -> None:
 
 
 MATCH = "isamap.match."
-FIND = f"{MATCH}enumerate:"
+FIND = f"{MATCH}mappings.enumerate:"
 KEEPS_SIGN = steps(lambda _, c: (c > 0) - (c < 0))
 KEEPS_SIZE = steps(lambda _, c: abs(c))
 TURNS_FIRST = steps(lambda n, c: c if n else -c)
@@ -121,34 +121,36 @@ MATCHING = (
     ),
     Mutation("write an element twice", f"{FIND}conditions", without(lambda c: c.clause == "output-elements")),
     Mutation("let two reads disagree", f"{FIND}conditions", without(lambda c: c.clause == "operand-twice")),
-    Mutation("let two reads never agree", f"{MATCH}validity:subscripts_to_agree", always(None)),
-    Mutation("take all that is read twice for one", f"{MATCH}validity:subscripts_to_agree", always(())),
-    Mutation("take two reads for linear", f"{MATCH}validity:_is_spanned_between", always(True)),
+    Mutation("let two reads never agree", f"{MATCH}mappings.validity:subscripts_to_agree", always(None)),
+    Mutation(
+        "take all that is read twice for one", f"{MATCH}mappings.validity:subscripts_to_agree", always(())
+    ),
+    Mutation("take two reads for linear", f"{MATCH}mappings.validity:_is_spanned_between", always(True)),
     Mutation("read an operand at one subscript", f"{FIND}unify", of_one_read),
     Mutation("ignore a precondition", f"{FIND}can_be_met", always(True)),
-    Mutation("ignore what bounds a parameter", f"{MATCH}preconditions:_largest", without_where),
+    Mutation("ignore what bounds a parameter", f"{MATCH}mappings.exact:_largest", without_where),
     Mutation("ignore the result's type", f"{FIND}heads_agree", of_any_type),
     Mutation("ignore the reduction", f"{FIND}heads_agree", of_any_operation),
-    Mutation("take any cast for exact", f"{MATCH}unify:passes_through", always(True)),
-    Mutation("drop commutativity", f"{MATCH}unify:OPS", commuting()),
-    Mutation("let differences commute", f"{MATCH}unify:OPS", commuting("add", "mul", "sub")),
-    Mutation("count images under symmetries", f"{MATCH}symmetry:Seen.is_new", always(True)),
-    Mutation("take every renaming for a symmetry", f"{MATCH}symmetry:_shape", always("")),
+    Mutation("take any cast for exact", f"{MATCH}patterns.unify:passes_through", always(True)),
+    Mutation("drop commutativity", f"{MATCH}patterns.unify:OPS", commuting()),
+    Mutation("let differences commute", f"{MATCH}patterns.unify:OPS", commuting("add", "mul", "sub")),
+    Mutation("count images under symmetries", f"{MATCH}mappings.symmetry:Seen.is_new", always(True)),
+    Mutation("take every renaming for a symmetry", f"{MATCH}mappings.symmetry:_shape", always("")),
     Mutation("never cut an axis", f"{FIND}_classes", each_a_class),
     Mutation("cut over all axes", f"{FIND}_classes", all_one_class),
     Mutation("let an axis be in two places", f"{FIND}_groups", in_two_places),
     Mutation("leave an axis empty", f"{FIND}_can_be_filled", always(True)),
     Mutation("count axes of one element", f"{FIND}unit_axes", always(())),
-    Mutation("try one order of fusion", f"{MATCH}exact:_orders", first_only),
-    Mutation("look at the first block", f"{MATCH}exact:_Writer._linked", at_the_start),
+    Mutation("try one order of fusion", f"{MATCH}mappings.exact:_orders", first_only),
+    Mutation("look at the first block", f"{MATCH}mappings.exact:_Writer._linked", at_the_start),
     Mutation("forget the last lane", f"{FIND}space_of", lanes(lambda n: n - 1)),
     Mutation("add a lane", f"{FIND}space_of", lanes(lambda n: n + 1)),
-    Mutation("decide nothing exactly", f"{MATCH}validity:decide", always("holds")),
-    Mutation("take all for linear", f"{MATCH}validity:_is_spanned", always(True)),
-    Mutation("take all for digits", f"{MATCH}validity:tells_apart", always(True)),
+    Mutation("decide nothing exactly", f"{MATCH}mappings.validity:decide", always("holds")),
+    Mutation("take all for linear", f"{MATCH}mappings.validity:_is_spanned", always(True)),
+    Mutation("take all for digits", f"{MATCH}mappings.validity:tells_apart", always(True)),
     Mutation("treat a guard as absent", f"{FIND}pairings", without_guard),
     Mutation("treat a fill as absent", f"{FIND}unify", binding(without_fill)),
-    Mutation("bind an operand once", f"{MATCH}unify:_bind", what_comes_first),
+    Mutation("bind an operand once", f"{MATCH}patterns.unify:_bind", what_comes_first),
     Mutation("pair in any order when fixed", f"{FIND}islice", all_of_them),
 )
 
@@ -216,7 +218,7 @@ LOWERING = (
     ),
     Mutation(
         "forget the identity of padded lanes under max",
-        f"{MATCH}tiles:fills_behind",
+        f"{MATCH}tiles.operand_tiles:fills_behind",
         zeros,
         programs_compute_what_the_kernel_does,
     ),
@@ -230,10 +232,16 @@ LOWERING = (
 
 MOVING = (
     Mutation(
-        "read behind a part", "isamap.match.supply:reads_past", always(False), chains_touch_what_is_wanted
+        "read behind a part",
+        "isamap.match.supplies.supply:reads_past",
+        always(False),
+        chains_touch_what_is_wanted,
     ),
     Mutation(
-        "write behind a part", "isamap.match.delivery:reads_past", always(False), chains_touch_what_is_wanted
+        "write behind a part",
+        "isamap.match.supplies.delivery:reads_past",
+        always(False),
+        chains_touch_what_is_wanted,
     ),
 )
 

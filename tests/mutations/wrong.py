@@ -12,8 +12,8 @@ from typing import Any
 from isamap.ir import OPS, Const, Index, Read
 from isamap.ir.index import ZERO
 from isamap.match import AxisGroup
-from isamap.match.exact import Sides
-from isamap.match.unify import Binding
+from isamap.match.mappings.exact import Sides
+from isamap.match.patterns.unify import Binding
 
 Wrong = Callable[..., Any]
 

@@ -25,7 +25,7 @@ from isamap.kernels import list_kernels
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.match import Mapping, Suppliers, apply_mapping, layouts, pattern_of, profile_sizes
-from isamap.match.find import statement_mappings
+from isamap.match.mappings.enumerate import statement_mappings
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule

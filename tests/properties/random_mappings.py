@@ -37,9 +37,9 @@ from isamap.ir.bind import comparison_holds
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import list_machines, load_machine
 from isamap.match import Mapping, Pattern, pattern_of, prove
-from isamap.match.enumerate import find_in_statement, heads_agree
-from isamap.match.params import holds
-from isamap.match.preconditions import largest
+from isamap.match.mappings.enumerate import find_in_statement, heads_agree
+from isamap.match.mappings.exact import largest
+from isamap.match.patterns.reach import holds
 from isamap.simulate import CannotPad, Cut, perform, size_values
 from isamap.source import Source
 from isamap.syntax import parse_kernel

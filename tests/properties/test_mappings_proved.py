@@ -13,8 +13,8 @@ from properties.random_mappings import Trial, trials, verdict
 
 from isamap.ir import Call, Cast, Expr, Index, Read
 from isamap.match import AxisGroup, Mapping
-from isamap.match.proof import prove
-from isamap.match.unify import Binding
+from isamap.match.patterns.unify import Binding
+from isamap.match.proofs.proof import prove
 
 
 def proof_of(trial: Trial) -> str:

@@ -11,7 +11,7 @@ from refusing import machine
 from isamap.ir import Kernel
 from isamap.machine import Machine
 from isamap.match import find_mappings, fixes, refusals
-from isamap.match.rejection import REMARKS
+from isamap.match.refusals.rejection import REMARKS
 from isamap.source import Source, TypeProblem, apply_edits
 from isamap.syntax import parse_kernel
 

@@ -17,8 +17,8 @@ from properties.touching import STRIDES, elements, touched
 from isamap.ir import Cast, DType, Expr, Index, Read, converts_exactly
 from isamap.machine import Machine, load_machine
 from isamap.match import Suppliers, Supply, Want, find_delivery, find_supply
-from isamap.match.chains import steps_of
-from isamap.match.tiles import zero_of
+from isamap.match.moves.chains import steps_of
+from isamap.match.tiles.operand_tiles import zero_of
 
 MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx")
 LANE, ROW = Index.of("%0"), Index.of("%1")

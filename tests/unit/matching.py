@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isamap.ir import Instruction, Kernel
 from isamap.match import CountMode, Mapping, Pattern, pattern_of
-from isamap.match.enumerate import find_in_statement
+from isamap.match.mappings.enumerate import find_in_statement
 from isamap.source import Source
 from isamap.syntax import parse_kernel, parse_module
 from isamap.transform import statements

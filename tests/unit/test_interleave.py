@@ -11,8 +11,8 @@ from isamap.ir import BF16, DTYPES, F32, Cast, DType, Index, Read
 from isamap.ir.index import ONE
 from isamap.machine import Machine, load_machine
 from isamap.match import Location, Suppliers, Supply, Want, find_supply
-from isamap.match.pieces import axes_at, box_of, pieces_of
-from isamap.match.turning import is_wasted
+from isamap.match.supplies.interleave import is_wasted
+from isamap.match.supplies.register_parts import axes_at, box_of, pieces_of
 
 AVX512 = load_machine("x86-avx512")
 I8 = DTYPES["i8"]

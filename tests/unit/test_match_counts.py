@@ -6,7 +6,7 @@ import pytest
 from unit.matching import DOT, MATRIX, PAIRS, VECTOR, counts, instruction, kernel, mappings, shipped
 
 from isamap.ir import bind
-from isamap.match.enumerate import find_in_statement
+from isamap.match.mappings.enumerate import find_in_statement
 from isamap.transform import statements
 
 GEMV = """instruction gemv() {

@@ -10,8 +10,8 @@ from unit.matching import DOT, MATRIX, PAIRS, VECTOR, instruction, kernel, mappi
 
 from isamap.ir import Index, Kernel, bind
 from isamap.match import AxisGroup, Mapping, Pattern, Proof, prove
-from isamap.match.affine import Names, covers_once, determined, divides, is_empty
-from isamap.match.unify import unify
+from isamap.match.patterns.unify import unify
+from isamap.match.proofs.affine import Names, covers_once, determined, divides, is_empty
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

@@ -14,7 +14,7 @@ from unit.matching import DOT, MATRIX, PAIRS, VECTOR, shipped
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
 from isamap.match import REASONS, Rejection, find_mappings, fixes, refusals
-from isamap.match.rejection import REMARKS
+from isamap.match.refusals.rejection import REMARKS
 from isamap.source import CODES, Source, apply_edits
 from isamap.syntax import parse_kernel
 

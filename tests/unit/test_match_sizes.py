@@ -9,7 +9,7 @@ from unit.matching import DOT, MATRIX, VECTOR, instruction, shipped
 
 from isamap.ir import Kernel, bind
 from isamap.match import Pattern
-from isamap.match.enumerate import find_in_statement
+from isamap.match.mappings.enumerate import find_in_statement
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

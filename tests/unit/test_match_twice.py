@@ -10,7 +10,7 @@ from unit.matching import counts, instruction, kernel, mappings
 
 from isamap.ir import Kernel, bind, interpret
 from isamap.match import Pattern, apply_mapping, prove
-from isamap.match.unify import read_twice, unify, unify_once
+from isamap.match.patterns.unify import read_twice, unify, unify_once
 from isamap.simulate import Cut, perform
 from isamap.source import Source
 from isamap.syntax import parse_kernel

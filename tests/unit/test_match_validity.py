@@ -7,7 +7,7 @@ from unit.matching import DOT, MATRIX, VECTOR, counts, instruction, kernel, mapp
 
 from isamap.ir import Index, Kernel, bind
 from isamap.match import Mapping, Pattern, Violation, first_violation
-from isamap.match.enumerate import find_candidates, find_in_statement
+from isamap.match.mappings.enumerate import find_candidates, find_in_statement
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

@@ -7,7 +7,7 @@ import pytest
 from isamap.ir import F32, Cast, Index, Read
 from isamap.ir.dtypes import F64
 from isamap.ir.index import FloorDiv, Mod
-from isamap.match.wrapping import wraps
+from isamap.match.patterns.address import wraps
 
 APART = {"X": (Index.of("X.s0"), Index.of(1))}  # rows as far apart as the caller says
 LANE, HERE = Index.of("%0"), Index.of("@n.w")

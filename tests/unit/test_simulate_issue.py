@@ -13,7 +13,7 @@ from unit.matching import DOT, MATRIX, PAIRS, instruction, kernel, mappings, shi
 
 from isamap.ir import DTYPES, Const, Kernel, interpret
 from isamap.match import Mapping, Pattern
-from isamap.match.padding import neutral_fills
+from isamap.match.patterns.padding import neutral_fills
 from isamap.simulate import CannotPad, Cut, perform, size_values
 from isamap.transform import statements
 

@@ -11,7 +11,7 @@ from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
 from isamap.match import Copy, Suppliers, find_packing, packing_ns, standing
-from isamap.match.standing import lying
+from isamap.match.supplies.standing import lying
 from isamap.posing.build import build_problem
 from isamap.transform import make_guards_explicit
 
@@ -139,5 +139,5 @@ def test_the_price_of_what_lies_alike_is_its_own(
 ) -> None:
     given = make_guards_explicit(bind(shipped(kernel), sizes))
     once = build_problem(given, load_machine(machine), sizes)
-    monkeypatch.setattr("isamap.match.copying.lying", nothing)
+    monkeypatch.setattr("isamap.match.moves.copying.lying", nothing)
     assert once == build_problem(given, load_machine(machine), sizes)

@@ -1,0 +1,1 @@
+"""Every mapping of a statement onto an instruction, each found valid or not."""

@@ -1,0 +1,313 @@
+"""Every mapping of a statement onto an instruction: docs/matching.md says what one is.
+
+Kernel axes are given places one after the other: around the instruction, on one of its axes, or on a class of
+axes that index the same operands, cut over all of them. What breaks a condition already is not gone into, and
+neither is what would leave an axis of the instruction empty: so little is made that is not found.
+
+The conditions of a pairing asked of many groups of axes: of the same few they are asked over and over.
+
+tdpbf16ps of a convolution: 900 mappings are made of some 200 groups
+
+Kernel × machine → every mapping of every statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+
+from isamap.ir import Assign, Index, Kernel
+from isamap.machine import Machine
+from isamap.match.mappings.amos import find_unions
+from isamap.match.mappings.exact import Space, can_be_met, unit_axes
+from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping
+from isamap.match.mappings.symmetry import Seen
+from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
+from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
+from isamap.match.patterns.unify import Binding, Bindings, places, unify, unify_once
+from isamap.transform import Statement, statements, symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A group that was met: its number, with lanes as `%i`, and which conditions speak of it."""
+
+    number: int
+    group: AxisGroup
+    concerns: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is known of the conditions of a pairing: by their numbers and those of the groups concerned.
+
+    Numbers are compared sooner than groups.
+    """
+
+    conditions: tuple[Condition, ...]
+    space: Space
+    met: dict[AxisGroup, Met] = field(default_factory=dict[AxisGroup, Met])
+    known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
+
+    def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
+        """Whether all conditions hold of the groups of a mapping, or of some of them."""
+        met = [self.met.get(group) or self._meet(group) for group in groups]
+        for number, condition in enumerate(self.conditions):
+            question = (number, *[own.number for own in met if own.concerns[number]])
+            holds = self.known.get(question)
+            if holds is None:
+                concerned = tuple([own.group for own in met if own.concerns[number]])
+                holds = verdict(condition.sides, concerned, self.space) == "holds"
+                self.known[question] = holds
+            if not holds:
+                return False
+        return True
+
+    def _meet(self, group: AxisGroup) -> Met:
+        apart, names = with_lanes(group)
+        concerns = tuple([not condition.symbols.isdisjoint(names) for condition in self.conditions])
+        met = self.met[group] = Met(len(self.met), apart, concerns)
+        return met
+
+
+Signature = tuple[frozenset[str], bool]
+Groups = tuple[AxisGroup, ...]
+Test = Callable[[Groups], bool]
+Place = tuple[int, str | None] | None
+"""A class by number and an axis of it, or None for all of its axes; None altogether for a loop around."""
+
+
+def find_in_statement(
+    pattern: Pattern,
+    statement: Statement,
+    number: int,
+    mode: CountMode = "complete",
+    kernel: Kernel | None = None,
+) -> Iterator[Mapping]:
+    """All whole, split and degenerate mappings of one instruction, each once, in a fixed order.
+
+    They are found one by one: a caller that wants only some may stop. `kernel` says what is known of sizes;
+    without it each is some number of at least 1.
+    """
+    if not heads_agree(pattern, statement) or not can_be_met(pattern.instruction):
+        return
+    if mode == "amos":
+        yield from find_unions(pattern, statement, number, pairings(pattern, statement, mode))
+        return
+
+    def test(bindings: Bindings) -> Test:
+        stated = conditions(pattern, statement, bindings)
+        return cache(Judged(stated, space_of(pattern, statement, kernel)).hold)
+
+    yield from _find(pattern, statement, number, mode, test)
+
+
+def find_candidates(
+    pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
+) -> Iterator[Mapping]:
+    """All that would be mappings if only signatures had to agree, and neither elements nor parameters."""
+
+    def test(bindings: Bindings) -> Test:
+        own = {a.name: instruction_signature(a.name, pattern, bindings) for a in pattern.axes}
+        theirs = {a.name: kernel_signature(a.name, statement.assign, bindings) for a in statement.axes}
+        return lambda groups: all(
+            may_run_on(theirs[x], own[j]) for g in groups for j in g.instruction_axes for x in g.kernel_axes
+        )
+
+    yield from _find(pattern, statement, number, mode, test)
+
+
+def _find(
+    pattern: Pattern,
+    statement: Statement,
+    number: int,
+    mode: CountMode,
+    test: Callable[[Bindings], Test],
+) -> Iterator[Mapping]:
+    """The mappings of all pairings whose groups pass the test of their pairing."""
+    seen: Seen | None = None
+    for bindings in pairings(pattern, statement, mode):
+        seen = seen or Seen(pattern)  # symmetries are looked for where there is something to compare
+        holds = test(bindings)
+        if not holds(()):  # two reads of one operand meet though nothing runs over it
+            continue
+        search = _search(pattern, statement, bindings, holds)
+        for chosen in _places(search, ()):
+            mapping = _mapping(pattern, number, bindings, search, chosen)
+            if seen.is_new(mapping):
+                yield mapping
+
+
+def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterator[Bindings]:
+    """What the operands may stand for: in written order only, unless the mode is complete."""
+    if not heads_agree(pattern, statement) or statement.assign.guard is not None:
+        return iter(())
+    lay = unify_once if mode == "amos" else unify
+    laid = lay(pattern.value, statement.assign.value)
+    found = (b for b in laid if encoded_values(pattern.instruction, b) is not None)
+    return found if mode == "complete" else islice(found, 1)
+
+
+def heads_agree(pattern: Pattern, statement: Statement) -> bool:
+    """Whether operation and result type of the two statements are the same."""
+    mine, theirs = pattern.statement.assign, statement.assign
+    wanted = theirs.target.dtype if theirs.op is None else statement.accumulator
+    return mine.op == theirs.op and mine.target.dtype == wanted and mine.value.dtype == theirs.value.dtype
+
+
+def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
+    """Which operands a kernel axis indexes, where they are read, and whether it indexes the output."""
+    inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
+    return inputs, any(axis in i.symbols for i in target.target.index)
+
+
+def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Signature:
+    """Which operands an instruction axis indexes, where they are read, and whether it indexes the output."""
+    inputs = frozenset(name for name, b in places(bindings) if any(axis in i.symbols for i in b.pattern))
+    return inputs, any(axis in i.symbols for i in pattern.target.index)
+
+
+def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
+    """The rule of §5: operands of the kernel axis within those of the instruction axis, outputs alike."""
+    return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
+
+
+# --- the search -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is searched under one pairing: places that each kernel axis may have when it is alone.
+
+    `reachable` are the axes of each class that some axis may run on alone; all of them must be filled.
+    `left[n]` says for each class how many of the kernel axes from the n-th on may run there.
+    """
+
+    classes: tuple[tuple[str, ...], ...]
+    units: tuple[str, ...]
+    axes: tuple[str, ...]
+    options: tuple[tuple[Place, ...], ...]
+    reachable: tuple[frozenset[str], ...]
+    left: tuple[tuple[int, ...], ...]
+    test: Test
+
+
+def _search(pattern: Pattern, statement: Statement, bindings: Bindings, test: Test) -> _Search:
+    classes = _classes(pattern, bindings)
+    axes = tuple(a.name for a in statement.axes if a.extent.value != 1)
+    options: list[tuple[Place, ...]] = []
+    for axis in axes:
+        places: list[Place] = [None]
+        for position, members in enumerate(classes):
+            places += [(position, m) for m in members if test((AxisGroup((m,), (axis,)),))]
+            if len(members) > 1 and test((AxisGroup(members, (axis,)),)):
+                places.append((position, None))
+        options.append(tuple(places))
+    alone = [frozenset(p[0] for p in places if p is not None) for places in options]
+    left = tuple(
+        tuple(sum(c in a for a in alone[n:]) for c in range(len(classes))) for n in range(len(axes) + 1)
+    )
+    alone_on = frozenset(p[1] for places in options for p in places if p is not None and p[1] is not None)
+    reachable = tuple(alone_on.intersection(members) for members in classes)
+    return _Search(classes, unit_axes(pattern), axes, tuple(options), reachable, left, test)
+
+
+def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...]:
+    """Instruction axes by signature, each class ordered by the steps its axes take in the operands."""
+    found: dict[Signature, list[str]] = {}
+    units = unit_axes(pattern)
+    for axis in pattern.axes:
+        if axis.name not in units:
+            found.setdefault(instruction_signature(axis.name, pattern, bindings), []).append(axis.name)
+    return tuple(tuple(sorted(members, key=lambda a: -_step(a, bindings))) for members in found.values())
+
+
+def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
+    """The largest step that an axis takes in a subscript where other axes step too: k in `2*k + p`."""
+
+    def step(index: Index) -> int:
+        c = index.coefficient(axis) if axis in index.symbols and len(index.symbols) > 1 else None
+        return c.value or 0 if c is not None else 0
+
+    return max((step(i) for b in bindings for i in b.pattern), default=0)
+
+
+def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
+    """All ways to go on after the first places are chosen, those of earlier options first."""
+    if len(chosen) == len(search.axes):
+        yield chosen
+        return
+    for place in search.options[len(chosen)]:
+        more = (*chosen, place)
+        if _can_be_filled(search, more) and (place is None or search.test(_groups(search, more))):
+            yield from _places(search, more)
+
+
+def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
+    """Whether enough axes are left for all instruction axes to have one, and none has two places."""
+    left = search.left[len(chosen)]
+    for position, reachable in enumerate(search.reachable):
+        taken = {p[1] for p in chosen if p is not None and p[0] == position}
+        if None in taken:
+            if len(taken) > 1:
+                return False
+            continue
+        lacking = len(reachable - taken)
+        needed = lacking if taken else min(lacking, 1)
+        if left[position] < needed:
+            return False
+    return True
+
+
+def _groups(search: _Search, chosen: tuple[Place, ...]) -> Groups:
+    inside: dict[tuple[int, str | None], list[str]] = {}
+    for axis, place in zip(search.axes, chosen, strict=False):
+        if place is not None:
+            inside.setdefault(place, []).append(axis)
+    return tuple(
+        [
+            AxisGroup(lanes, tuple(inside[position, home]))
+            for position, members in enumerate(search.classes)
+            for home, lanes in ((None, members), *((m, (m,)) for m in members))
+            if (position, home) in inside
+        ]
+    )
+
+
+def _mapping(
+    pattern: Pattern, number: int, bindings: Bindings, search: _Search, chosen: tuple[Place, ...]
+) -> Mapping:
+    groups = _groups(search, chosen)
+    used = {a for g in groups for a in g.instruction_axes}
+    empty = tuple(a for members in search.classes for a in members if a not in used)
+    is_split = any(len(g.instruction_axes) > 1 for g in groups)
+    kind: Kind = "degenerate" if empty else "split" if is_split else "whole"
+    return Mapping(pattern.name, number, bindings, groups, (*empty, *search.units), kind)
+
+
+def find_mappings(kernel: Kernel, machine: Machine, mode: CountMode = "complete") -> tuple[Mapping, ...]:
+    """All mappings, by statement, then in the machine's order of instructions."""
+    return tuple(
+        m
+        for number, statement in enumerate(statements(kernel))
+        for m in statement_mappings(statement, number, machine, mode, kernel)
+    )
+
+
+def statement_mappings(
+    statement: Statement,
+    number: int,
+    machine: Machine,
+    mode: CountMode = "complete",
+    kernel: Kernel | None = None,
+    instruction: str | None = None,
+) -> Iterator[Mapping]:
+    """All mappings of a statement, or those of one instruction; `kernel` says what is known of its sizes."""
+    for item in machine.instructions.values():
+        if instruction not in (None, item.name):
+            continue
+        pattern = pattern_of(item.instruction)
+        if pattern is not None:
+            yield from find_in_statement(pattern, statement, number, mode, kernel)

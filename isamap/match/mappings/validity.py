@@ -1,0 +1,374 @@
+"""Whether a mapping is valid: elements of an issue stand for the kernel's elements one by one.
+
+Iterations of the instruction that touch one element of an operand stand for kernel iterations that touch one
+element of the tensor: an instruction that reads `a[p + r]` performs `X[p + r]`, but not `X[2*p + r]`. Nor do
+two reads of one operand disagree: `a[i] + a[i + 1]` performs `X[n] + X[n + 1]`, but not `X[n] + Z[n]`. And no
+two elements of an output stand for the same element of the tensor: `c[i, j]` is not `Y[i + j]`.
+
+Most conditions are decided by reading subscripts like digits, for all sizes at once; the others exactly, by
+`exact`. A part of a mapping that breaks a condition breaks it in every larger mapping: axes that are added
+may stand still. So conditions are asked of few axes first, and answers are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from typing import Literal
+
+from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel, Read
+from isamap.ir.facts import Known, known_facts
+from isamap.ir.index import ZERO
+from isamap.match.mappings.exact import Sides, Space, Verdict, can_be_met, decide, largest, unit_axes
+from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.patterns.pattern import Pattern
+from isamap.match.patterns.unify import Bindings, subscripts_to_agree
+from isamap.transform import Statement, tells_apart
+
+Row = tuple[Index, ...]
+Clause = Literal["operand-elements", "operand-twice", "output-elements", "parameters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The condition that a mapping breaks first.
+
+    `operand` is the instruction's operand whose elements do not belong together, "" for parameters;
+    `is_certain` says that there is a counterexample, and not only no proof. `reads` are the subscripts of the
+    one read of an input, or of the two, that it is about.
+    """
+
+    clause: Clause
+    operand: str
+    is_certain: bool
+    reads: tuple[tuple[Index, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of one operand, or of two reads of it: equal subscripts on one side are on the other.
+
+    `given` and `wanted` speak of the instruction's axes as `%i`, of the kernel's as `m`.
+    """
+
+    clause: Clause
+    operand: str
+    sides: Sides
+    symbols: frozenset[str]
+    reads: tuple[tuple[Index, ...], ...] = ()
+
+
+def first_violation(
+    pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None
+) -> Violation | None:
+    """The first condition that a mapping breaks, None when it is valid.
+
+    `kernel` says what is known of its sizes; without it each is some number of at least 1.
+    """
+    space = space_of(pattern, statement, kernel)
+    for condition in conditions(pattern, statement, mapping.bindings):
+        verdict = judge(condition, mapping.groups, space)
+        if verdict != "holds":
+            return Violation(condition.clause, condition.operand, verdict == "fails", condition.reads)
+    if not can_be_met(pattern.instruction):
+        return Violation("parameters", "", is_certain=True)
+    return None
+
+
+def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
+    """The conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
+    output, and on its elements being different.
+    """
+    highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
+    subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
+    lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
+
+    def condition(clause: Clause, name: str, given: Sequence[Index], wanted: Sequence[Index]) -> Condition:
+        used = frozenset(s for i in (*given, *wanted) for s in i.symbols)
+        return Condition(clause, name, Sides(tuple(given), tuple(dict.fromkeys(wanted))), used)
+
+    found: list[Condition] = []
+    for b in bindings:
+        own = tuple(i.substitute(lanes) for i in b.pattern)
+        own_reads = condition("operand-elements", b.name, own, tuple(_indices(b.subject)))
+        found.append(replace(own_reads, reads=(b.pattern,)))
+    own = tuple(i.substitute(lanes) for i in pattern.target.index)
+    theirs = statement.assign.target.index
+    found.append(condition("operand-elements", pattern.target.buffer, own, theirs))
+    found.append(condition("output-elements", pattern.target.buffer, theirs, own))
+    return (*found, *_between_reads(bindings, lanes))
+
+
+def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> Iterator[Condition]:
+    """What must hold of every two reads of one operand: where they meet, they stand for one value."""
+    for one, other in combinations(bindings, 2):
+        if one.name != other.name:
+            continue
+        pairs = subscripts_to_agree(one.subject, other.subject)
+        if pairs is None:
+            pairs = ((ZERO, Index.of(1)),)  # they may not meet
+        mine, theirs = ([i.substitute(lanes) for i in b.pattern] for b in (one, other))
+        wanted = tuple(dict.fromkeys(pairs))
+        there = Sides(tuple(theirs), tuple(w for _, w in wanted))
+        used = frozenset(s for i in (*mine, *theirs, *(i for p in wanted for i in p)) for s in i.symbols)
+        sides = Sides(tuple(mine), tuple(w for w, _ in wanted), there)
+        yield Condition("operand-twice", one.name, sides, used, (one.pattern, other.pattern))
+
+
+def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
+    """The instruction's names as `%i`: the kernel may use the same ones."""
+    axes = frozenset(a.name for a in pattern.axes)
+    return {s: Index.of(f"%{s}") for s in names | axes}
+
+
+def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
+    """How far everything runs, and what the kernel says of its sizes."""
+    highs = largest(pattern.instruction)
+    most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
+    lengths = tuple((f"%{a}", e.value) for a, e in most.items())
+    left = tuple(
+        (f"%{a}", e.substitute(_own_names(pattern, e.symbols))) for a, e in most.items() if e.value is None
+    )
+    extents = tuple((a.name, a.extent) for a in (*statement.axes, *statement.sequence))
+    if kernel is None:
+        return Space(lengths, extents, open_lengths=left)
+    known = _known(kernel)
+    bindings = tuple((s, Index.of(v)) for s, v in known.bindings.items())
+    lows = tuple(sorted(known.facts.lows.items()))
+    return Space(lengths, extents, known.facts.nonnegative, lows, bindings, left)
+
+
+@lru_cache(maxsize=64)
+def _known(kernel: Kernel) -> Known:
+    return known_facts(kernel)
+
+
+def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether a condition holds of the groups of a mapping, or of some of them."""
+    return verdict(condition.sides, _concerned(condition, map(with_lanes, groups)), space)
+
+
+def _concerned(
+    condition: Condition, apart: Iterable[tuple[AxisGroup, frozenset[str]]]
+) -> tuple[AxisGroup, ...]:
+    """The groups with an axis that the condition speaks of."""
+    return tuple([group for group, names in apart if not condition.symbols.isdisjoint(names)])
+
+
+@lru_cache(maxsize=4096)
+def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
+    """A group with lanes as `%i`, and all names in it."""
+    lanes = tuple(f"%{a}" for a in group.instruction_axes)
+    return AxisGroup(lanes, group.kernel_axes), frozenset((*lanes, *group.kernel_axes))
+
+
+@lru_cache(maxsize=65536)
+def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether wanted subscripts are equal wherever the given ones are, of these groups with lanes as `%i`."""
+    if sides.other is not None:
+        return _judge_reads(sides, sides.other, groups, space)
+    moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
+    if not any(moving & i.symbols for i in sides.wanted) or _is_determined(sides, groups, space):
+        return "holds"
+    if _breaks_alone(sides, groups, space):
+        return "fails"
+    if _is_spanned(sides, groups, space):
+        return "holds"
+    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+
+
+def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
+    """Whether two reads of one operand agree where they meet, or do not meet at all."""
+    if _is_spanned_between(sides, other, groups, space):
+        return "holds"
+    apart = Sides(sides.given, (ZERO,), Sides(other.given, (Index.of(1),)))
+    if sides != apart and decide(apart, groups, space) == "holds":
+        return "holds"
+    return _judge_smaller(sides, groups, space) or decide(sides, groups, space)
+
+
+def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict | None:
+    """The first verdict other than that it holds of the groups with one axis less."""
+    for smaller in _one_less(groups):
+        found = verdict(sides, smaller, space)
+        if found != "holds":
+            return found
+    return None
+
+
+def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
+    """The groups without one of their kernel axes."""
+    for n, group in enumerate(groups):
+        for x in group.kernel_axes:
+            rest = tuple(k for k in group.kernel_axes if k != x)
+            own = (AxisGroup(group.instruction_axes, rest),) if rest else ()
+            yield (*groups[:n], *own, *groups[n + 1 :])
+
+
+# --- what is seen at once ---------------------------------------------------------------------------------
+
+
+def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
+    used = frozenset(s for i in sides.given for s in i.symbols)
+    by_lanes = any(a in used for g in groups for a in g.instruction_axes)
+    axes = [a for g in groups for a in (g.instruction_axes if by_lanes else g.kernel_axes)]
+    if not used.issuperset(axes):
+        return False
+    if by_lanes:
+        return _tells_lanes_apart(sides.given, axes, space)
+    return _tells_iterations_apart(sides.given, groups, space)
+
+
+def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: Space) -> bool:
+    lengths, open_lengths = dict(space.lengths), dict(space.open_lengths)
+    extents = {a: open_lengths[a] if (n := lengths[a]) is None else Index.of(n) for a in axes}
+    return tells_apart(given, extents)
+
+
+def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Iterations of one issue are no further from each other than its lanes."""
+    full = dict(space.extents)
+    lengths = dict(space.lengths)
+    whole = {x: full[x] for g in groups for x in g.kernel_axes}
+    inside = dict(whole)
+    for group in groups:
+        reach = _product(lengths[a] for a in group.instruction_axes)
+        if len(group.kernel_axes) == 1 and reach is not None:
+            (x,) = group.kernel_axes
+            known = full[x].value
+            inside[x] = Index.of(reach if known is None else min(known, reach))
+    reaches = [whole] if inside == whole else [whole, inside]
+    if any(tells_apart(given, extents, (), space.lows) for extents in reaches):
+        return True
+    if not space.facts and not space.bindings:
+        return False
+    bindings = dict(space.bindings)
+    known = tuple(i.substitute(bindings) for i in given)
+    bound = [{x: e.substitute(bindings) for x, e in extents.items()} for extents in reaches]
+    return any(tells_apart(known, extents, space.facts, space.lows) for extents in bound)
+
+
+def _product(lengths: Iterator[int | None]) -> int | None:
+    total = 1
+    for n in lengths:
+        if n is None:
+            return None
+        total *= n
+    return total
+
+
+def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Whether one step of one group is seen on the wanted side and not on the given one."""
+    lengths, extents = dict(space.lengths), dict(space.extents)
+    used = frozenset(s for i in sides.given for s in i.symbols)
+    for group in groups:
+        if not used.isdisjoint(group.instruction_axes + group.kernel_axes):
+            continue
+        if all(lengths[a] == 1 for a in group.instruction_axes):
+            continue
+        for axis in (*group.instruction_axes, *group.kernel_axes):
+            steps = [i.coefficient(axis) for i in sides.wanted if axis in i.symbols]
+            moves = any(s is not None and s.value for s in steps)
+            is_long = lengths[axis] != 1 if axis in lengths else extents[axis].value != 1
+            if moves and is_long:
+                return True
+    return False
+
+
+def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """Whether steps that leave the given side as it is leave the wanted one: both are linear.
+
+    Only where each lane axis runs over one kernel axis, so that both take the same steps. Those of the given
+    side are numbers; those of the wanted side may be sizes.
+    """
+    if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
+        return False
+    runs = dict(space.bindings) | {g.kernel_axes[0]: Index.of(g.instruction_axes[0]) for g in groups}
+    axes = tuple(g.instruction_axes[0] for g in groups)
+    given = _rows([i.substitute(runs) for i in sides.given], axes)
+    wanted = _rows([i.substitute(runs) for i in sides.wanted], axes)
+    if given is None or wanted is None or any(step.value is None for row in given for step in row):
+        return False
+    return _follow(wanted, given, len(axes))
+
+
+def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
+    """The same of two reads: what their subscripts differ by, on the one side and on the other.
+
+    Lanes of the second read are others, begun to count at the same iteration.
+    """
+    if not all(len(g.instruction_axes) == len(g.kernel_axes) == 1 for g in groups):
+        return False
+    axes = [(g.instruction_axes[0], g.kernel_axes[0]) for g in groups]
+    still = dict(space.bindings) | dict.fromkeys((a for a, _ in space.lengths), ZERO)
+    first = still | {j: Index.of(j) for j, _ in axes} | {x: Index.of(j) + Index.of(f"@{x}") for j, x in axes}
+    there = {j: Index.of(f"{j}'") for j, _ in axes}
+    second = still | there | {x: there[j] + Index.of(f"@{x}") for j, x in axes}
+    names = tuple(n for j, x in axes for n in (j, f"{j}'", f"@{x}"))
+
+    def rows(mine: tuple[Index, ...], theirs: tuple[Index, ...]) -> list[Row] | None:
+        both = zip(mine, theirs, strict=True)
+        differences = [a.substitute(first) - b.substitute(second) for a, b in both]
+        steps = _rows(differences, names)
+        return (
+            None
+            if steps is None
+            else [
+                (*row, difference.substitute(dict.fromkeys(names, 0)))
+                for row, difference in zip(steps, differences, strict=True)
+            ]
+        )
+
+    given, wanted = rows(sides.given, other.given), rows(sides.wanted, other.wanted)
+    if given is None or wanted is None or any(s.value is None for row in given for s in row[:-1]):
+        return False
+    return _follow(wanted, given, len(names))
+
+
+def _follow(wanted: list[Row], given: list[Row], columns: int) -> bool:
+    """Whether rows are sums of multiples of given ones, whose first columns are numbers."""
+    left, pivots = given, list[tuple[int, Row]]()
+    for column in range(columns):
+        pivot = next((r for r in left if r[column].terms), None)
+        if pivot is not None:
+            left = [_without(r, column, pivot) for r in left if r is not pivot]
+            pivots.append((column, pivot))
+    for column, pivot in pivots:
+        wanted = [_without(r, column, pivot) for r in wanted]
+    return not any(step.terms for row in wanted for step in row)
+
+
+def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
+    """Steps of each subscript along the axes; None when one does not step evenly."""
+    found: list[Row] = []
+    for subscript in subscripts:
+        steps = tuple(subscript.coefficient(a) for a in axes)
+        if any(s is None or not s.symbols.isdisjoint(axes) for s in steps):
+            return None
+        found.append(tuple(s for s in steps if s is not None))
+    return found
+
+
+def _without(row: Row, column: int, pivot: Row) -> Row:
+    """A multiple of the row plus one of the pivot, so that the column is 0."""
+    return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))
+
+
+def _indices(e: Expr) -> Iterator[Index]:
+    """All index expressions that an expression depends on."""
+    match e:
+        case Read(_, index):
+            yield from index
+        case IndexValue(index):
+            yield index
+        case Call(_, args):
+            for a in args:
+                yield from _indices(a)
+        case Cast(value):
+            yield from _indices(value)
+        case _:
+            pass

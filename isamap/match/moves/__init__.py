@@ -1,0 +1,1 @@
+"""What moves for each operand of a mapping: chains, copies, buffers in scratchpads."""

@@ -1,0 +1,102 @@
+"""What moves for one operand, as chains of instructions: their steps, and what kind of movement they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from isamap.ir import Index, Instruction
+from isamap.match.moves.copying import Transfer
+from isamap.match.patterns.address import Location
+from isamap.match.supplies.want import Leaf, Suppliers, Supply
+from isamap.match.tiles.operand_tiles import OperandTile
+from isamap.source import added
+from isamap.transform import reads
+
+MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What moves for one operand.
+
+    `chain` are the instructions of one issue in the order in which they are performed, `packing` those of the
+    copy into (or out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing
+    cheaper serves. Units: `moves_per_issue` instructions, those of the copy not counted; `packing_moves`
+    instructions for one tile of the copy; `bytes_per_issue` of the array that one issue needs; `cost_ns` of
+    one issue, the copy not counted; `packing_ns` of the copies of one tile, None where each of their moves
+    takes its interval, whatever it moves.
+    """
+
+    operand: str
+    kind: MoveKind
+    chain: tuple[str, ...]
+    why: str = ""
+    packing: tuple[str, ...] = ()
+    moves_per_issue: int = 0
+    packing_moves: int = 0
+    bytes_per_issue: int = 0
+    cost_ns: float = 0.0
+    packing_ns: float | None = None
+
+
+def steps_of(found: Supply | Leaf) -> tuple[Supply, ...]:
+    """The instructions of a chain in the order in which they are performed; equal ones run once."""
+    if isinstance(found, Leaf):
+        return ()
+    inner = [s for _, source in found.inputs if isinstance(source, Supply) for s in steps_of(source)]
+    return tuple(dict.fromkeys((*inner, found)))
+
+
+def kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:
+    """What a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
+    places: dict[Location, bool] = {}
+    for step in chain:
+        owner = suppliers.machine.instructions[step.instruction].instruction
+        params = {n: v.value for n, v in step.params if isinstance(v, Index) and v.value is not None}
+        ends = [(n, p) for n, p in step.inputs if isinstance(p, Location)]
+        if step.target is not None:
+            ends.append((step.output, step.target))
+        for name, place in ends:
+            places[place] = is_dense(place, owner, name, params)
+    if len({(p.buffer, p.offset) for p in places}) > arrays:
+        return "gathered"
+    return "in place" if all(places.values()) else "strided"
+
+
+def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, int]) -> bool:
+    """Whether the elements of an operand in memory follow each other without a gap."""
+    step = Index.of(1)
+    for size, stride in reversed(list(zip(owner.operand(name).shape, place.strides, strict=True))):
+        length = size.substitute(params)
+        if length.value != 1 and stride != step:
+            return False
+        step = step * length
+    return True
+
+
+def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
+    """The movement of one issue by a chain."""
+    array = [r.dtype.size_bytes for r in reads(operand.subject)]
+    return Movement(
+        operand.name,
+        kind,
+        tuple(s.instruction for s in chain),
+        moves_per_issue=len(chain),
+        bytes_per_issue=prod(operand.cell_shape) * sum(array),
+        cost_ns=added(
+            s.cost_ns - added(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain
+        ),
+    )
+
+
+def with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
+    """The movement with its copies into and out of a buffer."""
+    chains = [(steps_of(c.delivery), c.width) for c in copies]
+    elements = prod(operand.cell_shape)
+    return replace(
+        moved,
+        packing=tuple(s.instruction for chain, _ in chains for s in chain),
+        packing_moves=sum(len(chain) * -(-elements // width) for chain, width in chains),
+    )

@@ -1,0 +1,255 @@
+"""Copies between arrays and buffers: which instructions move their elements, as many at once as there are.
+
+A copy is given for one element. By axes, a group of elements that follow each other along one axis moves at
+once, where both sides lie so. By cells, a group that follows each other in the buffer moves at once, wherever
+its elements come from: interleaves and transposing loads pack whole registers in this way.
+
+Private sums put together: what a machine adds elementwise when several threads have summed one element.
+
+b[i] = b[i] + b[i + distance]      as wide as registers and instructions allow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
+from isamap.ir.index import ZERO
+from isamap.match.patterns.address import laid_over, wraps
+from isamap.match.patterns.reach import dims
+from isamap.match.supplies.delivery import find_delivery, widths
+from isamap.match.supplies.standing import is_lane, lying, standing
+from isamap.match.supplies.want import Suppliers, Supply, Want
+from isamap.match.tiles.operand_tiles import OperandTile, Tile
+from isamap.match.tiles.sums import Written, with_held
+from isamap.match.tiles.walks import LoopAxis
+from isamap.transform import symbols
+from isamap.transform.rewrite import map_reads
+
+LANE = Index.of("%0")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`target = value` for every point of `counters`, symbols from 0 on; no two points write one element."""
+
+    target: Read
+    value: Expr
+    counters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The delivery that moves one group of a copy: `width` elements along `counter`, which counts groups."""
+
+    counter: str | None
+    width: int
+    delivery: Supply
+
+    @property
+    def cost_ns(self) -> float:
+        """Units: ns per element."""
+        return self.delivery.cost_ns / self.width
+
+
+def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer | None:
+    """The cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
+    best: Transfer | None = None
+    for counter in copy.counters:
+        for width, register in widths(suppliers, copy.target.dtype):
+            count = counts[counter].value
+            if count is None or count % width:
+                continue
+            found = _along(copy, counter, width, register, suppliers)
+            if found is not None and (best is None or found.cost_ns < best.cost_ns):
+                best = found
+    if best is not None:
+        return best
+    one = Want(copy.value, "", copy.value.dtype, (), ())
+    single = find_delivery(suppliers, copy.target, copy.value, "", None, one)
+    return Transfer(None, 1, single) if single is not None else _alone(copy, suppliers)
+
+
+def _alone(copy: Copy, suppliers: Suppliers) -> Transfer | None:
+    """The cheapest delivery of one element as the first lane of a register, where there are no scalars."""
+    target, value = _beside(copy.target), map_reads(copy.value, _beside)
+    ways = (
+        _deliver(target, value, "", 1, register, suppliers)
+        for _, register in widths(suppliers, copy.target.dtype)
+    )
+    found = min((way for way in ways if way is not None), key=lambda way: way.cost_ns, default=None)
+    return None if found is None else replace(found, counter=None)
+
+
+def _beside(read: Read) -> Read:
+    """The elements that follow it, over the lanes of a register, of which the first one is meant."""
+    return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
+
+
+def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
+    """The price of what `find_transfer` finds, one for all that lie alike. Units: ns per element."""
+    target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
+    assert isinstance(target, Read)
+    question = (target, value, tuple(counts.items()))
+    if question not in suppliers.transfers:
+        found = find_transfer(replace(copy, target=target, value=value), counts, suppliers)
+        suppliers.transfers[question] = found.cost_ns if found is not None else None
+    return suppliers.transfers[question]
+
+
+def _along(copy: Copy, counter: str, width: int, register: int, suppliers: Suppliers) -> Transfer | None:
+    """The delivery of so many elements that follow each other along a counter, which counts elements."""
+    lanes = {counter: Index.of(counter) + LANE}
+    target = substitute_expr(copy.target, lanes)
+    value = substitute_expr(copy.value, lanes)
+    return _deliver(target, value, counter, width, register, suppliers)
+
+
+def _deliver(
+    target: Expr, value: Expr, counter: str, width: int, register: int, suppliers: Suppliers
+) -> Transfer | None:
+    assert isinstance(target, Read)
+    if wraps(value, (width,), suppliers.strides):
+        return None
+    part = Index.of(width) if width < register else None
+    want = Want(value, "", value.dtype, (register,), (part,))
+    found = find_delivery(suppliers, target, value, "", None, want)
+    return Transfer(counter, width, found) if found is not None else None
+
+
+# --- tiles ------------------------------------------------------------------------------------------------
+
+
+def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
+    """Loop axes of which one tile of an operand holds more than one element that differs."""
+    return [
+        a
+        for a in tile.axes
+        if a.tile > 1
+        and (a.name in operand.axes or a.name.startswith("_"))
+        and any(d in i.symbols for d, n in a.digits if n > 1 for i in operand.pattern)
+    ]
+
+
+def fills_all(operand: OperandTile, tile: Tile) -> bool:
+    """Whether every cell of a buffered tile is one element of the operand."""
+    return prod(a.tile for a in shown_axes(operand, tile)) == prod(operand.cell_shape)
+
+
+def copy_by_axes(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    position: Mapping[str, Index],
+    *,
+    back: Written | None,
+) -> Copy:
+    """One element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile.
+
+    Into the buffer, or where `back` says what is written from it.
+    """
+    digits: dict[str, Index] = {d: ZERO for a in tile.axes for d, _ in a.digits}
+    moved: dict[str, Index] = {f"@{n}": p for n, p in position.items()}
+    used = shown_axes(operand, tile)
+    for axis in used:
+        counter, inner = Index.of(f"~{axis.name}"), 1
+        moved[f"@{axis.name}"] = position[axis.name] + counter
+        for place, (digit, length) in reversed(list(enumerate(axis.digits))):
+            value = counter.floordiv(inner)
+            digits[digit] = value if place == 0 else value.mod(length)
+            inner *= length
+    cell = Read(buffer, (offset, *(i.substitute(digits) for i in operand.cell_pattern)), operand.dtype)
+    counters = tuple(f"~{a.name}" for a in used)
+    if back is None:
+        return Copy(cell, substitute_expr(operand.subject, moved), counters)
+    value = with_held(back.value_at, cell)
+    return Copy(substitute_read(back.target_at, moved), substitute_expr(value, moved), counters)
+
+
+def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | None:
+    """One cell of a buffered tile as an element of the kernel, over counters `~0`, … of its coordinates.
+
+    None where elements repeat in the register: its coordinates are then not those of the buffer.
+    """
+    if operand.cell_shape != operand.shape or not operand.shape:
+        return None
+    counters = tuple(f"~{i}" for i in range(len(operand.shape)))
+    here = {d: Index.of(c) for d, c in zip(dims(len(counters)), counters, strict=True)}
+    cell = Read(buffer, (offset, *here.values()), operand.dtype)
+    return Copy(cell, substitute_expr(operand.elements, here), counters)
+
+
+def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Transfer | None:
+    """The cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
+    best: Transfer | None = None
+    for target, value, width, register in _groups(copy, shape, suppliers):
+        found = _deliver(target, value, copy.counters[-1], width, register, suppliers)
+        if found is not None and (best is None or found.cost_ns < best.cost_ns):
+            best = found
+    return best
+
+
+def _groups(
+    copy: Copy, shape: tuple[int, ...], suppliers: Suppliers
+) -> Iterator[tuple[Expr, Expr, int, int]]:
+    """Groups that may move at once, over lanes `%0`: where to, what, how many, and the register's length."""
+    last = copy.counters[-1]
+    sizes = dict(zip(copy.counters, shape, strict=True))
+    for width, register in widths(suppliers, copy.target.dtype):
+        if shape[-1] % width:
+            continue
+        extents = {**sizes, last: shape[-1] // width, "%0": width}
+        lanes = {last: Index.of(last) * width + LANE}
+        yield laid_over(copy.target, lanes, extents), laid_over(copy.value, lanes, extents), width, register
+
+
+def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> float | None:
+    """The price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
+    first, last = copy.counters[0], copy.counters[-1]
+    alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
+    rows = shape[:1] if first == last or first in symbols(alike.value) else ()
+    question = (suppliers.strides[copy.target.buffer], copy.target.dtype, alike.value, (*rows, *shape[1:]))
+    if question not in suppliers.packings:
+        costs = [_group_ns(*group, suppliers) for group in _groups(alike, shape, suppliers)]
+        suppliers.packings[question] = min((ns for ns in costs if ns is not None), default=None)
+    return suppliers.packings[question]
+
+
+def _group_ns(target: Expr, value: Expr, width: int, register: int, suppliers: Suppliers) -> float | None:
+    """The price of a group whose elements follow each other in the buffer: one for all that lie alike."""
+    alike = standing(value, is_lane)
+    question = (
+        target.dtype,
+        (not suppliers.homes and lying(alike, suppliers.strides)) or alike,
+        width,
+        register,
+    )
+    if question not in suppliers.groups:
+        found = _deliver(target, alike, "", width, register, suppliers)
+        suppliers.groups[question] = found.cost_ns if found is not None else None
+    return suppliers.groups[question]
+
+
+# Operations whose partial results may be put together; a sum starts at zero, the others at what is there.
+JOINABLE = ("add", "max", "min")
+# Elements joined at once: a multiple of what any register holds.
+BLOCK = 64
+COUNTER = "~i"
+
+
+def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Index) -> Copy:
+    """Elements of a buffer of an operand's tiles from `here` on, joined with those from `other` on."""
+    zeros = tuple(ZERO for _ in operand.cell_shape)
+    mine, theirs = (Read(buffer, (at + Index.of(COUNTER), *zeros), operand.dtype) for at in (here, other))
+    return Copy(mine, Call(op, (mine, theirs), operand.dtype), (COUNTER,))
+
+
+def find_joining(
+    operand: OperandTile, buffer: str, op: str, here: Index, other: Index, suppliers: Suppliers
+) -> Transfer | None:
+    """How a machine joins a block of partial results; None where it cannot."""
+    copy = joining(operand, buffer, op, here, other)
+    return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, suppliers)

@@ -1,0 +1,342 @@
+"""What moves for each operand of a mapping: the instructions that bring it where and how it is wanted.
+
+    movements(gemm_bf16, its statement, tdpbf16ps { m: m, n: n, k: k, p: k }, x86-amx)
+
+    a  strided   tileload_bf16                                  at the distance of A's rows
+    b  packed    interleave1_lo_zmm_bf16 …, tileload_bf16       copied in order of use, then loaded
+    c  packed    tileload_f32, tilestore_f32                    widened into a buffer, rounded on the way back
+
+Kinds, from the cheapest:
+
+- `in place`: no move, or a chain that reads (writes) one place where elements follow each other without a
+  gap, one element for all lanes included.
+- `strided`: the same with gaps: rows at the distance of the array's own, a column at a stride.
+- `gathered`: elements come from several places: a chain with more than one load of an array, or a copy into a
+  buffer element by element, as where several axes are fused onto one (im2col).
+- `packed`: groups of elements are copied into a workspace buffer in the order in which they are used, and
+  loaded from there.
+- `none`: no chain exists, and `why` says what is missing.
+
+A movement is what is done when nothing else is decided: in place where a chain exists, through a buffer where
+none does, and through a buffer too where loading from there takes fewer moves than gathering. All chains are
+found by the search of `supply.py` and `delivery.py`; none is known by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
+from isamap.machine import Machine
+from isamap.match.mappings.mapping import Mapping
+from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
+from isamap.match.moves.copying import (
+    Transfer,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_packing,
+    find_transfer,
+    shown_axes,
+)
+from isamap.match.moves.scratch_buffers import through_scratchpad, uncleared
+from isamap.match.moves.unsupplied import array_of, why_unsupplied
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import digits_of, pattern_of
+from isamap.match.patterns.reach import dims, extents_of
+from isamap.match.patterns.unify import read_twice
+from isamap.match.supplies.delivery import find_delivery
+from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import (
+    OFFSET,
+    OperandTile,
+    Tile,
+    accumulator_delivery,
+    apply_mapping,
+    bring,
+    in_tiles,
+    profile_sizes,
+    suppliers_of,
+)
+from isamap.match.tiles.sums import own_sum
+from isamap.match.tiles.walks import choose_params
+from isamap.transform import Statement, reads
+
+
+def movements(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> tuple[Movement, ...]:
+    """What moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
+
+    `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
+    """
+    suppliers = suppliers or suppliers_of(kernel, machine)
+    return tuple(ways[0] for ways in _choices(statement, mapping, suppliers, every=False))
+
+
+def choices(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> tuple[tuple[Movement, ...], ...]:
+    """For every operand all ways to move it, what is done when nothing else is decided first."""
+    return _choices(statement, mapping, suppliers or suppliers_of(kernel, machine), every=True)
+
+
+def _choices(
+    statement: Statement, mapping: Mapping, suppliers: Suppliers, *, every: bool
+) -> tuple[tuple[Movement, ...], ...]:
+    """For every operand the way that is done when nothing else is decided; with `every`, the others too."""
+    tile = tile_of(statement, mapping, suppliers.machine)
+    if tile is None:
+        instruction = suppliers.machine.instructions[mapping.instruction].instruction
+        missing = _not_issued(instruction, statement, mapping)
+        said = in_scratchpad(instruction, statement, suppliers)
+        return tuple((replace(m, why=said or m.why),) for m in missing)
+    if tile.accumulator is None:
+        return _assigned(tile, suppliers)
+    filled = {b.name: _filled(b.subject) for b in mapping.bindings}
+    inputs = [_after_padding(_input_ways(o, tile, suppliers, every), filled[o.name]) for o in tile.inputs]
+    return (*inputs, _held_ways(tile, tile.accumulator, suppliers, every))
+
+
+def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
+    """One issue of a mapping as it is carried out; None when it is not."""
+    pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
+    if pattern is None:
+        return None
+    assign = replace(statement.assign, value=_plain(statement.assign.value), guard=None)
+    plain = replace(statement, assign=assign)
+    bare = replace(mapping, bindings=tuple(replace(b, subject=_plain(b.subject)) for b in mapping.bindings))
+    return apply_mapping(plain, bare, pattern, profile_sizes(plain))
+
+
+def _plain(expr: Expr) -> Expr:
+    """The expression without fills: what lies outside an array is read from a padded copy of it."""
+    match expr:
+        case Read():
+            return replace(expr, fill=None)
+        case Call():
+            return replace(expr, args=tuple(_plain(a) for a in expr.args))
+        case Cast():
+            return replace(expr, value=_plain(expr.value))
+        case _:
+            return expr
+
+
+def _filled(expr: Expr) -> tuple[str, ...]:
+    """Arrays that an expression reads beyond their edge."""
+    return tuple(dict.fromkeys(r.buffer for r in reads(expr) if r.fill is not None))
+
+
+def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple[Movement, ...]:
+    """The ways when arrays are first copied into padded ones: nothing of them is read in place."""
+    if not arrays:
+        return ways
+    said = f"{', '.join(arrays)} is copied into a padded array first, for what is read beyond its edge"
+    kinds: dict[MoveKind, MoveKind] = {"in place": "packed", "strided": "packed"}
+    return tuple(
+        replace(m, kind=kinds.get(m.kind, m.kind), why="; ".join(filter(None, (said, m.why)))) for m in ways
+    )
+
+
+# --- inputs -----------------------------------------------------------------------------------------------
+
+
+def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
+    """Where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
+    direct = _direct(operand, tile, suppliers)
+    if direct is not None and direct.kind != "gathered" and not every:
+        return (direct,)
+    staged = _through_buffer(operand, tile, suppliers)
+    if direct is None and staged is None:
+        return (Movement(operand.name, "none", (), why_unsupplied(operand, tile, suppliers)),)
+    if direct is None or staged is None:
+        (only,) = (m for m in (direct, staged) if m is not None)
+        why = f"no chain of moves reads {array_of(operand)} where it lies" if direct is None else ""
+        return (replace(only, why=why),)
+    if direct.kind == "gathered" and staged.moves_per_issue < direct.moves_per_issue:
+        return (replace(staged, why=f"in place it takes {direct.moves_per_issue} moves an issue"), direct)
+    return (direct, staged)
+
+
+def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+    """The operand read where its array lies."""
+    found = bring(suppliers, tile, operand, operand.want({}))
+    if found is None:
+        return None
+    if isinstance(found, Location):
+        owner = tile.pattern.instruction
+        kind: MoveKind = "in place" if is_dense(found, owner, operand.name, dict(tile.params)) else "strided"
+        return moved_by(operand, kind, ())
+    chain = steps_of(found)
+    return moved_by(operand, kind_of(chain, len(set(reads(operand.subject))), suppliers), chain)
+
+
+def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+    """The operand copied into a buffer of tiles, and loaded from there."""
+    if len(reads(operand.subject)) > 1:  # what is computed from several arrays is computed where it is used
+        return None
+    loaded = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
+    copied = _copied(operand, tile, suppliers, back=False)
+    if loaded is None:
+        return through_scratchpad(operand, tile, suppliers)
+    if copied is None:
+        return None
+    chain = () if isinstance(loaded, Location) else steps_of(loaded)
+    single = prod(operand.cell_shape) == 1
+    moved = moved_by(operand, "packed" if single or copied.width > 1 else "gathered", chain)
+    return with_copy(moved, operand, copied)
+
+
+def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool) -> Transfer | None:
+    """How a whole tile is copied into its buffer, or back."""
+    buffer, offset = in_tiles(operand, suppliers).buffer, Index.of(OFFSET)
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    copy = copy_by_axes(operand, buffer, offset, tile, position, back=own_sum(tile) if back else None)
+    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    found = find_transfer(copy, counts, suppliers)
+    cells = copy_by_cells(operand, buffer, offset) if fills_all(operand, tile) and not back else None
+    packed = find_packing(cells, operand.shape, suppliers) if cells is not None else None
+    if packed is not None and (found is None or packed.cost_ns < found.cost_ns):
+        return packed
+    return found
+
+
+# --- outputs ----------------------------------------------------------------------------------------------
+
+
+def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
+    """The accumulator: brought in and taken back in place, or through a buffer."""
+    if suppliers.is_addressable(acc.memory):
+        kept = through_scratchpad(acc, tile, suppliers, back=True)
+        if kept is not None:
+            return (kept,)
+        held = f"accumulators in {acc.memory} are not held by any schedule"
+        why = why_unsupplied(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
+        return (Movement(acc.name, "none", (), why),)
+    target, value = accumulator_delivery(tile)
+    first = find_supply(suppliers, acc.want({}))
+    back = find_delivery(suppliers, target, value, "", None, acc.want({}))
+    found: list[Movement] = []
+    if first is not None and back is not None:
+        chain = (*steps_of(first), *steps_of(back))
+        found.append(moved_by(acc, kind_of(chain, 1, suppliers), chain))
+        if not every:
+            return tuple(found)
+    cell = in_tiles(acc, suppliers)
+    held = Read(f"$value:{acc.memory}", tuple(Index.of(d) for d in dims(len(acc.shape))), acc.dtype)
+    loaded = find_supply(suppliers, acc.want({}, expr=cell))
+    stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
+    copies = [_copied(acc, tile, suppliers, back=b) for b in (False, True)]
+    into, out = copies
+    if loaded is not None and stored is not None and into is not None and out is not None:
+        kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
+        moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
+        why = "" if found else f"no chain of moves brings it from {array_of(acc)} and back"
+        found.append(replace(with_copy(moved, acc, into, out), why=why))
+    return tuple(found) or (Movement(acc.name, "none", (), why_unsupplied(acc, tile, suppliers, back=True)),)
+
+
+def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
+    """Of a statement that only assigns: what its instruction reads, and what it writes."""
+    result, target, value = tile.result, tile.target_elements, tile.value_elements
+    assert result is not None
+    assert target is not None
+    assert value is not None
+    fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
+    output = tile.pattern.output.name
+    found = find_delivery(suppliers, target, value, result.memory, result.dtype, result.want(fixed))
+    if found is None or found.instruction != tile.mapping.instruction:
+        said = in_scratchpad(tile.pattern.instruction, tile.statement, suppliers)
+        if said is None and found is not None:
+            said = f"{found.instruction} writes {target.buffer} sooner"
+        if said is None and not suppliers.is_addressable(tile.pattern.output.memory or ""):
+            return _around_register(tile, result, target, suppliers)
+        said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+        missing = Movement(output, "none", (), said)
+        return ((replace(missing, operand=result.name),), (missing,))
+    chain = tuple(s for s in steps_of(found) if s != found)
+    kind = kind_of(chain, len(set(reads(result.subject))), suppliers)
+    assert found.target is not None
+    params = {n: v.value for n, v in found.params if isinstance(v, Index) and v.value is not None}
+    dense = is_dense(found.target, tile.pattern.instruction, output, params)
+    size = prod(result.cell_shape) * target.dtype.size_bytes
+    written = Movement(output, "in place" if dense else "strided", (), bytes_per_issue=size)
+    return ((moved_by(result, kind, chain),), (written,))
+
+
+def _around_register(
+    tile: Tile, result: OperandTile, target: Read, suppliers: Suppliers
+) -> tuple[tuple[Movement, ...], ...]:
+    """Of an instruction between registers: which of its ends is not moved, what it reads or writes."""
+    output = tile.pattern.output
+    brought = find_supply(suppliers, result.want({}))
+    read = Movement(result.name, "none", (), why_unsupplied(result, tile, suppliers))
+    if brought is not None:
+        chain = steps_of(brought)
+        read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), suppliers), chain)
+    why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
+    written = Movement(output.name, "none", (), why)
+    held = Read(f"$value:{output.memory}", tuple(Index.of(d) for d in dims(len(result.shape))), output.dtype)
+    back = find_delivery(suppliers, target, held, output.memory or "", output.dtype, result.want({}))
+    if brought is None and back is not None:
+        chain = steps_of(back)
+        written = replace(moved_by(result, kind_of(chain, 1, suppliers), chain), operand=output.name)
+    return ((read,), (written,))
+
+
+# --- where there is none ----------------------------------------------------------------------------------
+
+
+def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Suppliers) -> str | None:
+    """Why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
+    if statement.assign.op is not None:
+        return None
+    lying = (o for o in instruction.operands if suppliers.is_addressable(o.memory))
+    first = next((o for o in lying if not suppliers.holds_arrays(o.memory)), None)
+    if first is None:
+        return None
+    return (
+        f"{instruction.name} has {first.name} in {first.memory}, a scratchpad, where only sums are performed"
+    )
+
+
+def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:
+    """Movements of a mapping that is valid but not carried out: every operand says why."""
+    operands = [o.name for o in instruction.operands]
+    pattern = pattern_of(instruction)
+    if pattern is None or read_twice(mapping.bindings):
+        which = "of several statements" if pattern is None else "that read an operand at two subscripts"
+        yield from (Movement(n, "none", (), f"instructions {which} are not issued") for n in operands)
+        return
+    params = choose_params(statement, mapping, pattern, profile_sizes(statement))
+    lengths, masked = extents_of(pattern, params)
+    accesses = {b.name: b.pattern for b in mapping.bindings} | {pattern.target.buffer: pattern.target.index}
+    windows = {
+        name: next((str(i) for i in subscripts if digits_of(i, lengths) is None and i.symbols), None)
+        for name, subscripts in accesses.items()
+    }
+    first = next((f"`{n}[… {w} …]`" for n, w in windows.items() if w), None)
+    for name in operands:
+        window = windows.get(name)
+        if masked:
+            why = f"how long it may be ({', '.join(masked.values())}) is no number: only moves are issued so"
+        elif window:
+            why = f"neighbouring iterations share its element `{window}`: such windows are not loaded"
+        elif first:
+            why = f"the instruction is not issued, for {first} is a window"
+        else:
+            why = "its elements in one issue do not tell which iterations they stand for"
+        yield Movement(name, "none", (), why)

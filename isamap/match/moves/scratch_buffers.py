@@ -1,0 +1,272 @@
+"""Buffers in scratchpads: which of them serve an operand, and what moves its elements there and back.
+
+Copies between two memories that are both reached by address: what one instruction moves at once.
+
+mvin(scalar R: 0..16, scalar C: 0..16) { in x: i8[R, C] @ dram strides(any, 1); out z: i8[R, C] @ spad …; }
+moves a tile of A[@m + ~m, @k + ~k] into a buffer of 16 by 16: R counts ~m, C counts ~k, both as far as the
+axes go. Counters that no axis of the instruction counts become loops around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import prod
+
+from isamap.ir import Axis, Const, DType, Expr, Index, Read, substitute_expr
+from isamap.ir.index import MinMax
+from isamap.machine import Machine, Memory
+from isamap.match.moves.chains import Movement, moved_by, steps_of
+from isamap.match.moves.copying import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.patterns.unify import Binding
+from isamap.match.supplies.supply import find_location
+from isamap.match.supplies.want import Leaf, Suppliers, Supply
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
+from isamap.match.tiles.sums import own_sum
+from isamap.source import Diagnostic, NoMapping, added
+
+
+@dataclass(frozen=True, slots=True)
+class Dma:
+    """An instruction that moves a part of a copy. `counters` are those that it counts itself.
+
+    Units: `cost_ns` per element.
+    """
+
+    instruction: str
+    source: tuple[str, Location]
+    target: tuple[str, Location]
+    params: tuple[tuple[str, Index], ...]
+    counters: tuple[str, ...]
+    cost_ns: float
+
+
+def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
+    """The cheapest instruction that moves as much of a copy as it can; None when there is none."""
+    if not isinstance(copy.value, Read) or copy.value.fill is not None:
+        return None
+    best: Dma | None = None
+    for pattern in _movers(suppliers):
+        for counters in _assignments(pattern.axes, copy.counters):
+            found = _laid_over(copy, counts, pattern, counters, suppliers)
+            if found is not None and (best is None or found.cost_ns < best.cost_ns):
+                best = found
+    return best
+
+
+def _movers(suppliers: Suppliers) -> Iterator[Pattern]:
+    """Instructions that copy from one memory that is reached by address to another."""
+    for item in suppliers.machine.instructions.values():
+        pattern = pattern_of(item.instruction)
+        if pattern is None or pattern.statement.assign.op is not None or not isinstance(pattern.value, Read):
+            continue
+        operands = [o.memory for o in pattern.instruction.operands]
+        if len(operands) == 2 and all(suppliers.is_addressable(memory) for memory in operands):
+            yield pattern
+
+
+def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """Which counter each axis of the instruction counts; axes that count none are left out."""
+    for size in range(min(len(axes), len(counters)), -1, -1):
+        for chosen in permutations(counters, size):
+            for places in permutations([a.name for a in axes], size):
+                if list(places) == [a.name for a in axes if a.name in places]:
+                    yield dict(zip(places, chosen, strict=True))
+
+
+def _laid_over(
+    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], suppliers: Suppliers
+) -> Dma | None:
+    """The instruction with its axes on these counters; None where addresses or extents do not fit."""
+    assert isinstance(copy.value, Read)
+    assert isinstance(pattern.value, Read)
+    extents = {a.name: counts[counters[a.name]] if a.name in counters else Index.of(1) for a in pattern.axes}
+    params = _params(pattern, extents)
+    if params is None:
+        return None
+    limits = {name: largest(extent) or 0 for name, extent in extents.items()}
+    numbers = {name: largest(value) or 0 for name, value in params.items()}
+    over: dict[str, Index] = {counter: Index.of(f"%{axis}") for axis, counter in counters.items()}
+    places: list[tuple[str, Location]] = []
+    for pattern_read, subject in ((pattern.value, copy.value), (pattern.target, copy.target)):
+        operand = pattern.instruction.operand(pattern_read.buffer)
+        moved: Expr = substitute_expr(subject, over)
+        binding = Binding(operand.name, pattern_read.index, moved)
+        place = find_location(suppliers, operand, binding, numbers, limits)
+        if place is None:
+            return None
+        places.append((operand.name, place))
+    elements = prod(limits.values())
+    cost = suppliers.interval_ns(pattern.name, numbers) / max(1, elements)
+    return Dma(
+        pattern.name, places[0], places[1], tuple(sorted(params.items())), tuple(counters.values()), cost
+    )
+
+
+def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
+    """Values of the instruction's parameters; None where an extent is fixed, or limited, otherwise."""
+    found: dict[str, Index] = {}
+    for axis in pattern.axes:
+        wanted, most = extents[axis.name], largest(extents[axis.name])
+        if axis.extent.value is not None:
+            if wanted.value != axis.extent.value:
+                return None
+            continue
+        (symbol,) = axis.extent.symbols if len(axis.extent.symbols) == 1 else ("",)
+        if axis.extent != Index.of(symbol) or most is None:
+            return None
+        param = pattern.instruction.param(symbol)
+        low = param.low.value if param.low is not None and param.low.value is not None else 1
+        high = param.high.value if param.high is not None else None
+        if high is None or most > high or (wanted.value is not None and wanted.value < low) or low > 1:
+            return None
+        if found.setdefault(symbol, wanted) != wanted:
+            return None
+    return found if {p.name for p in pattern.instruction.params} == found.keys() else None
+
+
+def largest(count: Index) -> int | None:
+    """The most that a count can be: a number, or a number in a minimum; None when neither is there."""
+    if count.value is not None:
+        return count.value
+    if len(count.terms) != 1 or count.terms[0][1] != 1 or len(count.terms[0][0]) != 1:
+        return None
+    atom = count.terms[0][0][0]
+    if not isinstance(atom, MinMax) or atom.op != "min":
+        return None
+    return min((p for p in (largest(atom.left), largest(atom.right)) if p is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """An instruction that sets `most` neighbouring elements of a memory to zero; `param` says how many."""
+
+    instruction: str
+    operand: str
+    param: str
+    most: int
+
+
+def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | None:
+    """How zero gets into a scratchpad; None when the machine has no instruction for it."""
+    for item in suppliers.machine.instructions.values():
+        pattern = pattern_of(item.instruction)
+        if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:
+            continue
+        output, params = pattern.output, pattern.instruction.params
+        zero = isinstance(pattern.value, Const) and pattern.value.value == 0
+        if not zero or (output.memory, output.dtype.name) != (memory, dtype) or len(params) != 1:
+            continue
+        most = params[0].high.value if params[0].high is not None else None
+        if most is not None and pattern.axes[0].extent == Index.of(params[0].name):
+            return Clearing(pattern.name, output.name, params[0].name, most)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchMove:
+    """What moves one tile between an array and a buffer: issues of one instruction. Units: ns per element."""
+
+    instruction: str
+    issues: int
+    cost_ns: float
+
+
+def scratchpads(machine: Machine) -> tuple[Memory, ...]:
+    """The memories that buffers are placed in one by one."""
+    return tuple(m for m in machine.memories.values() if m.kind == "scratchpad")
+
+
+def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str, Supply | Leaf | Location]:
+    """How a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
+    found: dict[str, Supply | Leaf | Location] = {}
+    for home in ("", *(m.name for m in scratchpads(suppliers.machine))):
+        brought = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers, home)))
+        if brought is None or (home and scratch_move(operand, tile, home, suppliers) is None):
+            continue
+        if not home or is_cleared(operand, tile, home, suppliers):
+            found[home] = brought
+    return found
+
+
+def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> bool:
+    """Whether every cell of an operand's tiles in a scratchpad gets an element or zero.
+
+    What sizes are still open leave over is seen when the program is made.
+    """
+    if operand.fill.value == 0 and find_clearing(suppliers, home, operand.dtype.name) is not None:
+        return True
+    extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
+    return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
+
+
+def uncleared(tile: Tile, suppliers: Suppliers) -> NoMapping | None:
+    """The error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
+    for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
+        for memory in scratchpads(suppliers.machine):
+            if is_cleared(operand, tile, memory.name, suppliers):
+                continue
+            cells = in_tiles(operand, suppliers, memory.name)
+            if bring(suppliers, tile, operand, operand.want({}, expr=cells)) is not None:
+                return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", suppliers)
+    return None
+
+
+def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoMapping:
+    """The error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
+    return NoMapping(
+        Diagnostic(
+            "no-clearing",
+            f"{suppliers.machine.name} cannot set {dtype} in {home} to zero",
+            notes=(f"{what} filled in part at the end of an axis",),
+            help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
+            "scalar parameter says, or choose sizes that are whole tiles",
+        )
+    )
+
+
+def scratch_move(
+    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+) -> ScratchMove | None:
+    """What moves a whole tile into a buffer in a scratchpad, or back; None when nothing does."""
+    buffer = in_tiles(operand, suppliers, home).buffer
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    written = own_sum(tile) if back else None
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
+    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    elements = prod(operand.cell_shape)
+    dma = find_dma(copy, counts, suppliers)
+    if dma is not None:
+        at_once = prod(largest(counts[c]) or 1 for c in dma.counters)
+        return ScratchMove(dma.instruction, elements // at_once, dma.cost_ns)
+    found = find_transfer(copy, counts, suppliers)
+    if found is None:
+        return None
+    return ScratchMove(found.delivery.instruction, elements // found.width, found.cost_ns)
+
+
+def through_scratchpad(
+    operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False
+) -> Movement | None:
+    """The operand copied into a scratchpad, and read there; of sums also copied out again."""
+    for home, loaded in homes_of(tile, operand, suppliers).items():
+        moves = [
+            scratch_move(operand, tile, home, suppliers, back=b)
+            for b in ((False, True) if back else (False,))
+        ]
+        known = [move for move in moves if move is not None]
+        if not home or len(known) < len(moves):
+            continue
+        chain = () if isinstance(loaded, Location) else steps_of(loaded)
+        at_once = all(move.issues < prod(operand.cell_shape) for move in known)
+        moved = moved_by(operand, "packed" if at_once or prod(operand.cell_shape) == 1 else "gathered", chain)
+        return replace(
+            moved,
+            packing=tuple(move.instruction for move in known),
+            packing_moves=sum(move.issues for move in known),
+            packing_ns=added(move.cost_ns for move in known) * prod(operand.cell_shape),
+        )
+    return None

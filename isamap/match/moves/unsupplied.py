@@ -1,0 +1,106 @@
+"""Why nothing brings an operand to its register, or back: what `why` of a movement of kind `none` says.
+
+`i8[2, 8] @ q` where the only load writes `i8[16] @ q`: as many bytes, and another shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from isamap.ir import Index, Operand
+from isamap.ir.bind import comparison_holds
+from isamap.match.moves.scratch_buffers import uncleared
+from isamap.match.patterns.pattern import Pattern
+from isamap.match.patterns.reach import axis_limits, fit_shape
+from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_read_of
+
+
+def array_of(operand: OperandTile) -> str:
+    """The array that an operand is read from or written to, in words."""
+    return is_read_of(operand.subject) or "its value"
+
+
+def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False) -> str:
+    """What is missing where neither a chain in place nor one through a buffer exists; `back` of a result."""
+    machine = suppliers.machine.name
+    register = _shown(operand.dtype.name, operand.shape)
+    if (lacking := uncleared(tile, suppliers)) is not None:
+        said = lacking.diagnostics[0]
+        return f"{said.message}, and {said.notes[0]}"
+    if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
+        return f"{machine} has nothing that copies {register} of {array_of(operand)} into {operand.memory}"
+    writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
+    if not writers:
+        return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
+    if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
+        loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, suppliers)}
+        others = {p.instruction.name: p.output for p in writers}
+        hindered = (
+            said for p in writers if _reads_memory(p, suppliers) and (said := _unmet(p, operand.shape))
+        )
+        if (said := next(hindered, None)) is not None:
+            return f"{said}, which {register} does not meet"
+        return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
+            f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
+            f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
+        )
+    stores = _stores(operand, suppliers) if back else {}
+    if stores and (said := _other_shape(operand, machine, "stores {} from", stores)) is not None:
+        return said
+    return f"{machine} cannot copy an element of {array_of(operand)} into a buffer, or one back"
+
+
+def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
+    """What an instruction requires of its parameters, and they are not when it writes such a register."""
+    params = fit_shape(pattern.output, shape)
+    whole = tuple(None for _ in shape)
+    placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None
+    if params is None or placed is None:
+        return None
+    known = params | {n: mask.value for n, mask in placed[1].items() if mask.value is not None}
+    for c in pattern.instruction.where:
+        left, right = c.left.substitute(known).value, c.right.substitute(known).value
+        if left is not None and right is not None and not comparison_holds(left, c.comparison, right):
+            return f"{pattern.name} requires `{c.left} {c.comparison} {c.right}`"
+    return None
+
+
+def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
+    """That instructions have registers of other shapes only, and the nearest; None where a shape is the same.
+
+    The nearest holds as many elements, or is the first.
+    """
+    if any(fit_shape(o, operand.shape) is not None for o in others.values()):
+        return None
+    size = prod(operand.shape)
+    as_many = (name for name, o in others.items() if prod(e.value or 0 for e in o.shape) == size)
+    name = next(as_many, next(iter(others)))
+    wanted, there = (_shown(operand.dtype.name, s) for s in (operand.shape, others[name].shape))
+    missing = f"no move of {machine} {verb.format(wanted)} {operand.memory}"
+    nearest = f"the nearest, {name}, has {there} there"
+    return f"{missing}: {nearest}; what is moved and what is computed with need the same shape"
+
+
+def _reads_memory(pattern: Pattern, suppliers: Suppliers) -> bool:
+    inputs = [o for o in pattern.instruction.operands if o.role == "in"]
+    return bool(inputs) and all(suppliers.is_addressable(o.memory) for o in inputs)
+
+
+def _stores(operand: OperandTile, suppliers: Suppliers) -> dict[str, Operand]:
+    """By instruction that writes memory what it takes out of the operand's kind of registers."""
+    memories = [m for m in suppliers.machine.memories if suppliers.is_addressable(m)]
+    found: dict[str, Operand] = {}
+    for (memory, _), patterns in suppliers.known.producers.items():
+        for pattern in patterns if memory in memories else ():
+            for o in pattern.instruction.operands:
+                if o.role == "in" and (o.memory, o.dtype) == (operand.memory, operand.dtype):
+                    found.setdefault(pattern.instruction.name, o)
+    return found
+
+
+def _shown(dtype: str, shape: Iterable[Index | int]) -> str:
+    extents = ", ".join(map(str, shape))
+    return f"{dtype}[{extents}]" if extents else dtype

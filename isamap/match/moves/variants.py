@@ -1,0 +1,196 @@
+"""The variants of a mapping: orders of fusion, cuts of classes, what lies where, and tails.
+
+    fma_zmm_f32 { i: p.q } of a convolution, 14 * 14 positions on 16 lanes: p.q or q.p; a is gathered into a
+    buffer, b is broadcast in place or from a buffer; the last of 13 tiles holds 4 positions, hence a tail
+
+All variants of a mapping are the same mapping: counts do not tell them apart. They differ in what moves, so
+each is listed with the movement of every operand. Not among them are tile sizes, blocks and loop orders,
+which a scheduler decides, nor cuts at other lengths than the instruction's largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from math import factorial, prod
+from typing import Literal
+
+from isamap.ir import Const, Index, Kernel
+from isamap.machine import Machine
+from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.moves.chains import Movement
+from isamap.match.moves.movement import choices, tile_of
+from isamap.match.supplies.delivery import find_delivery
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import (
+    OperandTile,
+    Tile,
+    accumulator_delivery,
+    bring,
+    fills_behind,
+    suppliers_of,
+)
+from isamap.match.tiles.walks import LoopAxis
+from isamap.transform import Statement
+
+Tail = Literal["exact", "masked", "padded", "staged", "none"]
+_WORST_FIRST: tuple[Tail, ...] = ("staged", "padded", "masked")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to carry a mapping out.
+
+    `groups` are the mapping's, kernel axes in the order in which they are fused, instruction axes in that of
+    the digits that the fused number is cut into, outermost first. `tail` says what happens where an axis ends
+    inside a tile:
+
+    - `exact`: no axis does, at these sizes;
+    - `masked`: every operand's moves touch the elements that there are, and no others;
+    - `padded`: operands that go through a buffer find `fills` there behind their last element;
+    - `staged`: a tile at the edge goes through a buffer of its own, for no move of part of it exists;
+    - `none`: nothing that fills the rest leaves the reduction as it is, or the mapping is not carried out.
+
+    `fills` are the values, by operand, that make lanes without an iteration count for nothing.
+    """
+
+    groups: tuple[AxisGroup, ...]
+    tail: Tail
+    fills: tuple[tuple[str, Const], ...]
+    movements: tuple[Movement, ...]
+
+    @property
+    def orders(self) -> tuple[tuple[str, ...], ...]:
+        """Of each group the kernel axes in the order in which they are fused, outermost first."""
+        return tuple(g.kernel_axes for g in self.groups)
+
+    @property
+    def cuts(self) -> tuple[tuple[str, ...], ...]:
+        """Of each group the instruction axes that the fused number is cut over, outermost first."""
+        return tuple(g.instruction_axes for g in self.groups)
+
+
+def variants(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> Iterator[Variant]:
+    """All variants, one at a time: orders and cuts as the mapping is written first, what is done first.
+
+    Tails are those of the sizes that the kernel is bound to; where they are left open, any tail may come.
+    """
+    suppliers = suppliers or suppliers_of(kernel, machine)
+    for groups in _groupings(mapping):
+        one = replace(mapping, groups=groups)
+        tile = tile_of(statement, one, machine)
+        ways = choices(kernel, statement, one, machine, suppliers=suppliers)
+        for chosen in product(*ways):
+            tail, fills = _tail(tile, chosen, suppliers)
+            yield Variant(groups, tail, fills, chosen)
+
+
+def count_variants(
+    kernel: Kernel,
+    statement: Statement,
+    mapping: Mapping,
+    machine: Machine,
+    *,
+    suppliers: Suppliers | None = None,
+) -> int:
+    """How many variants there are. What lies where is looked for in each order and cut."""
+    suppliers = suppliers or suppliers_of(kernel, machine)
+    found = (
+        choices(kernel, statement, replace(mapping, groups=g), machine, suppliers=suppliers)
+        for g in _groupings(mapping)
+    )
+    return sum(prod(len(ways) for ways in operands) for operands in found)
+
+
+def count_groupings(mapping: Mapping) -> int:
+    """How many orders of fusion and cuts there are together, without looking at what moves."""
+    return prod(factorial(len(g.kernel_axes)) * factorial(len(g.instruction_axes)) for g in mapping.groups)
+
+
+def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
+    """The groups of a mapping in every order of their axes, as written first."""
+    ways: list[list[AxisGroup]] = [
+        [
+            AxisGroup(instruction_axes, kernel_axes)
+            for kernel_axes in permutations(g.kernel_axes)
+            for instruction_axes in permutations(g.instruction_axes)
+        ]
+        for g in mapping.groups
+    ]
+    return product(*ways)
+
+
+# --- tails ------------------------------------------------------------------------------------------------
+
+
+def _tail(
+    tile: Tile | None, chosen: tuple[Movement, ...], suppliers: Suppliers
+) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
+    """What happens at the edges of a tile whose operands move as chosen."""
+    if tile is None or any(m.kind == "none" for m in chosen):
+        return "none", ()
+    cut = [a for a in tile.axes if a.tile > 1 and not _divides(a)]
+    if not cut:
+        return "exact", ()
+    fills = _fills(tile, [a for a in cut if a.is_reduction])
+    if fills is None:
+        return "none", ()
+    buffered = {m.operand for m in chosen if m.packing}
+    tails: set[Tail] = set()
+    for operand in (*tile.inputs, *(o for o in (tile.accumulator, tile.result) if o is not None)):
+        mine = [a for a in cut if a.name in operand.parts or a.name in operand.scattered]
+        if not mine:
+            continue
+        zeroed = all(f.value == 0 for n, f in fills if n == operand.name)
+        if operand.name in buffered:
+            tails.add("padded")
+        else:
+            tails.add(_at_edge(operand, mine, tile, suppliers) if zeroed else "staged")
+    for tail in _WORST_FIRST:
+        if tail in tails:
+            return tail, fills
+    return "exact", fills
+
+
+def _divides(axis: LoopAxis) -> bool:
+    """Whether it is certain that tiles fill an axis."""
+    return axis.name.startswith("_") or all(c % axis.tile == 0 for _, c in axis.extent.terms)
+
+
+def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
+    """What operands hold behind the end of the axes summed over; None when nothing leaves it as it is."""
+    if not summed:
+        return ()
+    found = fills_behind(tile.pattern, tile.inputs, summed)
+    return tuple(sorted(found.items())) if found is not None else None
+
+
+def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: Suppliers) -> Tail:
+    """How an operand that moves in place is at the edge: by masked moves, or through a buffer."""
+    if operand.scattered & {a.name for a in cut}:
+        return "staged"
+    part = {a.name: Index.of(f"#{a.name}") for a in cut}
+    filled = any(a.is_reduction for a in cut)
+    if tile.result is not None:
+        assert tile.target_elements is not None
+        assert tile.value_elements is not None
+        want = operand.want(part)
+        value = find_delivery(
+            suppliers, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
+        )
+        return "masked" if value is not None else "staged"
+    if bring(suppliers, tile, operand, operand.want(part, filled=filled)) is None:
+        return "staged"
+    if operand is tile.accumulator:
+        target, held = accumulator_delivery(tile)
+        if find_delivery(suppliers, target, held, "", None, operand.want(part)) is None:
+            return "staged"
+    return "masked"

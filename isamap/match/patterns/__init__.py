@@ -1,0 +1,1 @@
+"""What matching sees of instructions: expression trees, axes, parameters, addresses."""

@@ -1,0 +1,116 @@
+"""Lanes that stand for nothing: what their operands hold so that the reduction does not notice them.
+
+In `c[i] += a[i, k] * b[k]` a lane k beyond the end counts for nothing when a and b hold 0 there, and in
+`c[i] max= a[i, k]` when a holds the lowest number. `c[i] max= a[i, k] * b` has no fill: whatever a holds,
+some b makes it count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import product
+from typing import assert_never
+
+import numpy as np
+
+from isamap.ir import Call, Cast, Const, DType, Env, Expr, IndexValue, Read, Scalar, evaluate_expr
+from isamap.match.patterns.pattern import Pattern
+from isamap.transform import identity_of, reads
+
+Shown = frozenset[str]
+"""Operands whose element in a padded lane is in use elsewhere, so that it cannot be chosen."""
+
+Fills = Mapping[str, Const]
+
+
+@lru_cache(maxsize=8192)
+def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
+    """What padded lanes hold so that they leave the result as it is, for every set of operands in `shown`.
+
+    None when no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
+    and no NaN; else 0 times something in use is not 0.
+    """
+    op = pattern.statement.assign.op
+    if op is None:
+        return None
+    neutral = identity_of(op, pattern.target.dtype)
+    own = sorted({(r.buffer, r.dtype) for r in reads(pattern.value)}, key=lambda o: o[0])
+    for chosen in product(*(_candidates(dtype, neutral) for _, dtype in own)):
+        fills = {name: value for (name, _), value in zip(own, chosen, strict=True)}
+        if all(_is(neutral, fold(pattern.value, _without(fills, s), finite=finite)) for s in shown):
+            return fills
+    return None
+
+
+def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
+    """The value of an expression when the operands in `known` hold these constants; None when it depends."""
+    match expr:
+        case Const():
+            return expr
+        case Read(buffer):
+            return known.get(buffer)
+        case Scalar() | IndexValue():
+            return None
+        case Cast(value):
+            inner = fold(value, known, finite=finite)
+            return None if inner is None else _value(Cast(inner, expr.dtype, expr.mode))
+        case Call(op, args):
+            parts = [fold(a, known, finite=finite) for a in args]
+            constants = [p for p in parts if p is not None]
+            if len(constants) == len(parts):
+                return _value(Call(op, tuple(constants), expr.dtype, expr.mode))
+            return _absorbed(expr, parts, finite=finite)
+        case _:
+            assert_never(expr)
+
+
+def _absorbed(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
+    """The result that one argument decides alone, whatever the others are."""
+    dtype = call.dtype
+    exact = not dtype.is_float or finite
+    match call.op, parts:
+        case "mul", [a, b]:
+            zero = next((p for p in (a, b) if p is not None and p.value == 0), None)
+            return zero if exact else None
+        case "fma", [a, b, Const() as c] if exact and any(p is not None and p.value == 0 for p in (a, b)):
+            return c
+        case "and", [a, b] if not dtype.is_float:
+            return next((p for p in (a, b) if p is not None and p.value in (0, False)), None)
+        case "min" | "max" as op, [a, b] if exact:  # NaN makes the result NaN
+            absorbing = identity_of("max" if op == "min" else "min", dtype)
+            return next((p for p in (a, b) if p is not None and p == absorbing), None)
+        case "select", [Const(condition), a, b]:
+            return a if condition else b
+        case _:
+            return None
+
+
+def _candidates(dtype: DType, neutral: Const) -> Iterable[Const]:
+    """Zero first, then one, then what is neutral and its ends in the operand's type."""
+    if dtype.kind == "bool":
+        return (Const(False, dtype), Const(True, dtype))
+    numbers: list[float] = [0, 1]
+    numbers += [float("-inf"), float("inf")] if dtype.is_float else [dtype.low, dtype.high, -1]
+    if neutral.value not in numbers and (dtype.is_float or dtype.low <= neutral.value <= dtype.high):
+        numbers.append(neutral.value)
+    if not dtype.is_float:
+        numbers = [n for n in numbers if dtype.low <= n <= dtype.high]
+    return tuple(Const(float(n) if dtype.is_float else int(n), dtype) for n in numbers)
+
+
+def _without(fills: Fills, shown: Shown) -> Fills:
+    return {name: value for name, value in fills.items() if name not in shown}
+
+
+def _is(neutral: Const, found: Const | None) -> bool:
+    return found is not None and found.dtype == neutral.dtype and found.value == neutral.value
+
+
+def _value(expr: Expr) -> Const | None:
+    """The constant that an expression of constants is; None where it is not a number."""
+    with np.errstate(all="ignore"):
+        found = evaluate_expr(expr, Env()).item()
+    if expr.dtype.is_float and found != found:
+        return None
+    return Const(float(found) if expr.dtype.is_float else found, expr.dtype)

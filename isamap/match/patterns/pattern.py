@@ -1,0 +1,302 @@
+"""Instructions as the matcher sees them: one statement, its axes and what each operand's subscripts mean.
+
+Subscript maps are inverted here: from an element of `a[m, 2*k + p]` with p in 2 back to m, k and p.
+
+Parameters that are part of an instruction's encoding (`imm`), where the instruction computes with them.
+
+instruction srai(imm S: 0..31) { … z[i] = a[i] >> i32(S); } performs Y[n] = X[n] >> 3, S being 3
+
+What a masked load takes: every line that its register spans, whatever its mask leaves out.
+
+A register of 64 bytes of which a mask takes 32 comes from as many lines as one that is full. Measured on
+Zen 5, columns of 128 bytes out of memory read by halves of registers: 13 ns a row with masks, 6.8 without;
+a product with four rows in bf16 took 2.2 times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from isamap.ir import (
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    IndexValue,
+    Instruction,
+    Operand,
+    Param,
+    Read,
+    Scalar,
+)
+from isamap.ir.dtypes import BOOL
+from isamap.ir.index import ZERO
+from isamap.match.patterns.unify import Binding
+from isamap.source import Span
+from isamap.transform import Statement, reads, statements
+
+
+def encoded_params(instruction: Instruction) -> frozenset[str]:
+    """Parameters whose number is part of the instruction's encoding."""
+    return frozenset(p.name for p in instruction.params if p.kind == "imm")
+
+
+def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
+    """An instruction's expression in which encoded parameters may stand for something."""
+    match expr:
+        # However it is cast: the statement has a number of that type, so that the parameter is that number.
+        case Cast(IndexValue(index), dtype) if str(index) in encoded:
+            return Scalar(str(index), dtype)
+        case IndexValue(index, dtype) if str(index) in encoded:
+            return Scalar(str(index), dtype)
+        case Call(op, args, dtype, mode):
+            return Call(op, tuple(with_encoded(a, encoded) for a in args), dtype, mode, expr.span)
+        case Cast(value, dtype, mode):
+            return Cast(with_encoded(value, encoded), dtype, mode, expr.span)
+        case _:
+            return expr
+
+
+def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:
+    """The numbers that encoded parameters stand for; None where one is no number, or cannot be encoded."""
+    names = encoded_params(instruction)
+    found: dict[str, int] = {}
+    for binding in bindings:
+        if binding.name in names and not binding.pattern:
+            match binding.subject:
+                case Const(int(value)) if _is_in_range(instruction.param(binding.name), value):
+                    found[binding.name] = value
+                case _:
+                    return None
+    return found
+
+
+def _is_in_range(param: Param, value: int) -> bool:
+    low = param.low.value if param.low is not None else 1
+    high = param.high.value if param.high is not None else None
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An instruction of one statement, ready to be laid over a kernel."""
+
+    instruction: Instruction
+    statement: Statement
+
+    def __hash__(self) -> int:
+        return hash(self.instruction)
+
+    @property
+    def name(self) -> str:
+        return self.instruction.name
+
+    @property
+    def target(self) -> Read:
+        return self.statement.assign.target
+
+    @property
+    def output(self) -> Operand:
+        return self.instruction.operand(self.target.buffer)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return self.statement.axes
+
+    @property
+    def value(self) -> Expr:
+        return self.statement.assign.value
+
+
+def pattern_of(instruction: Instruction) -> Pattern | None:
+    """The instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
+    return _pattern_of(instruction, instruction.span)
+
+
+@lru_cache(maxsize=4096)
+def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
+    """Equal instructions of two descriptions are told apart by where they stand, as refusals point there."""
+    found = _statements(instruction)
+    outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
+    if len(found) != 1 or len(outputs) != 1 or found[0].assign.guard is not None or found[0].sequence:
+        return None
+    return _pattern(instruction, found[0])
+
+
+def _statements(instruction: Instruction) -> tuple[Statement, ...]:
+    """An instruction's statements; conditions that hold for the first values of an axis are how many it has.
+
+    `for i in 8 if i < B` with B at most 8 is `for i in B`.
+    """
+    return tuple(_shortened(s, instruction) for s in statements(instruction))
+
+
+def _shortened(statement: Statement, instruction: Instruction) -> Statement:
+    """The statement with its whole guard as extents, or as it is."""
+    extents = {a.name: a.extent for a in statement.axes}
+    for condition in _conjuncts(statement.assign.guard):
+        found = _bound(condition, extents, instruction)
+        if found is None:
+            return statement
+        extents[found[0]] = found[1]
+    axes = tuple(replace(a, extent=extents[a.name]) for a in statement.axes)
+    return replace(statement, axes=axes, assign=replace(statement.assign, guard=None))
+
+
+def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
+    match guard:
+        case None:
+            return ()
+        case Call("and", args):
+            return tuple(c for a in args for c in _conjuncts(a))
+        case _:
+            return (guard,)
+
+
+def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:
+    """The axis that a condition cuts short, and what it leaves: its first values, as many as a bound says."""
+    match condition:
+        case Call("lt" | "le" | "gt" | "ge" as op, args):
+            left, right = (_count(a) for a in (args if op in ("lt", "le") else args[::-1]))
+            if left is None or right is None:
+                return None
+            within = right - left + (op in ("le", "ge"))
+        case _:
+            return None
+    for axis, extent in extents.items():
+        bound = within + Index.of(axis)
+        if axis in bound.symbols or extents.keys() & bound.symbols:
+            continue
+        if bound.value is not None and extent.value is not None:
+            return axis, Index.of(max(0, min(bound.value, extent.value)))
+        for shorter, longer in ((bound, extent), (extent, bound)):
+            high = _most(shorter, instruction)
+            if high is not None and longer.value is not None and high <= longer.value:
+                return axis, shorter
+    return None
+
+
+def _count(expr: Expr) -> Index | None:
+    match expr:
+        case IndexValue(index):
+            return index
+        case Const(int(value)):
+            return Index.of(value)
+        case _:
+            return None
+
+
+def _most(count: Index, instruction: Instruction) -> int | None:
+    """The most that a parameter known to the run says; None of anything else."""
+    param = next((p for p in instruction.params if p.kind == "scalar" and str(count) == p.name), None)
+    return param.high.value if param is not None and param.high is not None else None
+
+
+def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
+    """The pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
+
+    `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3`, S being 3.
+    """
+    value = with_encoded(statement.assign.value, encoded_params(instruction))
+    return Pattern(instruction, replace(statement, assign=replace(statement.assign, value=value)))
+
+
+def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
+    """A pattern for each statement of an instruction; () where one is ordered or under a condition.
+
+    A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
+    """
+    return _patterns_of(instruction, instruction.span)
+
+
+@lru_cache(maxsize=4096)
+def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, ...]:
+    found: list[Pattern] = []
+    for statement in _statements(instruction):
+        guard = statement.assign.guard
+        if statement.sequence or not (guard is None or is_predicate(guard, instruction)):
+            return ()
+        found.append(_pattern(instruction, statement))
+    return tuple(p for n, p in enumerate(found) if not any(_overwrites(later, p) for later in found[n + 1 :]))
+
+
+def _overwrites(later: Pattern, earlier: Pattern) -> bool:
+    """Whether nothing of an earlier statement is left: zeroing, as loads under a predicate do first."""
+    return (
+        later.statement.assign.op is None
+        and later.target == earlier.target
+        and later.axes == earlier.axes
+        and all(r.buffer != later.target.buffer for r in reads(later.value))
+    )
+
+
+def is_predicate(guard: Expr, instruction: Instruction) -> bool:
+    """Whether a condition is a conjunction of elements of predicate operands."""
+    match guard:
+        case Call("and", args):
+            return all(is_predicate(a, instruction) for a in args)
+        case Read(buffer, _, dtype):
+            return dtype == BOOL and instruction.operand(buffer).role == "in"
+        case _:
+            return False
+
+
+Digits = tuple[tuple[str, int], ...]
+
+
+def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
+    """Axes of a subscript with their steps, the largest first, when it is a mixed-radix number of them.
+
+    `2*k + p` with p in 2 gives ((k, 2), (p, 1)); `p + r` gives None, for two of its values coincide.
+    """
+    if index.constant:
+        return None
+    steps: list[tuple[str, int]] = []
+    for axis in index.symbols:
+        coefficient = index.coefficient(axis)
+        if axis not in extents or coefficient is None or coefficient.value is None or coefficient.value <= 0:
+            return None
+        if extents[axis] > 1:
+            steps.append((axis, coefficient.value))
+    steps.sort(key=lambda s: (-s[1], s[0]))
+    reach = 1
+    for axis, step in reversed(steps):
+        if step != reach:
+            return None
+        reach = step * extents[axis]
+    return tuple(steps)
+
+
+def invert(
+    subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
+) -> dict[str, Index] | None:
+    """Each axis as an expression of the element's coordinates `dims`; None when they do not determine axes.
+
+    Axes of extent one are 0. An axis that the subscripts do not use is left out.
+    """
+    found: dict[str, Index] = {a: ZERO for a, e in extents.items() if e == 1}
+    for subscript, dim in zip(subscripts, dims, strict=True):
+        digits = digits_of(subscript, extents)
+        if digits is None:
+            return None
+        for position, (axis, step) in enumerate(digits):
+            if axis in found:
+                return None
+            quotient = Index.of(dim).floordiv(step)
+            found[axis] = quotient if position == 0 else quotient.mod(extents[axis])
+    return found
+
+
+def spanned(pattern: Pattern, masks: Mapping[str, Index]) -> float:
+    """How many times what it wants a load spans, at least 1; 1 where only the run knows its mask."""
+    factor = 1.0
+    for param in pattern.instruction.params:
+        taken = masks[param.name].value if param.name in masks else None
+        whole = param.high.value if param.high else None
+        if taken and whole and taken < whole:
+            factor *= whole / taken
+    return factor

@@ -1,0 +1,166 @@
+"""How far an instruction reaches: its axes on a register of given shape, of which only a part may matter.
+
+Parameters of instructions: values that make an operand's shape the wanted one, and what they must obey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from isamap.ir import Index, Operand
+from isamap.ir.bind import comparison_holds
+from isamap.match.patterns.pattern import Digits, Pattern, digits_of
+from isamap.match.patterns.unify import Binding
+
+Params = dict[str, int]
+
+
+def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
+    """Values of parameters for which an operand has the given shape, or None when there are none."""
+    if len(operand.shape) != len(shape):
+        return None
+    found: Params = {}
+    for index, size in zip(operand.shape, shape, strict=True):
+        value = solve(index.substitute(found), size)
+        if value is None:
+            return None
+        found |= value
+    return found
+
+
+def solve(index: Index, size: int) -> Params | None:
+    """The value of the one symbol of `index` that makes it `size`; {} when it is that already."""
+    if index.value is not None:
+        return {} if index.value == size else None
+    if len(index.symbols) != 1:
+        return None
+    (symbol,) = index.symbols
+    coefficient = index.coefficient(symbol)
+    if coefficient is None or not coefficient.value:
+        return None
+    rest = size - index.constant
+    return {symbol: rest // coefficient.value} if rest % coefficient.value == 0 and rest > 0 else None
+
+
+def extents_of(pattern: Pattern, params: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
+    """Extents of the axes that are numbers, and of those whose extent is a scalar parameter, its name."""
+    numbers, masked = _extents(pattern, (*params.items(),))
+    return dict(numbers), dict(masked)
+
+
+@lru_cache(maxsize=1 << 14)
+def _extents(
+    pattern: Pattern, params: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]:
+    known = dict(params)
+    scalars = {p.name for p in pattern.instruction.params if p.kind == "scalar" and p.dtype is None}
+    numbers: dict[str, int] = {}
+    masked: dict[str, str] = {}
+    for axis in pattern.axes:
+        extent = axis.extent.substitute(known)
+        if extent.value is not None:
+            numbers[axis.name] = extent.value
+        elif str(extent) in scalars:
+            masked[axis.name] = str(extent)
+    return (*numbers.items(),), (*masked.items(),)
+
+
+def holds(pattern: Pattern, params: Mapping[str, int]) -> bool:
+    """Whether parameters are in their ranges and every precondition is met by them alone."""
+    return _holds(pattern, (*params.items(),))
+
+
+@lru_cache(maxsize=1 << 14)
+def _holds(pattern: Pattern, given: tuple[tuple[str, int], ...]) -> bool:
+    params = dict(given)
+    for p in pattern.instruction.params:
+        value = params.get(p.name)
+        if value is None:
+            continue
+        low = p.low.substitute(params).value if p.low else None
+        high = p.high.substitute(params).value if p.high else None
+        if (low is not None and value < low) or (high is not None and value > high):
+            return False
+    for c in pattern.instruction.where:
+        left, right = c.left.substitute(params).value, c.right.substitute(params).value
+        if left is None or right is None or not comparison_holds(left, c.comparison, right):
+            return False
+    return True
+
+
+Valid = tuple[Index | None, ...]
+"""How many elements along each coordinate of a register matter, None for all."""
+
+
+def dims(count: int) -> tuple[str, ...]:
+    """Names of an operand's coordinates in expressions about its elements."""
+    return tuple(f"%{i}" for i in range(count))
+
+
+def axis_limits(
+    pattern: Pattern,
+    params: Params,
+    subscripts: tuple[Index, ...],
+    shape: tuple[int, ...],
+    valid: Valid,
+) -> tuple[dict[str, int], dict[str, Index]] | None:
+    """Extents of the instruction's axes, and values of the scalar parameters that mask it.
+
+    None when it would not write all valid elements. A masked axis has the extent of the coordinate that it
+    runs over.
+    """
+    known, masked = extents_of(pattern, params)
+    limits: dict[str, int] = dict(known)
+    masks: dict[str, Index] = {}
+    for subscript, size, part in zip(subscripts, shape, valid, strict=True):
+        axes = [a for a in (n.name for n in pattern.axes) if a in subscript.symbols]
+        held = [a for a in axes if a in masked]
+        if held:
+            if len(axes) > 1:
+                return None
+            limits[held[0]] = size
+            masks[masked[held[0]]] = part if part is not None else Index.of(size)
+        elif any(a not in known for a in axes):
+            return None
+        digits = digits_of(subscript, {a: limits[a] for a in axes})
+        if digits is None:
+            return None
+        reach = digits[0][1] * limits[digits[0][0]] if digits else 1
+        enough = part.value if part is not None and part.value is not None else size
+        if reach < enough:
+            return None
+    if any(a.name not in limits for a in pattern.axes):
+        return None
+    return limits, masks
+
+
+def valid_parts(
+    pattern: Pattern, limits: dict[str, int], shape: tuple[int, ...], valid: Valid
+) -> dict[Digits, Index | None]:
+    """How many values of each digit sequence matter: those of a partly valid coordinate, by its digits."""
+    found: dict[Digits, Index | None] = {}
+    for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):
+        digits = digits_of(subscript, limits)
+        if digits and part is not None and part.value != size:
+            found[digits] = part
+    return found
+
+
+def reads_past(
+    binding: Binding, limits: dict[str, int], pattern: Pattern, shape: tuple[int, ...], valid: Valid
+) -> bool:
+    """Whether reading memory at full length would touch elements that are not valid."""
+    _, masked = extents_of(pattern, {})
+    used = {a for i in binding.pattern for a in i.symbols}
+    for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):
+        if part is None:
+            continue
+        axes = {a for a in subscript.symbols if limits.get(a, 1) > 1}
+        if not axes & used or any(a in masked for a in axes):
+            continue
+        digits = digits_of(subscript, limits)
+        reach = digits[0][1] * limits[digits[0][0]] if digits else 1
+        if part.value != reach and not (part.value == size == reach):
+            return True
+    return False

@@ -1,0 +1,191 @@
+"""Expression trees of instructions laid over those of kernels.
+
+    pattern   f32(a[i]) * f32(b[i])        subject   f32(B[k, n]) * f32(A[m, k])
+
+unifies twice, a with B and b with A, and a with A and b with B: products commute. An operand may stand for
+any subexpression of its type; what computes that subexpression is not this module's concern. One that is read
+at two subscripts, `a[2*i] + a[2*i + 1]`, stands for an expression at each of them.
+
+Expressions of a kernel that are the same but for their subscripts.
+
+X[n] * 2  and  X[m + 1] * 2      the same where n is m + 1
+X[n]      and  Z[n]              never
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through
+from isamap.ir.index import Index
+from isamap.transform import reads
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an operand stands for where an instruction reads it at one subscript, or what a parameter does.
+
+    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` the kernel's
+    expression.
+    """
+
+    name: str
+    pattern: tuple[Index, ...]
+    subject: Expr
+
+
+Bindings = tuple[Binding, ...]
+
+
+def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
+    """Every way in which `pattern` becomes `subject`, in a fixed order and without repetition."""
+    seen: set[Bindings] = set()
+    for found in _unify(pattern, subject, ()):
+        ordered = tuple(sorted(_as_written(found, pattern), key=lambda b: b.name))
+        if ordered not in seen:
+            seen.add(ordered)
+            yield ordered
+
+
+def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
+    """The bindings in the order of the pattern's reads, where an operand has several."""
+    if not _reads_twice(bindings):
+        return bindings
+    written = [(r.buffer, r.index) for r in reads(pattern)]
+    known = {read: written.index(read) for read in written}
+    return tuple(sorted(bindings, key=lambda b: known.get((b.name, b.pattern), 0)))
+
+
+def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
+    """The ways in which each operand stands for one expression, at one subscript."""
+    return (found for found in unify(pattern, subject) if not _reads_twice(found))
+
+
+def read_twice(bindings: Bindings) -> tuple[str, ...]:
+    """Operands that stand for something at more than one subscript."""
+    names = [b.name for b in bindings]
+    return tuple(dict.fromkeys(n for n in names if names.count(n) > 1)) if _reads_twice(bindings) else ()
+
+
+def places(bindings: Bindings) -> tuple[tuple[str, Binding], ...]:
+    """What each binding is called: the operand's name, with its subscript where others have the name too."""
+    twice = read_twice(bindings)
+    return tuple((_read_text(b) if b.name in twice else b.name, b) for b in bindings)
+
+
+def _read_text(binding: Binding) -> str:
+    return f"{binding.name}[{', '.join(map(str, binding.pattern))}]"
+
+
+def _reads_twice(bindings: Bindings) -> bool:
+    return len({b.name for b in bindings}) < len(bindings)
+
+
+def heads_match(pattern: Expr, subject: Expr) -> bool:
+    """Whether the outermost operations agree, as they must for the trees to unify: cheap, and asked first."""
+    match pattern:
+        case Call(op):
+            return isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
+        case Cast():
+            return isinstance(subject, Cast) and (pattern.dtype, pattern.mode) == (
+                subject.dtype,
+                subject.mode,
+            )
+        case Read():
+            return pattern.dtype == subject.dtype
+        case _:
+            return True
+
+
+def _unify(pattern: Expr, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
+    match pattern:
+        case Read(buffer, index):
+            if pattern.dtype == subject.dtype:
+                yield from _bind(Binding(buffer, index, subject), bound)
+        case Scalar(name):
+            if pattern.dtype == subject.dtype and isinstance(subject, (Const, Scalar, IndexValue)):
+                yield from _bind(Binding(name, (), subject), bound)
+        case Const():
+            if pattern == subject:
+                yield bound
+        case IndexValue(index):
+            # Axes and sizes of an instruction are its own, whatever they are called in the kernel.
+            if pattern == subject and index.value is not None:
+                yield bound
+        case Cast():
+            yield from _unify_cast(pattern, subject, bound)
+        case Call(op, args):
+            if isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode):
+                if pattern.dtype != subject.dtype:
+                    return
+                yield from _unify_all(args, subject.args, bound)
+                if OPS[op].commutative and len(args) == 2:
+                    yield from _unify_all(args, subject.args[::-1], bound)
+
+
+def _unify_all(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...], bound: Bindings) -> Iterator[Bindings]:
+    if not patterns:
+        yield bound
+        return
+    for found in _unify(patterns[0], subjects[0], bound):
+        yield from _unify_all(patterns[1:], subjects[1:], found)
+
+
+def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindings]:
+    """Casts agree, or the pattern casts from a type that holds all values of the subject's narrower one."""
+    if not isinstance(subject, Cast) or (pattern.dtype, pattern.mode) != (subject.dtype, subject.mode):
+        return
+    inner, wanted = subject.value, pattern.value.dtype
+    if inner.dtype == wanted:
+        yield from _unify(pattern.value, inner, bound)
+    elif isinstance(pattern.value, Read) and passes_through(inner.dtype, wanted, pattern.dtype):
+        yield from _unify(pattern.value, Cast(inner, wanted), bound)
+
+
+def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
+    """An operand that is read twice at one subscript must stand for the same thing there."""
+    for old in bound:
+        if old.name == new.name and old.pattern == new.pattern:
+            if old == new:
+                yield bound
+            return
+    yield (*bound, new)
+
+
+Pairs = tuple[tuple[Index, Index], ...]
+
+
+def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
+    """The subscripts whose values must be equal for both to be one value; None where they never are.
+
+    Two reads that fill what lies outside of an array with two different values are two values, though one
+    that fills nothing is never outside.
+    """
+    match one, other:
+        case Read(), Read():
+            if one.buffer != other.buffer or (one.fill and other.fill and one.fill != other.fill):
+                return None
+            return tuple(zip(one.index, other.index, strict=True))
+        case IndexValue(mine, dtype), IndexValue(theirs):
+            return ((mine, theirs),) if dtype == other.dtype else None
+        case Call(op, args), Call():
+            alike = (op, one.mode, one.dtype) == (other.op, other.mode, other.dtype)
+            return _all(args, other.args) if alike else None
+        case Cast(value), Cast(its):
+            alike = (one.dtype, one.mode) == (other.dtype, other.mode)
+            return subscripts_to_agree(value, its) if alike else None
+        case _:
+            return () if one == other else None
+
+
+def _all(mine: tuple[Expr, ...], theirs: tuple[Expr, ...]) -> Pairs | None:
+    if len(mine) != len(theirs):
+        return None
+    found: list[tuple[Index, Index]] = []
+    for a, b in zip(mine, theirs, strict=True):
+        pairs = subscripts_to_agree(a, b)
+        if pairs is None:
+            return None
+        found += pairs
+    return tuple(found)

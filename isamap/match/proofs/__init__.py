@@ -1,0 +1,1 @@
+"""Mappings proved sound, independently of how they were found."""

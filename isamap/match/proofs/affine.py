@@ -1,0 +1,351 @@
+"""Integer sets for proofs: index expressions written for isl, and questions that it answers.
+
+    a[2*k + p] with p in 2     { (k, p, k', p') : 2k + p = 2k' + p' and 0 <= p, p' < 2 and k != k' } is empty
+
+isl knows sums, numbers times variables, and quotients and rests by numbers. A product of two symbols is none
+of these: `Affine.text` gives None for it, and the caller says what may be left out. Every question has a
+limit of operations; one that is too hard is answered by None.
+
+Pairs of lanes of one issue: whether equal subscripts on one side mean equal subscripts on the other.
+
+    a[p + r] for X[p + r]       no (p, r, p', r') with p + r = p' + r' for lanes, and not for iterations
+
+An iteration is where its issue begins plus its lane; where issues begin drops out of the difference of two.
+For kernel axes that are fused this says less, namely that lanes are equal when and only when the axes are;
+with extents that are numbers every order of fusion is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice, permutations, product
+from typing import TYPE_CHECKING
+
+from isamap.ir import Constraint, Index
+from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.match.mappings.mapping import AxisGroup
+
+if TYPE_CHECKING:
+    import islpy
+
+
+MOST_OPERATIONS = 100_000
+"""About 0.1 s."""
+
+
+@dataclass
+class Names:
+    """Symbols as isl may read them, each the same wherever it occurs."""
+
+    known: dict[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, symbol: str) -> str:
+        return self.known.setdefault(symbol, f"v{len(self.known)}")
+
+    def text(self, index: Index) -> str | None:
+        """An index expression; None when it is not affine."""
+        parts: list[str] = []
+        for monomial, coefficient in index.terms:
+            if len(monomial) > 1:
+                return None
+            factor = self._atom(monomial[0]) if monomial else "1"
+            if factor is None:
+                return None
+            parts.append(f"{coefficient}*{factor}")
+        return " + ".join(parts) or "0"
+
+    def _atom(self, atom: Atom) -> str | None:
+        match atom:
+            case str():
+                return self.of(atom)
+            case FloorDiv(value, divisor) if divisor.value:
+                inner = self.text(value)
+                return None if inner is None else f"floor(({inner})/{divisor.value})"
+            case Mod(value, divisor) if divisor.value:
+                inner = self.text(value)
+                return None if inner is None else f"(({inner}) mod {divisor.value})"
+            case MinMax() | FloorDiv() | Mod():
+                return None
+
+
+def is_empty(names: Names, conditions: Iterable[str]) -> bool | None:
+    """Whether no integers meet all conditions; None when that is too hard to say."""
+    return _is_empty(tuple(names.known.values()), tuple(conditions))
+
+
+@lru_cache(maxsize=65536)
+def _is_empty(variables: tuple[str, ...], conditions: tuple[str, ...]) -> bool | None:
+    import islpy
+
+    context = _context()
+    context.reset_operations()
+    text = f"{{ [{', '.join(variables)}] : {' and '.join(f'({c})' for c in conditions) or '1 = 1'} }}"
+    try:
+        return islpy.Set.read_from_str(context, text).is_empty()
+    except islpy.Error:  # isl says "syntax error" where it reaches the limit while it reads
+        return None
+
+
+@lru_cache(maxsize=1)
+def _context() -> islpy.Context:
+    import islpy
+
+    context = islpy.Context()
+    context.set_max_operations(MOST_OPERATIONS)
+    return context
+
+
+@lru_cache(maxsize=4096)
+def covers_once(lengths: tuple[int, ...]) -> bool | None:
+    """Whether blocks of lanes of these lengths reach every point of any extent, and each of them once.
+
+    The extent E is a parameter: { [block, lanes] -> [point] : 0 <= point < E } is one to one and onto.
+    """
+    import islpy
+
+    context = _context()
+    context.reset_operations()
+    lanes = [f"a{n}" for n in range(len(lengths))]
+    point = f"b*{_product(lengths)}"
+    for n, lane in enumerate(lanes):
+        point += f" + {_product(lengths[n + 1 :])}*{lane}"
+    within = " and ".join(f"0 <= {a} < {n}" for a, n in zip(lanes, lengths, strict=True))
+    relation = f"[E] -> {{ [{', '.join(('b', *lanes))}] -> [{point}] : b >= 0 and {within} and {point} < E }}"
+    try:
+        found = islpy.Map.read_from_str(context, relation)
+        everything = islpy.Set.read_from_str(context, "[E] -> { [f] : 0 <= f < E }")
+        return found.is_injective() and found.range().is_equal(everything)
+    except islpy.Error:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def counts_once(extents: tuple[int, ...]) -> bool | None:
+    """Whether numbering the points of a box in the order of its axes names each of them once."""
+    import islpy
+
+    context = _context()
+    context.reset_operations()
+    axes = [f"x{n}" for n in range(len(extents))]
+    number = " + ".join(f"{_product(extents[n + 1 :])}*{x}" for n, x in enumerate(axes))
+    within = " and ".join(f"0 <= {x} < {n}" for x, n in zip(axes, extents, strict=True))
+    try:
+        found = islpy.Map.read_from_str(context, f"{{ [{', '.join(axes)}] -> [{number}] : {within} }}")
+        everything = islpy.Set.read_from_str(context, f"{{ [f] : 0 <= f < {_product(extents)} }}")
+        return found.is_injective() and found.range().is_equal(everything)
+    except islpy.Error:
+        return None
+
+
+def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
+    """Whether an extent is a whole number of lengths, for all sizes that meet the facts."""
+    if length == 1 or (extent.value is not None and extent.value % length == 0):
+        return True
+    names = Names()
+    text = names.text(extent)
+    if text is None or extent.value is not None:
+        return False
+    return is_empty(names, (f"({text}) mod {length} != 0", *affine_facts(names, facts))) is True
+
+
+def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
+    """The facts that are affine; the others are left out, which only allows more."""
+    found: list[str] = []
+    for fact in facts:
+        left, right = names.text(fact.left), names.text(fact.right)
+        if left is not None and right is not None:
+            comparison = "=" if fact.comparison == "==" else fact.comparison
+            found.append(f"{left} {comparison} {right}")
+    return found
+
+
+def determined(
+    subscripts: Sequence[Index], extents: Mapping[str, Index], wanted: Iterable[str]
+) -> bool | None:
+    """Whether equal subscripts mean equal axes `wanted`, all that is not in `extents` being the same.
+
+    `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
+    equal on both sides and drop out. A subscript that is not affine says nothing.
+    """
+    names, asked = Names(), list(wanted)
+    used = [a for a in extents if any(a in i.symbols for i in subscripts)]
+    if not set(asked) <= set(used):
+        return False
+    conditions = [f"{names.of(a)} != {names.of(primed(a))}" for a in asked]
+    pairs: dict[str, Index | int] = {a: Index.of(primed(a)) for a in extents}
+    for subscript in subscripts:
+        text = names.text(moving(subscript, extents) - moving(subscript, extents).substitute(pairs))
+        conditions += [f"{text} = 0"] if text is not None else []
+    common = within(names, used, extents)
+    if any(c is None for c in common):
+        return None
+    verdicts = [
+        is_empty(names, (question, *conditions[len(asked) :], *map(str, common)))
+        for question in conditions[: len(asked)]
+    ]
+    return None if None in verdicts else all(verdicts)
+
+
+def primed(axis: str) -> str:
+    """The same axis at the other of two points."""
+    return f"{axis}'"
+
+
+def moving(index: Index, axes: Iterable[str]) -> Index:
+    """The terms that depend on some of the axes."""
+    chosen = set(axes)
+    return Index(tuple((m, c) for m, c in index.terms if any(Index.of(a).symbols & chosen for a in m)))
+
+
+def within(names: Names, axes: Iterable[str], extents: Mapping[str, Index]) -> list[str | None]:
+    """That axes and the same primed are in their ranges; an extent that is not affine is any number."""
+    found: list[str | None] = []
+    for axis in axes:
+        extent = names.text(extents[axis])
+        if extent is None:
+            extent = names.of(f"extent of {axis}")
+        found += [f"0 <= {names.of(axis)} < {extent}", f"0 <= {names.of(primed(axis))} < {extent}"]
+    return found
+
+
+def _product(numbers: Iterable[int]) -> int:
+    total = 1
+    for n in numbers:
+        total *= n
+    return total
+
+
+MOST_ORDERS = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Two lanes of one issue: lengths of the instruction's axes, extents of the kernel's, groups of both."""
+
+    groups: tuple[AxisGroup, ...]
+    lengths: Mapping[str, int]
+    extents: Mapping[str, Index]
+
+
+def implied(
+    lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
+) -> bool | None:
+    """Whether equal `lanes` mean equal `iterations`, or the other way round; None when it is not known.
+
+    `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
+    """
+    prefixed = {i: Index.of(_lane(i)) for i in pairs.lengths}
+    own = tuple(s.substitute(prefixed) for s in lanes)
+    used = _involved(own, iterations, pairs)
+    if not any(len(g.kernel_axes) > 1 or len(g.instruction_axes) > 1 for g in used):
+        return _holds(own, tuple(iterations), pairs, used, from_lanes, exact=True)
+    if _holds(own, tuple(iterations), pairs, used, from_lanes, exact=False):
+        return True
+    if any(pairs.extents[k].value is None for g in used for k in g.kernel_axes):
+        return None
+    orders = list(islice(_orders(used), MOST_ORDERS + 1))
+    if len(orders) > MOST_ORDERS:
+        return None
+    found = [_holds(own, tuple(iterations), pairs, order, from_lanes, exact=True) for order in orders]
+    return None if None in found else all(found)
+
+
+def _lane(axis: str) -> str:
+    return f"%{axis}"
+
+
+def _involved(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tuple[AxisGroup, ...]:
+    seen = {s for i in (*own, *theirs) for s in i.symbols}
+    return tuple(g for g in pairs.groups if seen & {*map(_lane, g.instruction_axes), *g.kernel_axes})
+
+
+def _orders(groups: Sequence[AxisGroup]) -> Iterator[tuple[AxisGroup, ...]]:
+    """All orders in which axes may be fused and cut."""
+    choices = [
+        [
+            AxisGroup(lanes, kernel)
+            for lanes in permutations(g.instruction_axes)
+            for kernel in permutations(g.kernel_axes)
+        ]
+        for g in groups
+    ]
+    yield from product(*choices)
+
+
+def _holds(
+    own: tuple[Index, ...],
+    theirs: tuple[Index, ...],
+    pairs: Pairs,
+    groups: Sequence[AxisGroup],
+    from_lanes: bool,
+    *,
+    exact: bool,
+) -> bool | None:
+    """Whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
+    names = Names()
+    lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
+    axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
+    conditions = [c for a, e in (*lanes.items(), *axes.items()) for c in _range(names, a, e)]
+    for group in groups:
+        conditions += _link(names, group, pairs, exact=exact)
+    given, wanted = (own, theirs) if from_lanes else (theirs, own)
+    moved = {**lanes, **axes}
+    for subscript in given:
+        difference = names.text(_difference(subscript, moved))
+        conditions += [f"{difference} = 0"] if difference is not None else []
+    broken = [b for subscript in wanted for b in _differs(names, subscript, moved)]
+    if not broken:
+        return True
+    return is_empty(names, (*conditions, " or ".join(broken)))
+
+
+def _range(names: Names, axis: str, extent: Index) -> list[str]:
+    """That an axis and its double are within their range; an extent that is not affine is any number."""
+    end = names.text(extent) or names.of(f"extent of {axis}")
+    return [f"0 <= {names.of(a)} < {end}" for a in (axis, primed(axis))]
+
+
+def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
+    """How lanes of a group and the iterations that they stand for belong together."""
+    lanes, axes = [_lane(i) for i in group.instruction_axes], group.kernel_axes
+    if exact:
+        number, lane = Index(), Index()
+        for k in axes:
+            number = number * pairs.extents[k] + Index.of(k) if number.terms else Index.of(k)
+        for i in group.instruction_axes:
+            lane = lane * pairs.lengths[i] + Index.of(_lane(i))
+        start = number - lane
+        text, other = names.text(start), names.text(start.substitute(_doubled((*lanes, *axes))))
+        assert text is not None, "a single axis, or extents that are numbers"
+        assert other is not None, "as it is with the other names"
+        return [f"{text} = {other}", f"{text} >= 0"]
+    same = " and ".join(f"{names.of(a)} = {names.of(primed(a))}" for a in (*lanes, *axes))
+    apart = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in lanes)
+    elsewhere = " or ".join(f"{names.of(a)} != {names.of(primed(a))}" for a in axes)
+    return [f"({same}) or (({apart}) and ({elsewhere}))"]
+
+
+def _doubled(axes: Sequence[str]) -> dict[str, Index | int]:
+    return {a: Index.of(primed(a)) for a in axes}
+
+
+def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
+    """What a subscript changes by from one iteration to the other; terms that both share drop out."""
+    part = moving(subscript, axes)
+    return part - part.substitute(_doubled(tuple(axes)))
+
+
+def _differs(names: Names, subscript: Index, axes: Mapping[str, Index]) -> list[str]:
+    """Conditions one of which is met where a subscript changes, and perhaps where it does not.
+
+    Terms that are not affine, as `p*stride`, can only change where one of their axes does.
+    """
+    affine = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is not None))
+    loose = Index(tuple(t for t in subscript.terms if Names().text(Index((t,))) is None))
+    found: list[str] = []
+    difference = _difference(affine, axes)
+    if difference.terms:
+        found.append(f"{names.text(difference)} != 0")
+    return found + [f"{names.of(a)} != {names.of(primed(a))}" for a in axes if a in loose.symbols]

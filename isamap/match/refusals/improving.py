@@ -1,0 +1,179 @@
+"""Which rewrites of a kernel let a machine perform more of it: mappings that the kernel as written has not.
+
+A depthwise-separable convolution as one sum of three factors has no mapping onto a matrix multiplication;
+taken apart, its second statement has 14.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import le
+
+from isamap.ir import Call, Cast, Expr, Kernel, Operand
+from isamap.machine import Machine
+from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.mappings.mapping import CountMode
+from isamap.match.mappings.several import find_groups
+from isamap.transform import Rewrite, Statement, factorisations, reads, rewrites, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """An instruction that performs statements of a rewritten kernel in more ways than any as written.
+
+    `statements` are numbers of the rewritten kernel's. `mappings` counts the whole and split mappings of its
+    first statement, `before` the most that a statement as written has onto the instruction.
+    """
+
+    instruction: str
+    statements: tuple[int, ...]
+    mappings: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A rewrite with what it gains."""
+
+    rewrite: Rewrite
+    gains: tuple[Gain, ...]
+
+
+Counts = dict[str, int]
+"""Whole and split mappings by instruction."""
+
+
+def improving_rewrites(
+    kernel: Kernel,
+    machine: Machine,
+    mode: CountMode = "complete",
+    among: Iterable[Rewrite] | None = None,
+) -> tuple[Improvement, ...]:
+    """Rewrites and factorisations with which some instruction gets more mappings than as written.
+
+    All of them, or those that are given in `among`.
+
+    Those first that let instructions perform something which performed nothing before; then those with
+    fewer steps, in the order of `rewrites` and `factorisations`. Left out is what gains no more than another
+    does before it, and leaves as many sums, none of fewer terms.
+    """
+    counted = _Counted(machine, mode, {})
+    among = (*factorisations(kernel), *rewrites(kernel)) if among is None else tuple(among)
+    if not among:
+        return ()
+    before = _most(counted.of(kernel, s) for s in statements(kernel))
+    groups = _grouped(kernel, machine, mode)
+    found: list[Improvement] = []
+    for r in among:
+        gains = (*counted.gains(r.kernel, before), *_group_gains(groups, _grouped(r.kernel, machine, mode)))
+        if gains:
+            found.append(Improvement(r, gains))
+    kept: list[Improvement] = []
+    for candidate in sorted(found, key=_rank):
+        if not any(_covers(other, candidate) for other in kept):
+            kept.append(candidate)
+    return tuple(kept)
+
+
+def _rank(found: Improvement) -> tuple[int, int]:
+    enabled = {g.instruction for g in found.gains if g.before == 0}
+    return -len(enabled), len(found.rewrite.steps)
+
+
+def _covers(found: Improvement, other: Improvement) -> bool:
+    """Whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
+    mine, its = _gained(found), _gained(other)
+    for instruction, wanted in its.items():
+        there = mine.get(instruction, [])
+        if len(there) < len(wanted) or any(a < b for a, b in zip(there, wanted, strict=False)):
+            return False
+    ours, theirs = _sums(found.rewrite.kernel), _sums(other.rewrite.kernel)
+    return len(ours) < len(theirs) or (len(ours) == len(theirs) and all(map(le, ours, theirs)))
+
+
+def _gained(found: Improvement) -> dict[str, list[int]]:
+    """Mappings of what gains, by instruction, the most first."""
+    counts: dict[str, list[int]] = {}
+    for g in sorted(found.gains, key=lambda g: -g.mappings):
+        counts.setdefault(g.instruction, []).append(g.mappings)
+    return counts
+
+
+def _sums(kernel: Kernel) -> list[Counter[str]]:
+    """The extents of each sum, those of many axes first: which of two open sizes is less is not known."""
+    sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
+    return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Counts of statements that were looked at: most statements survive a rewrite as they are."""
+
+    machine: Machine
+    mode: CountMode
+    known: dict[tuple[object, ...], Counts]
+
+    def of(self, kernel: Kernel, s: Statement) -> Counts:
+        """Whole and split mappings of a statement that computes something, by instruction."""
+        if not _computes(s):
+            return {}
+        key = (s.axes, s.assign, s.accumulator, _operands(kernel, s))
+        if key not in self.known:
+            found = statement_mappings(s, 0, self.machine, self.mode, kernel)
+            counted = (m for m in found if m.kind != "degenerate" and not m.composed)
+            self.known[key] = Counter(m.instruction for m in counted)
+        return self.known[key]
+
+    def gains(self, kernel: Kernel, before: Counts) -> Iterable[Gain]:
+        """What instructions gain in a rewritten kernel, by statement and instruction."""
+        for number, s in enumerate(statements(kernel)):
+            for instruction, count in self.of(kernel, s).items():
+                if count > before.get(instruction, 0):
+                    yield Gain(instruction, (number,), count, before.get(instruction, 0))
+
+
+def _computes(s: Statement) -> bool:
+    """Whether a statement does more than to copy or to add: what does not follows from the rest."""
+    return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
+
+
+def _operates(e: Expr) -> bool:
+    return isinstance(e, Call) or (isinstance(e, Cast) and _operates(e.value))
+
+
+def _operands(kernel: Kernel, s: Statement) -> tuple[Operand, ...]:
+    names = dict.fromkeys(r.buffer for r in (s.assign.target, *reads(s.assign.value)))
+    return tuple(kernel.operand(n) for n in names)
+
+
+def _most(given: Iterable[Counts]) -> Counts:
+    found: Counts = {}
+    for counts in given:
+        for name, count in counts.items():
+            found[name] = max(found.get(name, 0), count)
+    return found
+
+
+# --- instructions of several statements -------------------------------------------------------------------
+
+
+def _grouped(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
+    """The statements that instructions of several statements perform together, once for each mapping."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for m in find_groups(kernel, machine, mode):
+        if m.kind != "degenerate":
+            found.setdefault(m.instruction, []).append(m.statements)
+    return found
+
+
+def _group_gains(
+    before: dict[str, list[tuple[int, ...]]], after: dict[str, list[tuple[int, ...]]]
+) -> Iterable[Gain]:
+    for instruction, groups in after.items():
+        old, new = Counter(before.get(instruction, [])), Counter(groups)
+        most = max(old.values(), default=0)
+        for numbers, count in new.items():
+            if count > most:
+                yield Gain(instruction, numbers, count, most)

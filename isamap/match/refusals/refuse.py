@@ -1,0 +1,189 @@
+"""Why an instruction does not perform a statement: the first condition that fails, and an edit that meets it.
+
+    fma_f64: takes a of f64; A[m, k] is f32
+
+Conditions are tried in one order: one plain statement, operation, type of the sum, operand tree, types of
+the operands, places for all axes, elements that belong together, sizes and preconditions; of mappings, what
+the machine lacks to carry them out. The later an instruction fails the nearer it is.
+
+What of a statement no instruction of a machine does at all: a type, a conversion, an operation of a type.
+
+y[i] += f32(x[i]) * w[i] where x is of f16:   dot-16 has no instruction that reads or writes f16, as x is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from isamap.ir import Call, Cast, Expr, Kernel
+from isamap.machine import Machine, MachineInstruction
+from isamap.match.mappings.enumerate import find_in_statement, find_mappings
+from isamap.match.mappings.mapping import Mapping
+from isamap.match.patterns.pattern import pattern_of, patterns_of
+from isamap.match.refusals.axes import refuse_axes, refuse_guard, refuse_instruction
+from isamap.match.refusals.elements import refuse_elements
+from isamap.match.refusals.heads import refuse_heads, refuse_product
+from isamap.match.refusals.kernel_text import brief
+from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
+from isamap.match.refusals.sizes import (
+    refuse_flushing,
+    refuse_order,
+    refuse_padding,
+    refuse_parameters,
+    refuse_preconditions,
+)
+from isamap.match.refusals.surroundings import Surroundings, refuse_around
+from isamap.match.refusals.trees import refuse_tree
+from isamap.transform import Statement, reads
+
+CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
+    refuse_instruction,
+    refuse_guard,
+    refuse_heads,
+    refuse_product,
+    refuse_tree,
+    refuse_axes,
+    refuse_elements,
+    refuse_parameters,
+)
+"""What is asked of an instruction that has no mapping, in order."""
+
+FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
+    refuse_product,
+    refuse_order,
+    refuse_flushing,
+    refuse_padding,
+    refuse_preconditions,
+)
+"""What is asked of one that has mappings: whether they may, and can, be carried out."""
+
+
+def refusals(
+    kernel: Kernel, machine: Machine, mappings: tuple[Mapping, ...] | None = None
+) -> tuple[Rejection, ...]:
+    """A rejection for every statement and instruction without a whole or split mapping, nearest first.
+
+    `mappings` are all that there are, looked for when they are not given.
+    """
+    known: dict[tuple[int, str], list[Mapping]] = {}
+    for mapping in find_mappings(kernel, machine) if mappings is None else mappings:
+        known.setdefault((mapping.statement, mapping.instruction), []).append(mapping)
+    around = Surroundings(kernel, machine)
+    found: list[Rejection] = []
+    for number, statement in enumerate(around.statements):
+        for item in machine.instructions.values():
+            own = tuple(known.get((number, item.instruction.name), ()))
+            rejection = refusal(around, item, statement, number, own)
+            if rejection is not None:
+                found.append(rejection)
+    return tuple(sorted(found, key=lambda r: (r.statement, -REASONS.index(r.reason), not r.edits)))
+
+
+def refusal(
+    around: Surroundings,
+    item: MachineInstruction,
+    statement: Statement,
+    number: int,
+    mappings: tuple[Mapping, ...],
+) -> Rejection | None:
+    """Why an instruction does not perform a statement; None when it does, or is not meant to compute."""
+    if not any(o.role in ("out", "inout") for o in item.instruction.operands):
+        return None
+    pattern = pattern_of(item.instruction)
+    if pattern is None and (number, item.instruction.name) in around.grouped:
+        return None
+    others = tuple(s for n, s in enumerate(around.statements) if n != number)
+    case = Case(around.kernel, around.machine, item, statement, number, mappings, pattern, others)
+    cause = _first(case, around)
+    if cause is None:
+        return None
+    name = item.instruction.name
+    span = cause.span or statement.assign.span
+    own = cause.instruction_span or item.instruction.span
+    return Rejection(
+        name, number, cause.reason, f"{name} {cause.message}", span, cause.edit, own, cause.edits
+    )
+
+
+def _first(case: Case, around: Surroundings) -> Cause | None:
+    if case.performed:
+        found = next((c for condition in FURTHER if (c := condition(case)) is not None), None)
+        return found or refuse_around(case, around)
+    if case.pattern is None and len(parts := patterns_of(case.item.instruction)) == 1:
+        # Under a predicate alone an instruction does what it would without, in lanes where that holds.
+        plain = replace(case, pattern=parts[0])
+        found = next((c for condition in CONDITIONS[1:] if (c := condition(plain)) is not None), None)
+        return found or refuse_instruction(case)
+    found = next((c for condition in CONDITIONS if (c := condition(case)) is not None), None)
+    return found or _not_counted(case)
+
+
+def _not_counted(case: Case) -> Cause | None:
+    """Nothing is wrong with it: the mappings that were given are those of a narrower way of counting."""
+    pattern = case.pattern
+    assert pattern is not None
+    found = find_in_statement(pattern, case.statement, case.number, kernel=case.kernel)
+    first = next((m for m in found if m.kind != "degenerate"), None)
+    if first is None:
+        return None
+    message = f"has mappings such as `{first.ident}`, which this way of counting leaves out"
+    span, own = case.statement.assign.span, pattern.statement.assign.span
+    return Cause("not-counted", message, span, own, "`--count complete`")
+
+
+Ability = tuple[str, str, str]
+"""An operation, or `cast`, the type it takes, and the type of its result."""
+
+
+def lacking_abilities(statement: Statement, machine: Machine) -> tuple[str, ...]:
+    """In words what no instruction of the machine does, whatever else it does; () where all is done by some.
+
+    Types come first: what has no type has no operation of it either. Innermost operations come first.
+    """
+    instructions = [item.instruction for item in machine.instructions.values()]
+    assign = statement.assign
+    types = {o.dtype for instruction in instructions for o in instruction.operands}
+    without: dict[str, dict[str, None]] = {}
+    for r in (*reads(assign.value), assign.target):
+        if r.dtype not in types:
+            without.setdefault(str(r.dtype), {})[r.buffer] = None
+    if without:
+        return tuple(
+            f"{machine.name} has no instruction that reads or writes {dtype}, the type of {', '.join(names)}"
+            for dtype, names in without.items()
+        )
+    there = {a for i in instructions for p in patterns_of(i) for _, a in _abilities(p.statement)}
+    found = {
+        ability: f"{machine.name} has no instruction that {_words(ability)}: `{brief(e)}`"
+        for e, ability in reversed(tuple(_abilities(statement)))
+        if ability not in there
+    }
+    return tuple(reversed(found.values()))
+
+
+def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
+    """The operations of a statement with where they stand, from the inside out."""
+    assign = statement.assign
+    yield from _operations(assign.value)
+    if assign.op is not None:
+        dtype = str(assign.target.dtype)
+        yield assign.target, (assign.op, dtype, dtype)
+
+
+def _operations(e: Expr) -> Iterator[tuple[Expr, Ability]]:
+    match e:
+        case Call(op, args):
+            for a in args:
+                yield from _operations(a)
+            yield e, (op, str(args[0].dtype), str(e.dtype))
+        case Cast(value):
+            yield from _operations(value)
+            yield e, ("cast", str(value.dtype), str(e.dtype))
+        case _:
+            return
+
+
+def _words(ability: Ability) -> str:
+    op, taken, result = ability
+    return f"converts {taken} to {result}" if op == "cast" else f"computes `{op}` of {taken}"

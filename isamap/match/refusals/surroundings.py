@@ -1,0 +1,251 @@
+"""Conditions on the machine around an instruction: whether what it needs can be there when it is issued.
+
+fma takes b in far, and nothing moves f32 from memory to far
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
+from isamap.machine import Machine
+from isamap.machine.model import EmitNothing
+from isamap.match.mappings.several import find_groups
+from isamap.match.moves.chains import Movement
+from isamap.match.moves.movement import movements
+from isamap.match.patterns.pattern import Pattern, patterns_of
+from isamap.match.refusals.kernel_text import brief
+from isamap.match.refusals.rejection import Case, Cause
+from isamap.match.supplies.supply import Suppliers
+from isamap.match.tiles.operand_tiles import suppliers_of
+from isamap.transform import Statement, reads, statements
+
+Held = tuple[str, str]
+"""A memory and a type."""
+
+_TRIED = 16
+"""Mappings of one instruction of which it is asked how their operands move."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a machine can bring where, for a kernel, found once for all instructions."""
+
+    kernel: Kernel
+    machine: Machine
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The kernel's statements."""
+        return statements(self.kernel)
+
+    @cached_property
+    def suppliers(self) -> Suppliers:
+        """What finds chains of moves, and remembers them."""
+        return suppliers_of(self.kernel, self.machine)
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Instructions that assign, moves among them."""
+        found = (p for i in self.machine.instructions.values() for p in patterns_of(i.instruction))
+        return tuple(p for p in found if p.statement.assign.op is None)
+
+    @cached_property
+    def reachable(self) -> frozenset[Held]:
+        """Memories and types that something in addressable memory can be brought to."""
+        found: set[Held] = set()
+        before = -1
+        while before != len(found):
+            before = len(found)
+            for p in self.patterns:
+                inputs = [o for o in p.instruction.operands if o.role == "in"]
+                if all(self.is_addressable(o) or _held(o) in found for o in inputs):
+                    found.add(_held(p.output))
+        return frozenset(found)
+
+    @cached_property
+    def returning(self) -> frozenset[Held]:
+        """Memories and types from which something can be brought back to addressable memory."""
+        found: set[Held] = set()
+        before = -1
+        while before != len(found):
+            before = len(found)
+            for p in self.patterns:
+                if self.is_addressable(p.output) or _held(p.output) in found:
+                    found |= {_held(o) for o in p.instruction.operands if o.role == "in"}
+        return frozenset(found)
+
+    def is_addressable(self, operand: Operand) -> bool:
+        return self.suppliers.is_addressable(operand.memory)
+
+    @cached_property
+    def grouped(self) -> frozenset[tuple[int, str]]:
+        """Statements that an instruction of several statements performs together with others."""
+        found = find_groups(self.kernel, self.machine)
+        return frozenset((n, g.instruction) for g in found if g.kind != "degenerate" for n in g.statements)
+
+    @cached_property
+    def settable(self) -> frozenset[tuple[str, str]]:
+        """Fields of states, or all of a state, that some instruction sets."""
+        found: set[tuple[str, str]] = set()
+        for item in self.machine.instructions.values():
+            found |= {(state, "") for state in item.instruction.sets_state}
+            found |= {(s.field.state, s.field.field) for s in item.instruction.settings}
+        return frozenset(found)
+
+
+def _held(operand: Operand) -> Held:
+    return operand.memory or "", operand.dtype.name
+
+
+def refuse_around(case: Case, around: Surroundings) -> Cause | None:
+    """What is missing in the machine for an instruction that has mappings."""
+    assert case.pattern is not None
+    return (
+        _placement(case, around)
+        or _out_of_reach(case, around)
+        or _moves(case, around)
+        or _fill(case, around)
+        or _state(case, around)
+        or _emission(case)
+    )
+
+
+# --- operands ---------------------------------------------------------------------------------------------
+
+
+def _out_of_reach(case: Case, around: Surroundings) -> Cause | None:
+    for o in case.item.instruction.operands:
+        if around.is_addressable(o) or o.role == "temp":
+            continue
+        span = case.statement.assign.span
+        if o.role in ("in", "inout") and _held(o) not in around.reachable:
+            message = f"takes {o.name} in {o.memory}: no instruction brings {o.dtype} there from memory"
+            edit = f"a load of {o.dtype} into {o.memory} in the machine's description"
+            return Cause("memory-out-of-reach", message, span, o.span, edit)
+        if o.role in ("out", "inout") and _held(o) not in around.returning:
+            message = f"leaves {o.name} in {o.memory}: no instruction brings {o.dtype} back to memory"
+            edit = f"a store of {o.dtype} from {o.memory} in the machine's description"
+            return Cause("memory-out-of-reach", message, span, o.span, edit)
+    return None
+
+
+def _placement(case: Case, around: Surroundings) -> Cause | None:
+    for o in case.item.instruction.operands:
+        if o.placement is None or o.role not in ("in", "inout") or around.is_addressable(o):
+            continue
+        makers = [p.output for p in around.patterns if _held(p.output) == _held(o)]
+        if makers and not any(_same_place(m.placement, o.placement) for m in makers):
+            written = _coordinates(o.placement)
+            message = f"takes {o.name} placed at {written}: nothing that is brought to {o.memory} lies so"
+            edit = f"a move within {o.memory} to that placement in the machine's description"
+            return Cause("placement-differs", message, case.statement.assign.span, o.span, edit)
+    return None
+
+
+def _same_place(mine: Placement | None, theirs: Placement) -> bool:
+    if mine is None or len(mine.indices) != len(theirs.indices):
+        return False
+    renamed: dict[str, Index | int] = {
+        a: Index.of(b) for a, b in zip(mine.indices, theirs.indices, strict=True)
+    }
+    return {n: e.substitute(renamed) for n, e in mine.coordinates} == dict(theirs.coordinates)
+
+
+def _coordinates(placement: Placement) -> str:
+    return ", ".join(f"{name}: {e}" for name, e in placement.coordinates)
+
+
+def _moves(case: Case, around: Surroundings) -> Cause | None:
+    """Operands that stand in memory, and that no chain brings there, in every mapping.
+
+    Of registers it is known from where they are loaded; how a chain fills them is shown with a mapping. An
+    assignment is carried out by the last instruction of a chain: what does not reach into a scratchpad may be
+    one before it.
+    """
+    operands = [o for o in case.item.instruction.operands if around.is_addressable(o)]
+    if case.statement.assign.op is None:
+        operands = [o for o in operands if case.machine.memories[o.memory or ""].kind == "scratchpad"]
+    if not operands:
+        return None
+    first: Cause | None = None
+    for mapping in case.performed[:_TRIED]:
+        found = movements(case.kernel, case.statement, mapping, around.machine, suppliers=around.suppliers)
+        missing = next((m for m in found if m.kind == "none"), None)
+        if missing is None:
+            return None
+        subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
+        if case.statement.assign.op is None:
+            first = first or _not_assigned(case, missing, operands[0])
+        first = first or _not_supplied(case, missing, subject)
+    return first
+
+
+def _not_assigned(case: Case, missing: Movement, operand: Operand) -> Cause:
+    message = missing.why.removeprefix(f"{case.item.name} ")
+    edit = "an instruction that assigns where arrays lie, or in registers, in the machine's description"
+    return Cause("operand-not-supplied", message, case.statement.assign.span, operand.span, edit)
+
+
+def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
+    operand = case.item.instruction.operand(missing.operand)
+    shown = case.statement.assign.target if subject is None else subject
+    memory = case.machine.memories.get(operand.memory or "")
+    if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
+        wanted = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
+        message = f"{wanted}; `{brief(shown)}` lies otherwise"
+        edit = f"the array of `{brief(shown)}` stored the other way round, or a load into a register"
+        return Cause("column-load", message, shown.span, operand.span, edit)
+    message = f"has nothing that supplies {operand.name}: {missing.why}"
+    edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
+    return Cause("operand-not-supplied", message, shown.span, operand.span, edit)
+
+
+def _layout(operand: Operand) -> str:
+    """What the instruction expects of the strides."""
+    if operand.strides is None:
+        return "neighbours without a gap"
+    return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"
+
+
+def _fill(case: Case, around: Surroundings) -> Cause | None:
+    for read in reads(case.statement.assign.value):
+        if read.fill is None or any(_writes(p, read.fill) for p in around.patterns):
+            continue
+        shown = print_expr(read.fill)
+        message = f"needs `{brief(read)}`, and no instruction writes {shown} where the array ends"
+        edit = f"an array with {shown} around it, or an instruction that sets {read.dtype} to {shown}"
+        return Cause("fill-not-supplied", message, read.span, case.item.instruction.span, edit)
+    return None
+
+
+def _writes(pattern: Pattern, fill: Const) -> bool:
+    """Whether an instruction may leave a value in what it writes: as its result, or where it is masked."""
+    if pattern.output.dtype != fill.dtype:
+        return False
+    if pattern.output.outside == "zero" and fill.value == 0:
+        return True
+    return pattern.value == fill or isinstance(pattern.value, Scalar)
+
+
+# --- state and emission -----------------------------------------------------------------------------------
+
+
+def _state(case: Case, around: Surroundings) -> Cause | None:
+    for required in case.item.instruction.requires:
+        field = required.field
+        if (field.state, "") in around.settable or (field.state, field.field) in around.settable:
+            continue
+        message = f"requires {field.state}.{field.field} == {required.value}, and no instruction sets it"
+        edit = f"an instruction that `sets {field.state}` in the machine's description"
+        return Cause("state-not-set", message, case.statement.assign.span, required.span, edit)
+    return None
+
+
+def _emission(case: Case) -> Cause | None:
+    if not isinstance(case.item.emit, EmitNothing):
+        return None
+    message = "matches, but cannot be written: its `emit` is `none`"
+    edit = "say in the machine's description how it is emitted"
+    return Cause("not-emitted", message, case.statement.assign.span, case.item.instruction.span, edit)

@@ -1,0 +1,373 @@
+"""Where two expressions differ: the first node of an instruction's that a statement's does not agree with.
+
+a[i] * 2 * b[i]        A[i] * 3 * B[i]        constant-differs: `2` where the statement has `3`
+
+The condition on the two expressions: they agree node by node, types included.
+
+The first node that differs is named on both sides; where casts are all that is missing, they are the edit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
+from isamap.match.patterns.pattern import encoded_values
+from isamap.match.patterns.unify import Bindings, unify
+from isamap.match.refusals.kernel_text import (
+    Edits,
+    as_factor,
+    brief,
+    fitting_casts,
+    needs_parentheses,
+    replace_by,
+    text_of,
+    wrap,
+)
+from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.transform import reads
+
+MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two nodes that differ, and how. `by_casts` says that casts are all that is missing there."""
+
+    reason: str
+    words: str
+    pattern: Expr
+    subject: Expr
+    edit: str | None = None
+    edits: Edits = ()
+    by_casts: bool = False
+
+
+def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
+    """The first difference of two expressions, operands of commutative operations in the nearer order."""
+    match pattern, subject:
+        case Read(), _ if pattern.dtype == subject.dtype:
+            return None
+        case (IndexValue(), _) | (Cast(IndexValue()), _):
+            return None if pattern == subject else _immediate_differs(pattern, subject)
+        case Call(op, args), Call(other, others) if op == other and len(args) == len(others):
+            if pattern.mode != subject.mode:
+                return _modes_differ(pattern, subject)
+            return _calls_differ(pattern, subject)
+        case Cast(value), Cast(inner) if pattern.dtype == subject.dtype:
+            if pattern.mode != subject.mode:
+                return _modes_differ(pattern, subject)
+            if isinstance(value, Read) and passes_through(inner.dtype, value.dtype, pattern.dtype):
+                return None
+            return first_difference(value, inner)
+        case (Read(), _) | (Cast(Read()), _):
+            return _types_differ(pattern, subject)
+        case Scalar(), _:
+            return _parameter_differs(pattern, subject)
+        case Const(), Const():
+            return None if pattern == subject else _constants_differ(pattern, subject)
+        case _:
+            return _structures_differ(pattern, subject)
+
+
+def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
+    straight = _of_arguments(pattern.args, subject.args)
+    if straight is None or len(pattern.args) != 2:
+        return straight
+    swapped = _of_arguments(pattern.args, subject.args[::-1])
+    if OPS[pattern.op].commutative:
+        return None if swapped is None else max(straight, swapped, key=_nearness)
+    if swapped is not None:
+        return straight
+    left, right = subject.args
+    spelled = OPS[pattern.op].spelling
+    text = f"{as_factor(right)} {spelled} {as_factor(left)}" if spelled else ""
+    return Difference(
+        "operands-reversed",
+        f"computes `{print_expr(pattern)}`, which does not commute: the statement has its operands the other "
+        f"way round, `{brief(subject)}`",
+        pattern,
+        subject,
+        f"`{text}`, which is another value" if text else None,
+        replace_by(subject, text) if text else (),
+    )
+
+
+def _nearness(found: Difference) -> int:
+    """How much of the expressions agrees: differences of leaves are nearer than those of operations."""
+    return (found.reason != "expression-differs") + 2 * found.by_casts
+
+
+def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Difference | None:
+    pairs = zip(patterns, subjects, strict=True)
+    return next((d for p, s in pairs if (d := first_difference(p, s)) is not None), None)
+
+
+# --- types ------------------------------------------------------------------------------------------------
+
+
+def _types_differ(pattern: Expr, subject: Expr) -> Difference:
+    leaf = pattern.value if isinstance(pattern, Cast) else pattern
+    assert isinstance(leaf, Read)
+    wanted = leaf.dtype
+    same_outside = isinstance(pattern, Cast) and isinstance(subject, Cast) and pattern.dtype == subject.dtype
+    inner = subject.value if same_outside and isinstance(subject, Cast) else subject
+    shown = brief(inner)
+    words = f"takes {leaf.buffer} of {wanted}; `{shown}` is {inner.dtype}"
+    reason = "operand-type-differs"
+    if isinstance(pattern, Cast) and inner.dtype == wanted:
+        reason = "widening-differs"
+        words = f"widens {leaf.buffer} from {wanted} to {pattern.dtype}; `{shown}` stays {wanted}"
+    elif wanted.is_integer and inner.dtype.is_integer and wanted.bits == inner.dtype.bits:
+        reason = "signedness-differs"
+        words += f": {_signs(wanted.kind)} and {_signs(inner.dtype.kind)}"
+    return Difference(reason, words, pattern, subject, by_casts=True)
+
+
+def _signs(kind: str) -> str:
+    return "signed" if kind == "int" else "unsigned"
+
+
+def _modes_differ(pattern: Call | Cast, subject: Call | Cast) -> Difference:
+    if isinstance(pattern, Cast) and isinstance(subject, Cast):
+        mine, theirs = (_cast_text(c) for c in (pattern, subject))
+        text = text_of(subject)
+        changed = mine + text[len(theirs) :] if text.startswith(f"{theirs}(") else ""
+    else:
+        assert isinstance(pattern, Call)
+        assert isinstance(subject, Call)
+        mine, theirs = (f"{c.op}(…, {c.mode})" for c in (pattern, subject))
+        head, comma, _ = text_of(subject).rpartition(",")
+        changed = f"{head}{comma} {pattern.mode})" if comma else ""
+    words = f"computes `{mine}`; the statement has `{theirs}`"
+    edit = f"`{changed}`, which gives other values" if changed else None
+    return Difference(
+        "mode-differs", words, pattern, subject, edit, replace_by(subject, changed) if changed else ()
+    )
+
+
+def _cast_text(cast: Cast) -> str:
+    return cast.dtype.name if cast.mode == "exact" else f"{cast.mode}_{cast.dtype}"
+
+
+# --- constants and parameters -----------------------------------------------------------------------------
+
+
+def _constants_differ(pattern: Const, subject: Const) -> Difference:
+    mine, theirs = print_expr(pattern), text_of(subject)
+    return Difference(
+        "constant-differs",
+        f"has the constant `{mine}` where the statement has `{theirs}`",
+        pattern,
+        subject,
+        f"`{mine}`, which is another value" if pattern.dtype == subject.dtype else None,
+        replace_by(subject, mine) if pattern.dtype == subject.dtype else (),
+    )
+
+
+def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
+    if isinstance(subject, (Const, Scalar, IndexValue)):
+        if pattern.dtype == subject.dtype:
+            return None
+        words = (
+            f"takes its parameter {pattern.name} of {pattern.dtype}; `{text_of(subject)}` is {subject.dtype}"
+        )
+        return Difference("operand-type-differs", words, pattern, subject)
+    words = (
+        f"takes {pattern.name} as a number that is the same for all elements; `{brief(subject)}` is read "
+        "or computed"
+    )
+    advice = f"make it a scalar parameter: `scalar {pattern.name}: {pattern.dtype}`"
+    return Difference("parameter-not-scalar", words, pattern, subject, advice)
+
+
+def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
+    words = (
+        f"computes with its own `{print_expr(pattern)}`, which is no operand; the statement has "
+        f"`{brief(subject)}`"
+    )
+    return Difference("immediate-differs", words, pattern, subject, OTHER)
+
+
+# --- operations -------------------------------------------------------------------------------------------
+
+
+def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
+    found = (
+        _mirrored(pattern, subject)
+        or _rounded_otherwise(pattern, subject)
+        or _factor_missing(pattern, subject)
+        or _factor_extra(pattern, subject)
+    )
+    if found is not None:
+        return found
+    words = f"computes `{print_expr(pattern)}` where the statement has `{brief(subject)}`"
+    return Difference("expression-differs", words, pattern, subject, OTHER)
+
+
+def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
+    """`a < b` over `B > A`: the same written the other way round."""
+    if not isinstance(pattern, Call) or not isinstance(subject, Call):
+        return None
+    if MIRRORED.get(pattern.op) != subject.op or _of_arguments(pattern.args, subject.args[::-1]) is not None:
+        return None
+    left, right = subject.args
+    text = f"{as_factor(right)} {OPS[pattern.op].spelling} {as_factor(left)}"
+    words = f"computes `{print_expr(pattern)}`; the statement has `{brief(subject)}`"
+    edits = replace_by(subject, text)
+    return Difference("comparison-mirrored", words, pattern, subject, f"`{text}`, the same", edits)
+
+
+def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
+    """`fma(a, b, c)` over `A * B + C`, or the other way round."""
+    match pattern, subject:
+        case Call("fma"), Call("add", (a, b)):
+            product, rest = (a, b) if isinstance(a, Call) and a.op == "mul" else (b, a)
+            if not isinstance(product, Call) or product.op != "mul":
+                return None
+            left, right = product.args
+            text = f"fma({text_of(left)}, {text_of(right)}, {text_of(rest)})"
+            often, other = "once", "twice"
+        case Call("add"), Call("fma", (a, b, c)):
+            text = f"{as_factor(a)} * {as_factor(b)} + {as_factor(c)}"
+            often, other = "twice", "once"
+        case _:
+            return None
+    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{brief(subject)}` rounds {other}"
+    return Difference(
+        "fused-rounding", words, pattern, subject, f"`{text}`, rounded {often}", replace_by(subject, text)
+    )
+
+
+def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
+    """`a * b` over `A`: one factor short."""
+    if not isinstance(pattern, Call) or pattern.op != "mul":
+        return None
+    for mine, other in (pattern.args, pattern.args[::-1]):
+        one = _one(other)
+        if one is None or first_difference(mine, subject) is not None:
+            continue
+        inside = needs_parentheses(subject)
+        edits = wrap(subject, "(" if inside else "", f") * {one}" if inside else f" * {one}")
+        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{brief(subject)}`"
+        advice = f"`{as_factor(subject)} * {one}`"
+        return Difference("factor-missing", words, pattern, subject, advice, edits)
+    return None
+
+
+def _one(pattern: Expr) -> str | None:
+    """1 in the form that a factor of the instruction takes."""
+    match pattern:
+        case Read() | Scalar():
+            return "1"
+        case Cast(Read() as narrow):
+            return f"{pattern.dtype}({narrow.dtype}(1))"
+        case _:
+            return None
+
+
+def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
+    """`a + b` over `(A + B) * s`: one factor too many."""
+    if not isinstance(subject, Call) or subject.op != "mul":
+        return None
+    for own, other in (subject.args, subject.args[::-1]):
+        if isinstance(pattern, (Call, Cast)) and first_difference(pattern, own) is None:
+            shown = brief(other)
+            words = f"computes `{print_expr(pattern)}`; the statement multiplies that by `{shown}` besides"
+            advice = f"multiply by `{shown}` in a statement of its own"
+            return Difference("factor-extra", words, pattern, subject, advice)
+    return None
+
+
+def refuse_tree(case: Case) -> Cause | None:
+    """The operand tree, at the first node that differs."""
+    pattern = case.pattern
+    assert pattern is not None
+    subject = case.statement.assign.value
+    laid = list(unify(pattern.value, subject))
+    if any(encoded_values(pattern.instruction, bindings) is not None for bindings in laid):
+        return None
+    if laid:
+        return _not_encodable(case, laid[0])
+    found = first_difference(pattern.value, subject)
+    if found is None:
+        return _operand_twice(pattern.value, subject)
+    if isinstance(found.pattern, Scalar) and found.reason == "parameter-not-scalar":
+        found = _as_immediate(case, found, found.pattern.name)
+    edit, edits = found.edit, found.edits
+    if found.by_casts:
+        casts = fitting_casts(pattern.value, subject)
+        if casts is not None:
+            edits, edit = casts, _cast_words(found)
+        else:
+            edit = OTHER
+    return Cause(found.reason, found.words, found.subject.span, found.pattern.span, edit, edits)
+
+
+def _not_encodable(case: Case, bindings: Bindings) -> Cause:
+    """A parameter that would be encoded stands for what is no number, or no number in its range."""
+    instruction = case.item.instruction
+    binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
+    param, shown = instruction.param(binding.name), brief(binding.subject)
+    if isinstance(binding.subject, Const):
+        words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
+        return Cause("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
+    words = f"has {param.name} encoded in itself, a number; `{shown}` is known at run time only"
+    return Cause("immediate-differs", words, binding.subject.span, param.span, OTHER)
+
+
+def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
+    """What is encoded in the instruction is no number that comes at run time either."""
+    param = case.item.instruction.param(name)
+    if param.kind != "imm":
+        return found
+    words = f"has {name} encoded in itself, a number; `{brief(found.subject)}` is read or computed"
+    own = Scalar(name, found.pattern.dtype, param.span)
+    return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
+
+
+def _cast_words(found: Difference) -> str:
+    casts = fitting_casts(found.pattern, found.subject) or ()
+    if found.subject.span is None or not casts:
+        return "cast it"
+    text, start = found.subject.span.text, found.subject.span.start
+    for e in sorted(casts, key=lambda e: -e.span.start):
+        text = text[: e.span.start - start] + e.replacement + text[e.span.end - start :]
+    return f"`{' '.join(text.split())}`"
+
+
+def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
+    """All nodes agree, but one operand of the instruction would be two elements."""
+    mine = reads(pattern)
+    twice = next((r for r in mine if mine.count(r) > 1), None)
+    name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
+    words = f"takes {name or 'one operand'} twice in `{print_expr(pattern)}`, where the statement has two"
+    if len(theirs) < 2:
+        return Cause("operand-twice", words, subject.span, pattern.span)
+    first, second = theirs[0], theirs[1]
+    words = f"takes {name} twice in `{print_expr(pattern)}`; `{brief(first)}` and `{brief(second)}` differ"
+    edit = f"`{text_of(first)}` in both places, which is another value"
+    edits = replace_by(second, text_of(first))
+    return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
+
+
+def _standing_for(pattern: Expr, subject: Expr, wanted: Read) -> list[Expr]:
+    """What an operand stands for where it is read so, operands paired in written order."""
+    match pattern:
+        case Read():
+            return [subject] if pattern == wanted else []
+        case _:
+            mine, theirs = _parts(pattern), _parts(subject)
+            if len(mine) != len(theirs):
+                return []
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, wanted)]
+
+
+def _parts(e: Expr) -> tuple[Expr, ...]:
+    match e:
+        case Call(_, args):
+            return args
+        case Cast(value):
+            return (value,)
+        case _:
+            return ()

@@ -1,0 +1,1 @@
+"""Instructions that bring an operand into a register, or a result out of it."""

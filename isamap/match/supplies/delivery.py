@@ -1,0 +1,176 @@
+"""Deliveries: the instruction that writes a value to memory, fed by whatever computes what it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from isamap.ir import DType, Expr, Index, Operand, Read
+from isamap.match.patterns.address import laid_over
+from isamap.match.patterns.pattern import Pattern
+from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
+from isamap.match.patterns.unify import Binding, unify_once
+from isamap.match.supplies.supply import find_location, supply_inputs
+from isamap.match.supplies.want import Suppliers, Supply, Want, placement_of
+from isamap.transform import Statement, reads
+
+MOST_SIZES = 1024  # of an instruction that are priced one by one
+
+
+def find_delivery(
+    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> Supply | None:
+    """The cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
+
+    `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say which
+    register the last instruction reads when it is to be the one that the mapping names; empty means any.
+    """
+    question = (target, value, memory, dtype, want)
+    if question not in suppliers.deliveries:
+        suppliers.deliveries[question] = _cheapest(suppliers, *question)
+    return suppliers.deliveries[question]
+
+
+def _cheapest(
+    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> Supply | None:
+    best: Supply | None = None
+    for pattern in _writers(suppliers, target.dtype):
+        for operand in pattern.instruction.operands:
+            wrong = operand.role != "in" or suppliers.is_addressable(operand.memory)
+            if wrong or (memory and (operand.memory, operand.dtype) != (memory, dtype)):
+                continue
+            if memory and placement_of(operand, fit_shape(operand, want.shape) or {}) != want.placement:
+                continue
+            found = _try_delivery(suppliers, pattern, operand, target, value, want)
+            if found is not None and (best is None or found.cost_ns < best.cost_ns):
+                best = found
+    return best
+
+
+def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
+    return [
+        p
+        for (memory, name), patterns in suppliers.known.producers.items()
+        if name == dtype.name and suppliers.is_addressable(memory)
+        for p in patterns
+    ]
+
+
+def _try_delivery(
+    suppliers: Suppliers, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
+) -> Supply | None:
+    """A writing instruction laid over the value, its register operand of the shape that is wanted."""
+    params = fit_shape(operand, want.shape)
+    own = [b for b in reads(pattern.value) if b.buffer == operand.name]
+    if params is None or len(own) != 1:
+        return None
+    placed = axis_limits(pattern, params, own[0].index, want.shape, want.valid)
+    if placed is None:
+        return None
+    limits, masks = placed
+    if pattern.output.outside in ("zero", "undefined") and (masks or not _is_filled(pattern, params, limits)):
+        return None  # it would write what lies behind
+    prefixed = {a: Index.of(f"%{a}") for a in limits}
+    over = {d: i.substitute(prefixed) for d, i in zip(dims(len(want.shape)), own[0].index, strict=True)}
+    extents = {f"%{a}": e for a, e in limits.items()}
+    written = laid_over(target, over, extents)
+    subject = laid_over(value, over, extents)
+    assert isinstance(written, Read)
+    through = replace(want, expr=subject)
+    output = Binding(pattern.output.name, pattern.target.index, written)
+    whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
+    if reads_past(output, limits, whole, want.shape, want.valid):
+        return None
+    place = find_location(suppliers, pattern.output, output, params, limits)
+    if place is None:
+        return None
+    for bindings in unify_once(pattern.value, subject):
+        built = supply_inputs(suppliers, whole, bindings, params, limits, masks, through, 0)
+        if built is not None:
+            inputs, chosen, cost = built
+            return Supply(
+                pattern.name,
+                pattern.output.name,
+                pattern.output.memory or "",
+                target.dtype,
+                want.shape,
+                chosen,
+                inputs,
+                cost,
+                place,
+            )
+    return None
+
+
+def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool:
+    """Whether a writing instruction assigns all elements of its output."""
+    size = prod(s.substitute(params).value or 0 for s in pattern.output.shape)
+    return prod(limits[a] for a in limits if any(a in i.symbols for i in pattern.target.index)) == size
+
+
+def _reading(pattern: Pattern, read: Read) -> Statement:
+    """The statement with its register operand in the place of its target: limits are counted along that."""
+    assign = replace(pattern.statement.assign, target=read)
+    return replace(pattern.statement, assign=assign)
+
+
+def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
+    """How many elements of `dtype` instructions write to memory at once, and the lengths of the registers
+    that they take them from, most elements first.
+    """
+    found: set[tuple[int, int]] = set()
+    for pattern in _writers(suppliers, dtype):
+        written = [s.value for s in pattern.output.shape]
+        for operand in pattern.instruction.operands:
+            if operand.role == "in" and len(operand.shape) == 1 and operand.shape[0].value:
+                length = operand.shape[0].value
+                found.add((written[0] or length if len(written) == 1 else length, length))
+    return tuple(sorted((f for f in found if f[0] > 1), reverse=True))
+
+
+def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
+    """What writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
+
+    Some instruction writes it, and another one has made the register that it comes from.
+    """
+    if dtype not in suppliers.known.least_copies:
+        suppliers.known.least_copies[dtype] = min(
+            (
+                _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
+                for pattern in _writers(suppliers, dtype)
+                for operand in pattern.instruction.operands
+                if operand.role == "in" and not suppliers.is_addressable(operand.memory)
+            ),
+            default=0.0,
+        )
+    return suppliers.known.least_copies[dtype]
+
+
+def _least_register_ns(suppliers: Suppliers, operand: Operand) -> float:
+    """The least time per element in which an instruction writes such a register, whole or in pieces."""
+    key = (operand.memory or "", operand.dtype.name)
+    made = [*suppliers.known.producers.get(key, []), *(p[0] for p in suppliers.known.in_pieces.get(key, []))]
+    return min((_least_ns(suppliers, pattern) for pattern in made), default=0.0)
+
+
+def _least_ns(suppliers: Suppliers, pattern: Pattern) -> float:
+    """The least time per element that an instruction writes, of any size; 0 where sizes are too many."""
+    known = {p.name: p for p in pattern.instruction.params}
+    names = sorted({n for size in pattern.output.shape for n in size.symbols})
+    ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]
+    spans = [
+        range(max(1, low.value), high.value + 1)
+        if low is not None and high is not None and low.value is not None and high.value is not None
+        else range(0)
+        for low, high in ends
+    ]
+    if not all(spans) or prod(len(span) for span in spans) > MOST_SIZES:
+        return 0.0
+    found: list[float] = []
+    for sizes in product(*spans):
+        params = dict(zip(names, sizes, strict=True))
+        count = prod(size.substitute(params).value or 0 for size in pattern.output.shape)
+        found.append(suppliers.interval_ns(pattern.name, params) / count if count else 0.0)
+    return min(found)

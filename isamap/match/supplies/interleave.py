@@ -1,0 +1,303 @@
+"""Supplies whose lanes matter in part, and supplies by instructions that write a register in pieces.
+
+An interleave of two rows wants of each some lanes only; a register that is read in such lanes may be made by
+whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory
+the lowest is taken apart first, so that each order of interleaves is tried once.
+
+Permutations of one register as supplies: tried only where they bring neighbours in memory together.
+
+    z[2*i + p] = a[16*p + i]    of two rows in turn makes two rows side by side
+
+A search that laid every permutation over every want would go through all of their products. One that has to
+gain on the number of lanes next to which the next element of memory stands goes straight to the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
+from isamap.ir.evaluate import evaluate_index
+from isamap.match.patterns.address import (
+    LEAST_RUN,
+    Location,
+    address_of,
+    laid_over,
+    locate,
+    simplify,
+    simplify_expr,
+    wraps,
+)
+from isamap.match.patterns.pattern import Pattern
+from isamap.match.patterns.reach import Params, extents_of, fit_shape, holds
+from isamap.match.patterns.unify import Binding
+from isamap.match.supplies.register_parts import Box, Lanes, axes_at, box_of
+from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want, placement_of
+from isamap.source import added
+from isamap.transform import reads, symbols
+
+ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
+
+Find = Callable[[Suppliers, Want, int], Supply | Leaf | None]
+Source = Supply | Location | Leaf
+
+
+def used_lanes(want: Want) -> Lanes | None:
+    """The lanes of a register of one coordinate that matter; None where their number is known only later."""
+    if len(want.shape) != 1 or want.fill is not None:
+        return None
+    if want.used is not None:
+        return want.used
+    part = want.valid[0]
+    if part is not None and part.value is None:
+        return None
+    return frozenset(range(want.shape[0] if part is None else min(part.value or 0, want.shape[0])))
+
+
+def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
+    """How many lanes apart elements first do not follow each other in memory, when they lie in long runs.
+
+    None when they lie in one, or in runs too short to be worth interleaving.
+    """
+    places = _places(suppliers, want)
+    if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
+        return None
+    away = places - places[:, :1]
+    return int(away[0][away[0] != away[1]][0])
+
+
+def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
+    """How long the rows are that all lanes hold, one beside the other; None where lanes lie otherwise."""
+    places, apart = _places(suppliers, want), lanes_apart(suppliers, want)
+    if want.used is not None or places is None or apart is None:
+        return None
+    return apart if apart * _runs(places) == places.shape[1] else None
+
+
+def step_of(pieces: tuple[Pattern, ...]) -> int:
+    """How many lanes lie between what the first and the second piece write."""
+    first, second = (p.target.index[0].constant for p in pieces[:2])
+    return abs(second - first)
+
+
+def is_joining(pieces: tuple[Pattern, ...]) -> bool:
+    """Whether pieces are whole registers, side by side: what lies below their digit stays together."""
+    sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
+    return sizes == {(Index.of(step_of(pieces)),)}
+
+
+def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
+    """Whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
+    if wraps(want.expr, want.shape, suppliers.strides):
+        return True
+    places = _places(suppliers, want) if want.used is not None else None
+    return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
+
+
+def places_of(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+    """The same for what is computed lane by lane from one array."""
+    found = [r for r in reads(want.expr) if "%0" in symbols(r)]
+    return _places(suppliers, replace(want, expr=found[0])) if len(found) == 1 else None
+
+
+def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+    """The lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
+
+    Given for made-up positions and strides: it spares searches, and is no proof of anything.
+    """
+    used = used_lanes(want)
+    if not used or not isinstance(want.expr, Read):
+        return None
+    address = address_of(want.expr, suppliers.strides)
+    if address is None:
+        return None
+    lanes = np.array(sorted(used), np.int64)
+    # Longer than any register, so that lanes of different rows lie apart; products of eight fit into 64 bits.
+    made_up = {s: 101 + 10 * (n % 10) for n, s in enumerate(sorted(address.symbols - {"%0"}))}
+    env: dict[str, int | NDArray[np.int64]] = {**made_up}
+    places = evaluate_index(address, env | {"%0": lanes})
+    return np.stack([lanes, np.broadcast_to(places, lanes.shape)])
+
+
+def _runs(places: NDArray[np.int64]) -> int:
+    """How many runs of elements that follow each other in memory there are."""
+    return 1 + int(np.count_nonzero(np.diff(np.unique(places[1])) != 1))
+
+
+def try_pieces(
+    suppliers: Suppliers, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
+) -> Supply | None:
+    """The instruction laid over a want, each of its pieces over the lanes that it writes."""
+    used = used_lanes(want)
+    first = pieces[0]
+    params = fit_shape(first.output, want.shape)
+    if used is None or params is None or not holds(first, params):
+        return None
+    if placement_of(first.output, params) != want.placement:
+        return None
+    if {p.name for p in first.instruction.params} - params.keys():
+        return None
+    boxes: list[Box] = []
+    for piece in pieces:
+        lengths, masked = extents_of(piece, params)
+        box = None if masked else box_of(piece.target.index[0], piece.axes, lengths, used)
+        if box is None and not masked and len(pieces) == 1:
+            box = _around(piece, lengths, used)
+        if box is None:
+            return None
+        boxes.append(box)
+    if not used <= frozenset().union(*(b.lanes for b in boxes)):
+        return None
+    subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
+    parts = len(pieces) > 1 and not is_joining(pieces)
+    if parts and not _takes_lowest_apart(subjects, boxes, suppliers):
+        return None
+    inputs: list[tuple[str, Source]] = []
+    for piece, box, subject in zip(pieces, boxes, subjects, strict=True):
+        source = _source(suppliers, piece, box, subject, params, moves + 1, find)
+        if source is None:
+            return None
+        inputs.append(source)
+    cost = suppliers.interval_ns(first.name, params)
+    cost += added(s.cost_ns for _, s in inputs if isinstance(s, Supply))
+    chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
+    return Supply(
+        first.name, first.output.name, want.memory, want.dtype, want.shape, chosen, tuple(inputs), cost
+    )
+
+
+def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
+    """All lanes that a piece writes, where those that matter are among them."""
+    whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
+    return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
+
+
+def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
+    """What the piece has to write, over its axes `%a`."""
+    extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
+    moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
+    return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
+
+
+def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppliers) -> bool:
+    """Whether elements follow each other below the digit that the pieces stand for, but not along it."""
+    addresses: list[Index] = []
+    for subject, box in zip(subjects, boxes, strict=True):
+        address = address_of(subject, suppliers.strides) if isinstance(subject, Read) else None
+        if address is None:
+            return False
+        addresses.append(simplify(address, {f"%{a}": n for a, n in box.limits.items()}))
+    step, apart = boxes[1].offset - boxes[0].offset, addresses[1] - addresses[0]
+    if apart.value in (0, step):
+        return False
+    below = [(a, s) for a, s, n in boxes[0].digits if n > 1 and s < abs(step)]
+    return all((c := addresses[0].coefficient(f"%{a}")) is not None and c.value == s for a, s in below)
+
+
+def _source(
+    suppliers: Suppliers,
+    piece: Pattern,
+    box: Box,
+    subject: Expr,
+    params: Params,
+    moves: int,
+    find: Find,
+) -> tuple[str, Source] | None:
+    """What the operand of a piece is, or is made by."""
+    value = piece.value
+    if not isinstance(value, Read) or value.dtype != subject.dtype:
+        return None
+    operand = piece.instruction.operand(value.buffer)
+    limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
+    if suppliers.is_addressable(operand.memory):
+        lengths, _ = extents_of(piece, params)
+        if not box.full and any(lengths[a] > 1 for i in value.index for a in i.symbols):
+            return None  # it would read what may not be there
+        binding = Binding(operand.name, value.index, subject)
+        place = locate(suppliers.strides, operand, binding, params, limits)
+        fits = place is not None and suppliers.lies_in(place.buffer, operand.memory)
+        return (operand.name, place) if place is not None and fits else None
+    wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
+    found = find(suppliers, wanted, moves) if wanted is not None else None
+    return None if found is None else (operand.name, found)
+
+
+def wanted_lanes(
+    operand: Operand,
+    subscripts: tuple[Index, ...],
+    subject: Expr,
+    axes: tuple[Axis, ...],
+    limits: dict[str, int],
+    params: Params,
+) -> Want | None:
+    """What a register of one coordinate must hold where a subscript reads it; None when that is unclear.
+
+    `subject` is over axes `%a`; every axis runs from 0 to its limit.
+    """
+    size = operand.shape[0].substitute(params).value if len(operand.shape) == 1 else None
+    if size is None:
+        return None
+    read_at = box_of(subscripts[0], axes, limits, frozenset(range(size)))
+    back = axes_at(read_at, "%0") if read_at is not None and read_at.full else None
+    if read_at is None or back is None or read_at.offset:  # what the low lanes do as well
+        return None
+    if any(n > 1 and a not in back and f"%{a}" in symbols(subject) for a, n in limits.items()):
+        return None
+    elements = substitute_expr(subject, {f"%{a}": e for a, e in back.items()})
+    lanes = read_at.lanes
+    dense = lanes == frozenset(range(len(lanes)))
+    part = Index.of(len(lanes)) if dense and len(lanes) < size else None
+    expr = simplify_expr(elements, {"%0": len(lanes) if dense else size})
+    used = None if dense else lanes
+    placement = placement_of(operand, params)
+    return Want(expr, operand.memory or "", operand.dtype, (size,), (part,), used=used, placement=placement)
+
+
+MAX_LANES = 4096
+
+
+def is_wasted(suppliers: Suppliers, pattern: Pattern, want: Want) -> bool:
+    """Whether the instruction permutes a register and brings no more of its lanes together."""
+    if pattern.name not in suppliers.known.turns:
+        suppliers.known.turns[pattern.name] = _lanes_read(pattern)
+    lanes = suppliers.known.turns[pattern.name]
+    if lanes is None:
+        return False
+    places = places_of(suppliers, want)
+    if places is None or places.shape[1] != len(lanes):
+        return True
+    before, after = places[1], np.empty_like(places[1])
+    after[list(lanes)] = before
+    return _neighbours(after) <= _neighbours(before)
+
+
+def _neighbours(places: NDArray[np.int64]) -> int:
+    """How many lanes hold what follows in memory the element of the lane below."""
+    return int(np.count_nonzero(np.diff(places) == 1))
+
+
+def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
+    """For each lane written, the lane read; None where the instruction is no permutation of one register."""
+    value, written = pattern.value, pattern.output
+    if not isinstance(value, Read) or len(written.shape) != 1 or len(value.index) != 1:
+        return None
+    read = pattern.instruction.operand(value.buffer)
+    if (read.memory, read.dtype, read.shape) != (written.memory, written.dtype, written.shape):
+        return None
+    lengths, masked = extents_of(pattern, {})
+    sizes = [lengths.get(axis.name, 0) for axis in pattern.axes]
+    size = written.shape[0].value
+    if masked or size is None or size > MAX_LANES or int(np.prod(sizes)) != size:
+        return None
+    points = np.indices(sizes).reshape(len(sizes), -1)
+    env: dict[str, int | NDArray[np.int64]] = {a.name: points[n] for n, a in enumerate(pattern.axes)}
+    to, source = (
+        np.broadcast_to(evaluate_index(i, env), size) for i in (pattern.target.index[0], value.index[0])
+    )
+    if len(np.unique(to)) != size or len(np.unique(source)) != size:
+        return None
+    return tuple(int(lane) for lane in source[np.argsort(to)])

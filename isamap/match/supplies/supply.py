@@ -1,0 +1,271 @@
+"""Supplies: chains of move, conversion and arithmetic instructions that bring an operand where it is wanted.
+
+What is wanted is a register of a memory, a type and a shape whose element [%0, %1] is an expression of its
+coordinates, such as `f32(A[@m, 2*@k + %0])`. The search lays every instruction that writes such a register
+over that expression; what the instruction reads is wanted in turn, until only elements in memory, at strides
+that the instruction takes, are left. A broadcast, a widening load, a bias addition are found the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read
+from isamap.ir.sites import reads_of
+from isamap.match.patterns.address import Location, laid_over, locate
+from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
+from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
+from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
+from isamap.match.supplies.interleave import (
+    is_joining,
+    is_out_of_reach,
+    is_wasted,
+    lanes_apart,
+    rows_beside,
+    step_of,
+    try_pieces,
+    wanted_lanes,
+)
+from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want, placement_of
+from isamap.transform import symbols
+
+MAX_MOVES = 6  # one behind another in a chain; operations and casts come on top, as many as there are
+VALUE = "$value"  # the pseudo-buffer that stands for a register already computed
+
+
+def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
+    """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
+    if any(
+        part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
+    ):
+        return None
+    limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
+    binding = Binding(operand.name, tuple(Index.of(a) for a in limits), want.expr)
+    return find_location(suppliers, operand, binding, params, limits)
+
+
+def find_location(
+    suppliers: Suppliers, operand: Operand, binding: Binding, params: Params, limits: dict[str, int]
+) -> Location | None:
+    """As `locate`; None as well where the array does not lie in the operand's memory."""
+    found = locate(suppliers.strides, operand, binding, params, limits)
+    return found if found is not None and suppliers.lies_in(found.buffer, operand.memory) else None
+
+
+def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
+    """The cheapest chain that makes the wanted register behind so many moves; None when there is none."""
+    if suppliers.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
+        return None
+    if _is_there(want):
+        return Leaf()
+    if want in suppliers.underway:  # a chain never needs the very thing that it is to make
+        suppliers.met.add(want)
+        return None
+    if want in suppliers.memo:
+        return suppliers.memo[want]
+    if moves >= min(MAX_MOVES, suppliers.failed.get(want, MAX_MOVES)):
+        return None
+    if is_out_of_reach(suppliers, want):
+        suppliers.failed[want] = 0
+        return None
+    suppliers.underway.add(want)
+    best: Supply | None = None
+    for first, *others in _candidates(suppliers, want):
+        if best is not None and suppliers.interval_ns(first.name, {}) >= best.cost_ns:
+            continue
+        if others or want.used is not None:
+            found = try_pieces(suppliers, (first, *others), want, moves, find_supply)
+        else:
+            found = _try(suppliers, first, want, moves)
+        if found is not None and (best is None or found.cost_ns < best.cost_ns):
+            best = found
+    suppliers.underway.remove(want)
+    suppliers.met.discard(want)
+    if best is not None and _is_constant(want.expr):
+        best = replace(best, cost_ns=0.0)
+    if best is not None:
+        suppliers.memo[want] = best
+    elif not suppliers.met & suppliers.underway:  # else it failed for where it was wanted
+        suppliers.failed[want] = moves  # behind more moves it fails as well
+    return best
+
+
+def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...]]:
+    """Instructions that write such a register, as a whole and in pieces."""
+    key = (want.memory, want.dtype.name)
+    yield from ((p,) for p in suppliers.known.producers.get(key, []) if not is_wasted(suppliers, p, want))
+    if key in suppliers.known.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
+        rows = rows_beside(suppliers, want)
+        for pieces in suppliers.known.in_pieces[key]:
+            step = step_of(pieces)
+            if step % rows == 0 if rows and is_joining(pieces) else step == apart:
+                yield pieces
+
+
+def _is_constant(e: Expr) -> bool:
+    """Whether it is the same in every iteration of all loops: compilers make it once, before them.
+
+    The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
+    """
+    return next(reads_of(e), None) is None and all(s.startswith("%") for s in symbols(e))
+
+
+def _is_there(want: Want) -> bool:
+    e = want.expr
+    here = tuple(Index.of(d) for d in dims(len(want.shape)))
+    return isinstance(e, Read) and e.buffer == f"{VALUE}:{want.memory}" and e.index == here
+
+
+# --- one instruction laid over one want -------------------------------------------------------------------
+
+
+def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supply | None:
+    params = fit_shape(pattern.output, want.shape) if heads_match(pattern.value, want.expr) else None
+    if params is None or placement_of(pattern.output, params) != want.placement:
+        return None
+    placed = axis_limits(pattern, params, pattern.target.index, want.shape, want.valid)
+    if placed is None:
+        return None
+    limits, masks = placed
+    if want.fill is not None and masks and (pattern.output.outside != "zero" or want.fill.value != 0):
+        return None
+    coordinates = dict(zip(dims(len(want.shape)), pattern.target.index, strict=True))
+    extents = {f"%{a}": e for a, e in limits.items()}
+    prefixed = {a: Index.of(f"%{a}") for a in limits}
+    over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
+    subject = laid_over(want.expr, over_axes, extents)
+    if want.fill is not None and not _leaves_fill(suppliers, pattern, want, want.fill, masks):
+        return None
+    for bindings in unify_once(pattern.value, subject):
+        built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
+        if built is not None:
+            inputs, chosen, cost = built
+            return Supply(
+                pattern.name, pattern.output.name, want.memory, want.dtype, want.shape, chosen, inputs, cost
+            )
+    return None
+
+
+def _leaves_fill(
+    suppliers: Suppliers, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
+) -> bool:
+    """Whether elements beyond the valid ones come out as the fill.
+
+    Moves leave it as it is, casts leave zero; a sum with something else may not. An axis that no mask cuts
+    short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
+    """
+    value = pattern.value
+    while isinstance(value, Cast) and fill.value == 0:
+        value = value.value
+    if not isinstance(value, (Read, Const)):
+        return False
+    masked = {a.name for a in pattern.axes if a.extent.symbols & masks.keys()}
+    open_axes = {
+        axis
+        for index, part in zip(pattern.target.index, want.valid, strict=True)
+        if part is not None
+        for axis in index.symbols - masked
+    }
+    if not open_axes:
+        return True
+    if isinstance(value, Const):
+        return value.value == fill.value
+    if suppliers.is_addressable(pattern.instruction.operand(value.buffer).memory):
+        return False
+    return open_axes <= {s for i in value.index for s in i.symbols}
+
+
+def supply_inputs(
+    suppliers: Suppliers,
+    pattern: Pattern,
+    bindings: Bindings,
+    params: Params,
+    limits: dict[str, int],
+    masks: dict[str, Index],
+    want: Want,
+    moves: int,
+) -> (
+    tuple[tuple[tuple[str, Supply | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
+    | None
+):
+    """Everything that the instruction reads, its parameters and the cost of the whole chain."""
+    if (encoded := encoded_values(pattern.instruction, bindings)) is None:
+        return None
+    reach = valid_parts(pattern, limits, want.shape, want.valid)
+    moves += isinstance(pattern.value, Read)
+    chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
+    chosen |= masks
+    inputs: list[tuple[str, Supply | Location | Leaf]] = []
+    cost = suppliers.interval_ns(pattern.name, params)
+    if any(suppliers.is_addressable(o.memory) for o in pattern.instruction.operands if o.role == "in"):
+        cost *= spanned(pattern, masks)
+    for binding in bindings:
+        if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
+            if any(s.startswith("%") for s in symbols(binding.subject)):
+                return None
+            number = encoded.get(binding.name)
+            chosen[binding.name] = binding.subject if number is None else Index.of(number)
+            continue
+        operand = pattern.instruction.operand(binding.name)
+        if suppliers.is_addressable(operand.memory):
+            where = (
+                None
+                if reads_past(binding, limits, pattern, want.shape, want.valid)
+                else find_location(suppliers, operand, binding, params, limits)
+            )
+            if where is None:
+                return None
+            inputs.append((binding.name, where))
+            continue
+        fill = Const(want.fill.value, operand.dtype) if want.fill is not None else None
+        wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, fill)
+        found = find_supply(suppliers, wanted, moves) if wanted else None
+        if found is None:
+            return None
+        inputs.append((binding.name, found))
+        cost += found.cost_ns if isinstance(found, Supply) else 0.0
+    named = {p.name for p in pattern.instruction.params}
+    known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
+    if named - chosen.keys() or not holds(pattern, known):
+        return None
+    return tuple(inputs), tuple(sorted(chosen.items())), cost
+
+
+def _register_want(
+    operand: Operand,
+    binding: Binding,
+    of: tuple[Axis, ...],
+    params: Params,
+    limits: dict[str, int],
+    reach: dict[Digits, Index | None],
+    fill: Const | None,
+) -> Want | None:
+    """What a register operand must hold, over its own coordinates."""
+    shape = tuple(s.substitute(params).value for s in operand.shape)
+    if None in shape:
+        return None
+    names = dims(len(shape))
+    axes = invert(binding.pattern, limits, names)
+    if axes is None:
+        whole = fill is None and all(part is None for part in reach.values())
+        return wanted_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
+    free = {f"%{a}" for a, e in limits.items() if e > 1 and a not in axes}
+    if free & symbols(binding.subject):
+        return None
+    back = {f"%{a}": e for a, e in axes.items()}
+    sizes = {n: int(s or 1) for n, s in zip(names, shape, strict=True)}
+    valid: list[Index | None] = []
+    partial = {a for digits, part in reach.items() if part is not None for a, _ in digits}
+    for index, size in zip(binding.pattern, shape, strict=True):
+        digits = digits_of(index, limits) or ()
+        if digits in reach:
+            valid.append(reach[digits])
+        elif partial & {a for a, _ in digits}:
+            return None
+        else:
+            span = digits[0][1] * limits[digits[0][0]] if digits else 1
+            valid.append(None if span == size else Index.of(span))
+    expr = laid_over(binding.subject, back, sizes)
+    shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
+    return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), fill, placement=placement)

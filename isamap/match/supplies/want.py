@@ -1,0 +1,207 @@
+"""What is wanted of a register, what supplies it, and a machine's instructions by what they write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from isamap.ir import Const, DType, Expr, Index, Operand, Read, strict_forbids
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.patterns.reach import Params
+from isamap.match.supplies.register_parts import Lanes, pieces_of
+from isamap.match.supplies.standing import Lying
+
+Places = tuple[tuple[str, Index], ...]
+"""Each coordinate of a memory as an expression of an element's coordinates %0, %1, …"""
+
+
+def placement_of(operand: Operand, params: Params) -> Places:
+    """Where the elements of an operand are: what two operands agree on when neither needs a move."""
+    placement = operand.placement
+    if placement is None:
+        return ()
+    names = {name: Index.of(f"%{i}") for i, name in enumerate(placement.indices)}
+    return tuple((name, e.substitute(params | names)) for name, e in placement.coordinates)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A register whose elements are an expression of its coordinates.
+
+    `valid` says how many elements along each coordinate matter, None for all; the others must hold `fill`, or
+    may hold anything where it is None. `used`, where it is given, are the only lanes that matter at all, of a
+    register of one coordinate. `placement` says where elements are, () where they are row-major.
+    """
+
+    expr: Expr
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    valid: tuple[Index | None, ...]
+    fill: Const | None = None
+    used: Lanes | None = None
+    placement: Places = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A register that is already there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """An instruction that computes a register (or, at the root of a delivery, writes memory)."""
+
+    instruction: str
+    output: str
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    params: tuple[tuple[str, Index | Expr], ...]
+    inputs: tuple[tuple[str, Supply | Location | Leaf], ...]
+    cost_ns: float
+    target: Location | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Repertoire:
+    """A machine's instructions by what they write, and what is known of each, whatever the kernel.
+
+    `strict` leaves out those that a strict kernel does not allow.
+    """
+
+    machine: Machine
+    strict: bool
+
+    @cached_property
+    def allowed(self) -> tuple[MachineInstruction, ...]:
+        """The instructions that may supply something."""
+        found = self.machine.instructions.values()
+        return tuple(i for i in found if not (self.strict and strict_forbids(i.instruction.numerics)))
+
+    @cached_property
+    def producers(self) -> dict[tuple[str, str], list[Pattern]]:
+        """Patterns with one register output and no reduction, by memory and type of that output."""
+        found: dict[tuple[str, str], list[Pattern]] = {}
+        for item in self.allowed:
+            pattern = pattern_of(item.instruction)
+            if pattern and pattern.statement.assign.op is None:
+                key = (pattern.output.memory or "", pattern.output.dtype.name)
+                found.setdefault(key, []).append(pattern)
+        return found
+
+    @cached_property
+    def in_pieces(self) -> dict[tuple[str, str], list[tuple[Pattern, ...]]]:
+        """Instructions that write a register in pieces, by memory and type of that register."""
+        found: dict[tuple[str, str], list[tuple[Pattern, ...]]] = {}
+        for item in self.allowed:
+            pieces = pieces_of(item.instruction)
+            if pieces:
+                output = pieces[0].output
+                found.setdefault((output.memory or "", output.dtype.name), []).append(pieces)
+        return found
+
+    @cached_property
+    def least_copies(self) -> dict[DType, float]:
+        """What copying an element to a buffer costs at least, by its type. Units: ns."""
+        return {}
+
+    @cached_property
+    def turns(self) -> dict[str, tuple[int, ...] | None]:
+        """For each lane that an instruction writes the one that it reads, where it permutes a register."""
+        return {}
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
+        """Intervals by instruction and parameters. Units: ns."""
+        return {}
+
+
+@lru_cache(maxsize=8)
+def _repertoire(machine: Machine, strict: bool) -> Repertoire:
+    return Repertoire(machine, strict)
+
+
+@dataclass(frozen=True)
+class Suppliers:
+    """What supplies registers of a machine, and where the kernel's arrays lie.
+
+    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
+    `strict` as the kernel is.
+    """
+
+    machine: Machine
+    strides: dict[str, tuple[Index, ...]]
+    homes: dict[str, str] = field(default_factory=dict[str, str])
+    strict: bool = False
+
+    @cached_property
+    def known(self) -> Repertoire:
+        """What does not depend on the kernel."""
+        return _repertoire(self.machine, self.strict)
+
+    @cached_property
+    def memo(self) -> dict[Want, Supply]:
+        """Chains that were found."""
+        return {}
+
+    @cached_property
+    def deliveries(self) -> dict[tuple[Read, Expr, str, DType | None, Want], Supply | None]:
+        """Ways of writing that were looked for, by all that was asked."""
+        return {}
+
+    @cached_property
+    def transfers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], float | None]:
+        """Time to copy an element, by where to, what, and how far counters run. Units: ns."""
+        return {}
+
+    @cached_property
+    def packings(self) -> dict[tuple[tuple[Index, ...], DType, Expr, tuple[int, ...]], float | None]:
+        """Time to pack an element, by a buffer's strides and type, a cell and the shape. Units: ns."""
+        return {}
+
+    @cached_property
+    def groups(self) -> dict[tuple[DType, Lying | Expr, int, int], float | None]:
+        """The same of one group, by how its elements lie, their number, and the register's. Units: ns."""
+        return {}
+
+    @cached_property
+    def underway(self) -> set[Want]:
+        """Wants for which a chain is being looked for."""
+        return set()
+
+    @cached_property
+    def met(self) -> set[Want]:
+        """Wants under way that a chain for another one came back to."""
+        return set()
+
+    @cached_property
+    def failed(self) -> dict[Want, int]:
+        """Wants that no chain made, with the least number of moves behind which that was tried."""
+        return {}
+
+    def is_addressable(self, memory: str | None) -> bool:
+        """Whether a memory holds arrays that are reached by address."""
+        return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
+
+    def holds_arrays(self, memory: str | None) -> bool:
+        """Whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
+        return memory is not None and self.machine.memories[memory].kind == "addressable"
+
+    def lies_in(self, buffer: str, memory: str | None) -> bool:
+        """Whether an array or buffer lies in a memory: arrays lie in what is addressable."""
+        home = self.homes.get(buffer)
+        return self.holds_arrays(memory) if home is None else home == memory
+
+    def interval_ns(self, name: str, params: Params) -> float:
+        """Time that an instruction occupies one of its units. Units: ns."""
+        key, costs = (name, tuple(sorted(params.items()))), self.known.costs
+        if key not in costs:
+            item = self.machine.instructions[name]
+            most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
+            numbers = cost_params(item, self.machine, {**most, **params})
+            count = self.machine.units[item.cost.unit].count
+            costs[key] = cost_value(item.cost.interval_ns, numbers) / max(1, count)
+        return costs[key]

@@ -1,0 +1,1 @@
+"""A mapping applied: its loops, and what one issue holds of each operand."""

@@ -1,0 +1,376 @@
+"""A mapping applied: loop axes with their tiles, and what each operand of one issue holds.
+
+For `tdpbf16ps { m: m, n: n, k: k, p: k }` with R = N = 16 and Q = 16 the loop axes are m by 16, n by 16 and
+k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far the loops of axis x have come.
+
+How a kernel's arrays lie in memory, and the buffers of whole tiles into which operands may be copied.
+
+A: f32[M, K], an argument   ->  (A.s0, 1)     its rows are as far apart as the caller says
+T: f32[M, K], a temporary   ->  (K, 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, replace
+from math import prod
+
+from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, product, substitute_expr
+from isamap.ir.index import ONE, ZERO
+from isamap.machine import Machine
+from isamap.match.mappings.mapping import Mapping
+from isamap.match.patterns.address import Location, simplify_expr
+from isamap.match.patterns.padding import Fills, neutral_fills
+from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
+from isamap.match.patterns.reach import Params, dims, extents_of
+from isamap.match.supplies.supply import find_place, find_supply
+from isamap.match.supplies.want import Leaf, Places, Suppliers, Supply, Want, placement_of
+from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
+from isamap.transform import Statement, symbols
+
+
+@dataclass(frozen=True, slots=True)
+class OperandTile:
+    """What one operand holds in one issue.
+
+    `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
+    instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts`
+    names, per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no
+    coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left
+    of the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's
+    coordinates. `fill` is what it holds behind the end of axes that are summed over.
+    """
+
+    name: str
+    subject: Expr
+    pattern: tuple[Index, ...]
+    elements: Expr
+    memory: str
+    dtype: DType
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    parts: tuple[str | None, ...]
+    scattered: frozenset[str]
+    cell_shape: tuple[int, ...]
+    cell_pattern: tuple[Index, ...]
+    cells: tuple[Index, ...]
+    placement: Places
+    fill: Const
+
+    def want(
+        self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
+    ) -> Want:
+        """The register wanted when axes in `partial` have only so many valid elements left."""
+        valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
+        return Want(
+            expr if expr is not None else self.elements,
+            self.memory,
+            self.dtype,
+            self.shape,
+            valid,
+            self.fill if filled else None,
+            placement=self.placement,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One issue of a mapped instruction: the loop axes around it and its operands.
+
+    `accumulator` is None for a statement that only assigns; then `result` is the register to be written, and
+    the target is given over its coordinates (`target_elements`) and over positions (`target_positions`), and
+    so is the value, which the instruction may convert on its way (`value_elements`, `value_positions`).
+    With `held` the accumulator's lanes are shares of a sum, which are added to what `held` is in the end.
+    """
+
+    statement: Statement
+    mapping: Mapping
+    pattern: Pattern
+    params: tuple[tuple[str, int], ...]
+    axes: tuple[LoopAxis, ...]
+    inputs: tuple[OperandTile, ...]
+    accumulator: OperandTile | None
+    result: OperandTile | None
+    scalars: tuple[tuple[str, Expr], ...]
+    target_elements: Read | None = None
+    target_positions: Read | None = None
+    value_elements: Expr | None = None
+    value_positions: Expr | None = None
+    held: OperandTile | None = None
+
+    def axis(self, name: str) -> LoopAxis:
+        return next(a for a in self.axes if a.name == name)
+
+
+def bring(
+    suppliers: Suppliers, tile: Tile, operand: OperandTile, want: Want
+) -> Supply | Leaf | Location | None:
+    """How an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
+    if not suppliers.is_addressable(operand.memory):
+        return find_supply(suppliers, want)
+    return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
+
+
+def apply_mapping(
+    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+) -> Tile | None:
+    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
+    when it is read at two subscripts, so that its elements are filled from two expressions.
+    """
+    walk = walk_of(Loops.of(statement), mapping, pattern, profile)
+    if walk is None:
+        return None
+    params, lengths, axes = walk
+    encoded = encoded_values(pattern.instruction, mapping.bindings) or {}
+    positions = _positions(statement, mapping, axes)
+    named = {p.name for p in pattern.instruction.params}
+    bindings = {b.name: b for b in mapping.bindings}
+    operands: list[OperandTile] = []
+    for name, binding in bindings.items():
+        if name in named:
+            continue
+        tile = _operand(pattern, name, binding.subject, binding.pattern, params, axes, lengths, positions)
+        if tile is None:
+            return None
+        operands.append(tile)
+    scalars = tuple((n, b.subject) for n, b in bindings.items() if n in named - encoded.keys())
+    chosen = tuple(sorted(params.items()))
+    if statement.assign.op is not None:
+        held, target = _held(statement), pattern.target
+        acc = _operand(pattern, target.buffer, held, target.index, params, axes, lengths, positions)
+        if acc is None:
+            return None
+        fills = fills_behind(pattern, operands, (a for a in axes if cuts_sum(a)), finite=True) or {}
+        inputs = tuple(replace(o, fill=fills.get(o.name, o.fill)) for o in operands)
+        return Tile(statement, mapping, pattern, chosen, axes, inputs, acc, None, scalars)
+    if len(operands) != 1:
+        return None
+    (result,) = operands
+    target = statement.assign.target
+    written = _operand(pattern, result.name, target, result.pattern, params, axes, lengths, positions)
+    value = statement.assign.value
+    made = _operand(pattern, result.name, value, result.pattern, params, axes, lengths, positions)
+    if written is None or made is None:
+        return None
+    assert isinstance(written.elements, Read)
+    assert isinstance(written.subject, Read)
+    # A value that is the same everywhere follows no axis, but where it is written does.
+    result = replace(result, scattered=result.scattered | written.scattered)
+    ends = (written.elements, written.subject, made.elements, made.subject)
+    return Tile(statement, mapping, pattern, chosen, axes, (), None, result, scalars, *ends)
+
+
+def cuts_sum(axis: LoopAxis) -> bool:
+    """Whether an axis that is summed over may end within a tile."""
+    filled = axis.tile == 1 or all(count % axis.tile == 0 for _, count in axis.extent.terms)
+    return axis.is_reduction and not filled
+
+
+def fills_behind(
+    pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
+) -> Fills | None:
+    """What inputs hold behind the end of axes that are summed over so that the result does not notice.
+
+    None where nothing does it. `finite` as for `neutral_fills`.
+    """
+    in_use = frozenset(
+        frozenset(o.name for o in inputs if a.name not in (*o.parts, *o.scattered)) for a in summed
+    )
+    return neutral_fills(pattern, in_use, finite=finite) if in_use else {}
+
+
+def sums_can_be_padded(tile: Tile) -> bool:
+    """Whether lanes that are left over at the end of a sum can be filled so that it does not notice them."""
+    cut = [axis for axis in tile.axes if cuts_sum(axis)]
+    return not cut or fills_behind(tile.pattern, tile.inputs, cut, finite=True) is not None
+
+
+def zero_of(dtype: DType) -> Const:
+    """Zero of a type; false of bool."""
+    return Const(False if dtype.kind == "bool" else 0.0 if dtype.is_float else 0, dtype)
+
+
+def _held(statement: Statement) -> Expr:
+    """What the accumulator starts from: the target in the accumulator's type."""
+    target = statement.assign.target
+    return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
+
+
+def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:
+    """Each kernel axis as an expression of the position of its loop axis, fused ones by division."""
+    groups = {g.name: g.kernel_axes for g in mapping.groups}
+    found: dict[str, Index] = {}
+    known = {a.name for a in statement.axes}
+    for axis in axes:
+        members = groups.get(axis.name, (axis.name,))
+        inner = Index.of(1)
+        for position, name in reversed(list(enumerate(members))):
+            if name not in known:  # an instruction axis that stays empty
+                continue
+            value = Index.of(f"@{axis.name}").floordiv(inner)
+            extent = statement.axis(name).extent
+            found[name] = value if position == 0 else value.mod(extent)
+            inner = inner * extent
+    return found
+
+
+def _operand(
+    pattern: Pattern,
+    name: str,
+    subject: Expr,
+    subscripts: tuple[Index, ...],
+    params: Params,
+    axes: tuple[LoopAxis, ...],
+    lengths: dict[str, int],
+    positions: dict[str, Index],
+) -> OperandTile | None:
+    operand = pattern.instruction.operand(name)
+    shape = tuple(s.substitute(params).value for s in operand.shape)
+    if None in shape:
+        return None
+    sizes = tuple(int(s or 1) for s in shape)
+    names = dims(len(sizes))
+    back = invert(subscripts, lengths, names)
+    if back is None:
+        return None
+    over_positions = substitute_expr(subject, positions)
+    used = tuple(a.name for a in axes if f"@{a.name}" in symbols(over_positions))
+    moved: dict[str, Index] = {}
+    for axis in axes:
+        total, step = Index.of(f"@{axis.name}"), 1
+        for digit, length in reversed(axis.digits):
+            if axis.name in used and digit not in back and length > 1:
+                return None
+            total = total + back.get(digit, ZERO) * step
+            step *= length
+        moved[f"@{axis.name}"] = total
+    elements = simplify_expr(substitute_expr(over_positions, moved), dict(zip(names, sizes, strict=True)))
+    parts = tuple(_part(index, axes, lengths) for index in subscripts)
+    touched = {
+        a.name
+        for a in axes
+        if any(d in i.symbols for d, n in a.digits if n > 1 for i in subscripts)
+        and (a.name in used or a.name.startswith("_"))
+    }
+    scattered = frozenset(touched - {p for p in parts if p is not None})
+    kept = {d for a in axes if a.name in used or a.name.startswith("_") for d, _ in a.digits}
+    cells = [_cell(index, dim, kept, lengths) for index, dim in zip(subscripts, names, strict=True)]
+    return OperandTile(
+        name,
+        over_positions,
+        subscripts,
+        elements,
+        operand.memory or "",
+        operand.dtype,
+        sizes,
+        used,
+        parts,
+        scattered,
+        tuple(c[0] for c in cells),
+        tuple(c[1] for c in cells),
+        tuple(c[2] for c in cells),
+        placement_of(operand, params),
+        zero_of(operand.dtype),
+    )
+
+
+def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
+    """A coordinate without the digits along which elements repeat: its size, and it over axes and `dim`."""
+    size, over_axes, over_dim = 1, ZERO, ZERO
+    digits = digits_of(index, lengths) or ()
+    for position, (digit, step) in reversed(list(enumerate(digits))):
+        if digit not in kept:
+            continue
+        value = Index.of(dim).floordiv(step)
+        over_axes = over_axes + Index.of(digit) * size
+        over_dim = over_dim + (value if position == 0 else value.mod(lengths[digit])) * size
+        size *= lengths[digit]
+    return size, over_axes, over_dim
+
+
+def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> str | None:
+    """The loop axis whose digits are exactly this coordinate, in the same order."""
+    digits = digits_of(index, lengths)
+    if not digits:
+        return None
+    for axis in axes:
+        expected: list[tuple[str, int]] = []
+        step = 1
+        for digit, length in reversed(axis.digits):
+            if length > 1:
+                expected.insert(0, (digit, step))
+            step *= length
+        if tuple(expected) == digits:
+            return axis.name
+    return None
+
+
+def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
+    """An expression over the statement's axes as the accumulator's tile holds it; None when it cannot."""
+    target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
+    positions = _positions(tile.statement, tile.mapping, tile.axes)
+    args = (dict(tile.params), tile.axes, lengths, positions)
+    return _operand(tile.pattern, target.buffer, expr, target.index, *args)
+
+
+def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
+    """Target and value, over the accumulator's coordinates, of writing it back.
+
+    The value reads the pseudo-buffer of the register that the accumulator lives in.
+    """
+    acc = tile.accumulator
+    assert acc is not None
+    inner = acc.elements.value if isinstance(acc.elements, Cast) else acc.elements
+    assert isinstance(inner, Read)
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    held = Read(f"$value:{acc.memory}", here, acc.dtype)
+    value: Expr = held if inner.dtype == acc.dtype else Cast(held, inner.dtype)
+    return inner, value
+
+
+def is_read_of(expr: Expr) -> str | None:
+    """The array that an expression is an element (or a cast of an element) of."""
+    while isinstance(expr, Cast):
+        expr = expr.value
+    return expr.buffer if isinstance(expr, Read) else None
+
+
+PROBE = "$tiles"  # a stand-in for the staging buffer that an operand might get
+OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions of its elements
+
+
+def tensor_strides(operand: Operand) -> tuple[Index, ...]:
+    """Strides in elements: the caller's for its arrays (the last axis dense), row-major for temporaries."""
+    rank = len(operand.shape)
+    if operand.role == "temp":
+        return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
+    return tuple(ONE if d == rank - 1 else Index.of(f"{operand.name}.s{d}") for d in range(rank))
+
+
+def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
+    """Strides of all arrays of a kernel."""
+    return {o.name: tensor_strides(o) for o in kernel.operands}
+
+
+def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
+    """What finds chains of moves for a kernel's arrays, and remembers them."""
+    return Suppliers(machine, layouts(kernel), strict=kernel.strict)
+
+
+def profile_sizes(statement: Statement) -> dict[str, int]:
+    """Values that stand for sizes left symbolic when lengths are chosen: large."""
+    return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
+
+
+def in_tiles(operand: OperandTile, suppliers: Suppliers, home: str = "") -> Read:
+    """An operand's elements, over its coordinates, as they would lie in a staging buffer.
+
+    `home` is the scratchpad that the buffer is to lie in; "" means the workspace.
+    """
+    name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}" + (f"@{home}" if home else "")
+    if home:
+        suppliers.homes[name] = home
+    strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
+    suppliers.strides.setdefault(name, (ONE, *strides))
+    return Read(name, (Index.of(OFFSET), *operand.cells), operand.dtype)

@@ -1,0 +1,208 @@
+"""What is written of a held accumulator: its sum, or what companions of the statement make of it.
+
+For `C[m, n] += A[m, k] * B[k, n]` with `C[m, n] = max(C[m, n], 0)` taken along, in a register along n:
+
+    target   C[@m, @n + %0]      value   max($held, 0)
+
+A summing axis on lanes that are summed apart and joined in the end: dot products, maxima of rows.
+
+    instruction   c[i] += a[i] * b[i]            statement   y[m] += A[m, k] * x[k]
+
+No mapping lets k run on i, for lanes of c would be different elements of y. Yet each lane may sum a share of
+k, beginning from 0; what all of them hold together is added to y[m] when k is through. A row of A then is
+read as it lies. These tiles are no mappings in the sense of docs/matching.md, and are not counted: what
+performs the statement is the instruction together with that last sum. Every reduction may be performed so,
+for all of them may be taken in any order: a maximum of rows as well as their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import isfinite
+
+from isamap.ir import Call, Cast, Const, Expr, Index, Read
+from isamap.ir.index import ZERO
+from isamap.machine import Machine
+from isamap.match.mappings.enumerate import pairings
+from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.mappings.symmetry import Seen
+from isamap.match.patterns.pattern import Pattern, pattern_of
+from isamap.match.patterns.reach import dims
+from isamap.match.patterns.unify import Bindings, read_twice
+from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
+from isamap.transform import Statement, identity_of, symbols
+from isamap.transform.companions import HELD, Outcome
+from isamap.transform.rewrite import map_reads
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One array written from a held tile: over the register's coordinates, and (`_at`) over positions."""
+
+    target: Read
+    value: Expr
+    target_at: Read
+    value_at: Expr
+
+
+def with_held(value: Expr, held: Expr) -> Expr:
+    """The value with the held sum put in, converted to the type of the sum's array."""
+
+    def put(read: Read) -> Expr:
+        if read.buffer != HELD:
+            return read
+        return held if held.dtype == read.dtype else Cast(held, read.dtype)
+
+    return map_reads(value, put)
+
+
+def in_register(written: Written, acc: OperandTile) -> Expr:
+    """The value over the coordinates of the register that the accumulator lives in."""
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    return with_held(written.value, Read(f"$value:{acc.memory}", here, acc.dtype))
+
+
+def own_sum(tile: Tile) -> Written:
+    """The sum itself, into its own array."""
+    target = tile.statement.assign.target
+    found = _written(tile, target, Read(HELD, (), target.dtype))
+    assert found is not None, "an accumulator is an element of the kernel's arrays"
+    return found
+
+
+def written_by(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
+    """What is written of a finished tile; None where a value has no place in the tile."""
+    found = [_written(tile, target, value) for target, value in outcome.writes]
+    return tuple(w for w in found if w is not None) if None not in found else None
+
+
+def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | None:
+    """The accumulator with what a companion lets it start from, and that written to the sum's own array.
+
+    None where no companion says it, or it has no place in the tile.
+    """
+    acc, target = tile.accumulator, tile.statement.assign.target
+    if outcome.first is None or acc is None:
+        return None
+    first, written = outcome.first, _written(tile, target, outcome.first)
+    wide = first if first.dtype == acc.dtype else Cast(first, acc.dtype)
+    found = over_tile(tile, wide)
+    if found is None or written is None:
+        return None
+    return _filled_with(acc, found), written
+
+
+def _filled_with(acc: OperandTile, other: OperandTile) -> OperandTile:
+    """The accumulator's tile with other elements."""
+    return replace(acc, subject=other.subject, elements=other.elements)
+
+
+def _written(tile: Tile, target: Read, value: Expr) -> Written | None:
+    where, what = over_tile(tile, target), over_tile(tile, value)
+    if where is None or what is None:
+        return None
+    assert isinstance(where.elements, Read)
+    assert isinstance(where.subject, Read)
+    return Written(where.elements, what.elements, where.subject, what.subject)
+
+
+def tiles_apart(
+    statement: Statement, number: int, machine: Machine, profile: dict[str, int]
+) -> Iterator[Tile]:
+    """Every tile whose lanes sum shares of one summing axis, in the machine's order of instructions."""
+    if statement.assign.op is None:
+        return
+    for item in machine.instructions.values():
+        pattern = pattern_of(item.instruction)
+        if pattern is None or not _may_be_apart(pattern, statement.assign.op):
+            continue
+        seen = Seen(pattern)
+        for mapping in _mappings(statement, number, pattern):
+            if seen.is_new(mapping):
+                tile = apply_mapping(statement, mapping, pattern, profile)
+                if tile is not None and tile.accumulator is not None and sums_can_be_padded(tile):
+                    yield _with_lanes(tile, tile.accumulator)
+
+
+def _may_be_apart(pattern: Pattern, op: str) -> bool:
+    """Whether all axes index all inputs, so that unused lanes add nothing; and some are lanes."""
+    read = [i for i in pattern.instruction.operands if i.role == "in"]
+    lanes = {s for i in pattern.target.index for s in i.symbols}
+    return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
+
+
+def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
+    """One summing axis cut over all axes of the instruction, for every pairing of operands."""
+    lanes = [s for i in pattern.target.index for s in i.symbols]
+    axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
+    for bindings in pairings(pattern, statement, "complete"):
+        indexed = all(set(axes) <= {s for i in b.pattern for s in i.symbols} for b in bindings)
+        if not indexed or not bindings or read_twice(bindings):
+            continue
+        for axis in statement.reduction_axes:
+            if axis.extent.value != 1 and _is_along(axis.name, bindings, pattern):
+                groups = (AxisGroup(axes, (axis.name,)),)
+                yield Mapping(pattern.name, number, bindings, groups, (), "whole")
+
+
+def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
+    """Whether all inputs go along an axis, or some do and the other factors of their products are numbers.
+
+    In unused lanes, what goes along is what the reduction does not notice: 0, and so are products
+    with it.
+    """
+    along = [axis in symbols(b.subject) for b in bindings]
+    value = pattern.statement.assign.value
+    is_product = isinstance(value, Call) and value.op == "mul"
+    numbers = all(here or _is_number(b.subject) for here, b in zip(along, bindings, strict=True))
+    return all(along) or (any(along) and is_product and numbers)
+
+
+def _is_number(e: Expr) -> bool:
+    """Whether an expression is a constant, by which 0 is multiplied to 0."""
+    return _is_number(e.value) if isinstance(e, Cast) else isinstance(e, Const) and isfinite(e.value)
+
+
+def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
+    """The tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
+    nothing = identity_of(_op(tile), acc.dtype)
+    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    shares = replace(
+        acc,
+        subject=nothing,
+        elements=nothing,
+        parts=tuple(None for _ in acc.shape),
+        scattered=frozenset[str](),
+        cell_shape=acc.shape,
+        cell_pattern=tile.pattern.target.index,
+        cells=here,
+    )
+    return replace(tile, accumulator=shares, held=acc)
+
+
+def _op(tile: Tile) -> str:
+    op = tile.statement.assign.op
+    assert op is not None, "what only assigns has no shares"
+    return op
+
+
+def sum_of_lanes(buffer: str, lanes: int, tile: Tile) -> tuple[Read, Expr]:
+    """Over positions, the target and what it becomes when shares that lie in a buffer are joined with it.
+
+    Halves are joined with each other, again and again: so compilers find vector instructions for it.
+    """
+    assert tile.held is not None
+    op = _op(tile)
+    old, dtype = tile.held.subject, tile.held.dtype
+    terms: list[Expr] = [Read(buffer, (ZERO, Index.of(n)), dtype) for n in range(lanes)]
+    while len(terms) > 1:
+        half = -(-len(terms) // 2)
+        rest = terms[half:]
+        terms = [
+            Call(op, (term, rest[n]), dtype) if n < len(rest) else term for n, term in enumerate(terms[:half])
+        ]
+    value: Expr = Call(op, (old, terms[0]), dtype)
+    target = old.value if isinstance(old, Cast) else old
+    assert isinstance(target, Read), "an accumulator is an element of the kernel's arrays"
+    return target, value if target.dtype == dtype else Cast(value, target.dtype)

@@ -1,0 +1,187 @@
+"""The loops of a mapping, before anything is known of its operands: their tiles and their extents.
+
+A statement has hundreds of mappings, of which most are never looked at again, and few loops: each is made
+once.
+
+How large an instruction is issued whose lengths are parameters: rows of a tile, lanes of a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+
+from isamap.ir import Index
+from isamap.match.mappings.exact import largest
+from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.patterns.pattern import Pattern, encoded_values
+from isamap.match.patterns.reach import Params, extents_of, holds, solve
+from isamap.match.patterns.unify import read_twice
+from isamap.transform import Statement
+
+
+def choose_params(
+    statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
+) -> Params:
+    """Values of `choose` parameters: as large as the kernel fills, at most what the instruction allows.
+
+    Lengths that an issue says at run time are as large as they may be: where less is left, lanes are padded.
+    """
+    asked = _asked(pattern)
+    filled = [
+        (
+            group.instruction_axes,
+            prod([_extent(statement.axis(a).extent, profile) for a in group.kernel_axes]),
+        )
+        for group in mapping.groups
+        if not asked.isdisjoint(group.instruction_axes)
+    ]
+    return dict(_chosen(pattern, tuple(filled)))
+
+
+@lru_cache(maxsize=4096)
+def _asked(pattern: Pattern) -> frozenset[str]:
+    """The axes whose lengths are chosen."""
+    chosen = {p.name for p in pattern.instruction.params if p.kind == "choose"}
+    return frozenset(axis.name for axis in pattern.axes if axis.extent.symbols & chosen)
+
+
+@lru_cache(maxsize=1 << 14)
+def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
+    """The parameters where the kernel has so many iterations for these axes together."""
+    chosen = full_lengths(pattern)
+    group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
+    for axis in pattern.axes:
+        extent = axis.extent.substitute(chosen)
+        if extent.value is not None or len(extent.symbols) != 1:
+            continue
+        (symbol,) = extent.symbols
+        param = pattern.instruction.param(symbol)
+        if param.kind != "choose":
+            continue
+        high = param.high.value if param.high is not None and param.high.value is not None else 1
+        low = param.low.value if param.low is not None and param.low.value is not None else 1
+        group = group_of.get(axis.name)
+        if group is None:
+            chosen[symbol] = low
+            continue
+        together, needed = group
+        others = [a for a in pattern.axes if a.name in together and a.name != axis.name]
+        needed = -(-needed // prod(a.extent.substitute(chosen).value or 1 for a in others))
+        coefficient = extent.coefficient(symbol)
+        step = coefficient.value if coefficient is not None and coefficient.value else 1
+        chosen[symbol] = max(low, min(high, -(-needed // step)))
+    for param in pattern.instruction.params:
+        if param.kind == "choose" and param.name not in chosen:
+            for operand in pattern.instruction.operands:
+                for s in operand.shape:
+                    alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
+                    if alone and param.low and param.low.value:
+                        chosen.setdefault(param.name, param.low.value)
+    if not holds(pattern, chosen):  # as with `where L == 8` and 4 to be done: the other lanes are padded
+        most = largest(pattern.instruction)
+        longer = {name: most.get(name, value) for name, value in chosen.items()}
+        chosen = longer if holds(pattern, longer) else chosen
+    return tuple(chosen.items())
+
+
+def full_lengths(pattern: Pattern) -> Params:
+    """The largest value of each parameter that is the run-time length of an axis, where it is a number."""
+    _, lengths = extents_of(pattern, {})
+    highest = {name: pattern.instruction.param(name).high for name in lengths.values()}
+    return {name: high.value for name, high in highest.items() if high is not None and high.value is not None}
+
+
+def _extent(extent: Index, profile: MappingType[str, int]) -> int:
+    """The extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
+    if extent.value is None and len(extent.terms) > 1:
+        return max(profile.values())
+    value = extent.substitute(profile).value
+    assert value is not None, "extents are numbers once sizes have their profile values"
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAxis:
+    """Kernel axes looped over together. Units: `tile` is how many elements one issue covers.
+
+    `digits` are the instruction axes that run inside the tile, outermost first, with their lengths.
+    """
+
+    name: str
+    extent: Index
+    tile: int
+    is_reduction: bool
+    digits: tuple[tuple[str, int], ...] = ()
+
+
+Walk = tuple[Params, dict[str, int], tuple[LoopAxis, ...]]
+"""Values of `choose` parameters, lengths of instruction axes, and the loops of a mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops that mappings of a statement have: around the instruction, and by what runs on its axes."""
+
+    statement: Statement
+    around: MappingType[str, LoopAxis]
+    joined: dict[tuple[AxisGroup, tuple[int, ...]], LoopAxis] = field(
+        default_factory=dict[tuple[AxisGroup, tuple[int, ...]], LoopAxis]
+    )
+
+    @staticmethod
+    def of(statement: Statement) -> Loops:
+        """Those around, and no others yet."""
+        reductions = {a.name for a in statement.reduction_axes}
+        around = {a.name: LoopAxis(a.name, a.extent, 1, a.name in reductions) for a in statement.axes}
+        return Loops(statement, around)
+
+    def over(self, group: AxisGroup, lengths: MappingType[str, int]) -> LoopAxis:
+        """The loop over axes that an instruction takes, whose own axes are so long."""
+        key = group, tuple([lengths[i] for i in group.instruction_axes])
+        if key not in self.joined:
+            extent = Index.of(1)
+            for a in group.kernel_axes:
+                extent = extent * self.around[a].extent
+            digits = tuple(zip(group.instruction_axes, key[1], strict=True))
+            is_reduction = self.around[group.kernel_axes[0]].is_reduction
+            self.joined[key] = LoopAxis(group.name, extent, prod(key[1]), is_reduction, digits)
+        return self.joined[key]
+
+
+def walk_of(loops: Loops, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]) -> Walk | None:
+    """The loops of a mapping; None where it has none."""
+    if read_twice(mapping.bindings):
+        return None
+    encoded = encoded_values(pattern.instruction, mapping.bindings)
+    assert encoded is not None, "mappings have no parameters that cannot be encoded"
+    params = choose_params(loops.statement, mapping, pattern, profile) | encoded
+    if not holds(pattern, params):
+        return None
+    lengths, masked = extents_of(pattern, params)
+    if masked or len(lengths) != len(pattern.axes):
+        return None
+    return params, lengths, _loop_axes(loops, mapping, pattern, lengths)
+
+
+def _loop_axes(
+    loops: Loops, mapping: Mapping, pattern: Pattern, lengths: dict[str, int]
+) -> tuple[LoopAxis, ...]:
+    first = {group.kernel_axes[0]: group for group in mapping.groups}
+    inside = {a for group in mapping.groups for a in group.kernel_axes}
+    found: list[LoopAxis] = []
+    for name, loop in loops.around.items():
+        if name in first:
+            found.append(loops.over(first[name], lengths))
+        elif name not in inside:
+            found.append(loop)
+    # On an empty axis one lane counts: where the instruction sums over it, the others have to add nothing.
+    unused = [empty for empty in mapping.empty if lengths[empty] > 1]
+    indexed = {s for i in pattern.target.index for s in i.symbols} if unused else set[str]()
+    found += [
+        LoopAxis(f"_{empty}", Index.of(1), lengths[empty], empty not in indexed, ((empty, lengths[empty]),))
+        for empty in unused
+    ]
+    return tuple(found)
