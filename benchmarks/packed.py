@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.codegen.packing import pack_in_process
+from isamap.codegen.packed_arguments import pack_in_process
 from isamap.codegen.runner import InProcess
 from isamap.driver.api import machine_of
 from isamap.driver.prepare import prepare

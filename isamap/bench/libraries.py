@@ -250,7 +250,7 @@ def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 
 def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     """The library that isamap has emitted, and a C compiler has built."""
-    from isamap.codegen.large_pages import large_room
+    from isamap.codegen.runner import large_room
     from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
     program = mapped.task.program

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isamap.bench.loops import Product
 from isamap.bench.task import Mapped
 from isamap.codegen.arguments import make_call
-from isamap.codegen.packing import Packer
+from isamap.codegen.packed_arguments import Packer
 
 PACKED = 2
 """`transpose_b` of a product in loops.h whose B is packed."""

@@ -8,8 +8,7 @@ import typer
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.options import AsJson
-from isamap.codegen.cache import cache_root
-from isamap.codegen.cache_contents import Kind, clear, damaged, kinds
+from isamap.codegen.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 from isamap.tune.winners import Winners

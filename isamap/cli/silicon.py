@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from isamap.cli.answer import Answer, Finding
 from isamap.cli.progress import Progress
-from isamap.codegen.emulator import Emulator
+from isamap.codegen.child import Emulator
 
 
 def check_silicon(

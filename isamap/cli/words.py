@@ -11,7 +11,7 @@ from isamap.driver.request import Size, is_range
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, is_digits
 
 if TYPE_CHECKING:
-    from isamap.codegen.emulator import Emulator
+    from isamap.codegen.child import Emulator
 
 C = TypeVar("C", bound=str)
 GROUPS = ("hw", "bench", "bench.deepbench", "cache", "tune")
@@ -184,7 +184,7 @@ def read_names(words: Iterable[str]) -> tuple[str, ...]:
 
 def read_emulator(word: str | None) -> Emulator | None:
     """The emulator that an option names, where it is given. Raises: as `Emulator.read`."""
-    from isamap.codegen.emulator import Emulator
+    from isamap.codegen.child import Emulator
 
     return Emulator.read(word) if word is not None else None
 

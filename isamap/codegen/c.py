@@ -12,10 +12,9 @@ from typing import assert_never
 from isamap.codegen.c_body import BodyWriter
 from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
-from isamap.codegen.c_issue import Issuer
-from isamap.codegen.c_parallel import run_text
-from isamap.codegen.names import Names
-from isamap.codegen.state_image import image_text
+from isamap.codegen.c_issue import Issuer, image_text
+from isamap.codegen.c_names import Names
+from isamap.codegen.c_parts import run_text
 from isamap.lower.program import LoweredProgram
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, Machine
 from isamap.source import Diagnostic, UsageProblem

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from isamap.codegen.c_apart import copy_text, stands_apart
-from isamap.codegen.c_dense import Function, dense_strides, used_in_loops
-from isamap.codegen.c_index import index_text
 from isamap.codegen.c_interface import Interface, body_parameters, body_symbols, clean
 from isamap.codegen.c_issue import Here, Issuer, call_of
 from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
-from isamap.codegen.c_parallel import Region, region_texts
-from isamap.codegen.c_text import SHIFT, Text, cast, infix
+from isamap.codegen.c_parts import (
+    Function,
+    Region,
+    copy_text,
+    dense_strides,
+    region_texts,
+    stands_apart,
+    used_in_loops,
+)
+from isamap.codegen.c_text import SHIFT, Text, cast, index_text, infix
 from isamap.ir import DType, Index, product
 from isamap.lower.program import (
     Block,

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from isamap.codegen.c_index import Namer, index_text
-from isamap.codegen.c_text import PREFIX, Text, call, cast, choice, infix, prefix
-from isamap.codegen.c_types import compute_type, is_narrow, literal, storage_type, unsigned_type
+from isamap.codegen.c_names import compute_type, is_narrow, literal, storage_type, unsigned_type
+from isamap.codegen.c_text import PREFIX, Namer, Text, call, cast, choice, index_text, infix, prefix
 from isamap.ir import OPS as OPERATIONS
 from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from isamap.codegen.c_elementary import elementary
-from isamap.codegen.c_types import storage_type
+from isamap.codegen.c_names import storage_type
 from isamap.ir import DTYPES, DType
 
 

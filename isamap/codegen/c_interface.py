@@ -11,13 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from isamap.codegen.c_dense import Function
 from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
-from isamap.codegen.c_index import index_text
-from isamap.codegen.c_parallel import POOL_TYPE
-from isamap.codegen.c_text import infix
-from isamap.codegen.c_types import compute_type, storage_type
-from isamap.codegen.names import Names
+from isamap.codegen.c_names import Names, compute_type, storage_type
+from isamap.codegen.c_parts import POOL_TYPE, Function
+from isamap.codegen.c_text import index_text, infix
 from isamap.ir import DType, Index
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
 from isamap.lower.workspace import ALIGNMENT_BYTES as ALIGNMENT

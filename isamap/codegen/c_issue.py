@@ -2,33 +2,49 @@
 
 `vfmadd_zmm_f32(a = v1, b = v2, c = v0)` with `emit: c = _mm512_fmadd_ps(a, b, c)` is
 `v0 = _mm512_fmadd_ps(v1, v2, v0);`.
+
+Configuration state as the bytes that an instruction loads, fields little endian, all else zero.
+
+The calls that load what an instruction requires of a machine's states, and release it again.
+
+Generated tests and timings of single instructions share them; whole programs get theirs from `lower`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from isamap.codegen.c_elementary import build_call
 from isamap.codegen.c_expr import Scope, value_text
-from isamap.codegen.c_index import index_text
-from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, infix, prefix
-from isamap.codegen.c_types import literal, storage_type
+from isamap.codegen.c_names import Names, literal, storage_type
+from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
 from isamap.codegen.cmodel import Model, ModelOperand
-from isamap.codegen.lanewise import build_call
-from isamap.codegen.names import Names
-from isamap.codegen.state_image import state_image
-from isamap.ir import Const, DType, Index, Operand, Read, product
+from isamap.ir import Const, DType, Index, Instruction, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import (
-    EmitArg,
-    EmitCall,
-    EmitNothing,
-    EmitSemantics,
-    Machine,
-    MachineInstruction,
-)
+from isamap.machine import EmitArg, EmitCall, EmitNothing, EmitSemantics, Machine, MachineInstruction, State
+
+
+def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
+    """The image of a state with the given (field, index, value); unnamed fields are zero."""
+    image = bytearray(state.bytes)
+    declared = {f.name: f for f in state.decl.fields}
+    for name, index, value in fields:
+        size = declared[name].dtype.size_bytes
+        start = state.offsets[name] + (index or 0) * size
+        image[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
+    return bytes(image)
+
+
+def image_text(name: str, image: bytes) -> list[str]:
+    """The declaration of an image in C."""
+    rows = [image[i : i + 16] for i in range(0, len(image), 16)]
+    lines = [f"static const _Alignas(64) uint8_t {name}[{len(image)}] = {{"]
+    lines += [f"  {', '.join(str(b) for b in row)}," for row in rows]
+    return [*lines, "};"]
+
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
 
@@ -319,3 +335,43 @@ def _width(c_type: str | None) -> str:
 
 def _no_access(read: Read) -> Text:
     raise AssertionError(f"a parameter cannot read {read.buffer}")
+
+
+Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
+
+
+def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
+    """`(state, field, index, value)` gathered state by state, in their order."""
+    found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
+    for state, field, index, value in settings:
+        found[state] = (*found.get(state, ()), (field, index, value))
+    return found
+
+
+def load_states(issuer: Issuer, fields: Fields) -> list[str]:
+    """The statements that load states."""
+    found: list[str] = []
+    for state, own in fields.items():
+        setter = _performer(issuer.machine, state, release=False)
+        if setter is not None:
+            found.append(issuer.configuration(Configure(setter, state, own)))
+    return found
+
+
+def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
+    """The statements that release what the instruction requires."""
+    found: list[str] = []
+    for state in dict.fromkeys(r.field.state for r in instruction.requires):
+        name = _performer(issuer.machine, state, release=True)
+        if name is not None:
+            found.append(issuer.configuration(Configure(name, state, (), True)))
+    return found
+
+
+def _performer(machine: Machine, state: str, release: bool) -> str | None:
+    """The instruction that loads or releases a state by a call; None where the machine has none."""
+    for entry in machine.instructions.values():
+        own = entry.instruction
+        if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):
+            return entry.name
+    return None

@@ -2,6 +2,11 @@
 
 The child answers on a pipe of its own, with a word that it was told in its job: what emitted code prints, or
 writes to any number that it finds open, is not taken for an answer.
+
+An emulator of another processor, which stands in front of the child process that runs emitted code.
+
+`Emulator.read("qemu-x86_64 -cpu max")` has `qemu-x86_64 -cpu max python worker.py` run in place of
+`python worker.py`: any command that runs the words behind its own, and hands on its input and open files.
 """
 
 from __future__ import annotations
@@ -10,6 +15,8 @@ import json
 import os
 import secrets
 import selectors
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,9 +27,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from isamap.codegen.emulator import SLOWER, Emulator, ended_by
 from isamap.codegen.toolchain import Compiled
-from isamap.source import Diagnostic, IsamapError, MissingTool, most_allowed
+from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
+
+SLOWER = 100
+"""How many times as long as a processor an emulator may take until it counts as hung."""
+_SHELLS_ADD = 128
+_MOST_SIGNALS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """The words of a command that runs the command behind them on a processor of its own."""
+
+    words: tuple[str, ...]
+
+    @staticmethod
+    def read(text: str) -> Emulator:
+        """The emulator that a text names, quoted as for a shell; no shell reads it.
+
+        Raises: UsageProblem for a text without words or with a quote left open; MissingTool where there is no
+        such program.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            said = f"`{text}` is no command: {str(error).lower()}"
+            raise UsageProblem(Diagnostic("usage", said, help="quote it as for a shell")) from None
+        if not words:
+            said, help_ = "an emulator needs a command", "such as `qemu-x86_64 -cpu max`"
+            raise UsageProblem(Diagnostic("usage", said, help=help_))
+        if shutil.which(words[0]) is None:
+            help_ = "give its path, or put its folder on PATH"
+            raise MissingTool(Diagnostic("no-emulator", f"there is no program `{words[0]}` here", help=help_))
+        return Emulator(tuple(words))
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def ended_by(code: int) -> int:
+    """What a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
+
+    Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
+    """
+    return _SHELLS_ADD - code if _SHELLS_ADD < code <= _SHELLS_ADD + _MOST_SIGNALS else code
+
 
 _SUPERVISOR, _WORKER = (Path(__file__).with_name(f"{name}.py") for name in ("supervisor", "worker"))
 _KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")

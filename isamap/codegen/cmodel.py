@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.codegen.c_expr import Scope, stored_text, stored_value, value_text
-from isamap.codegen.c_index import Namer, index_text
-from isamap.codegen.c_text import PRODUCT, Text, choice, infix
-from isamap.codegen.c_types import compute_type, is_narrow, storage_type
-from isamap.codegen.names import Names
+from isamap.codegen.c_names import Names, compute_type, is_narrow, storage_type
+from isamap.codegen.c_text import PRODUCT, Namer, Text, choice, index_text, infix
 from isamap.ir import (
     Assign,
     Call,

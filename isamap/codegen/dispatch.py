@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface, header_text
-from isamap.codegen.names import spell
+from isamap.codegen.c_names import spell
 from isamap.codegen.toolchain import build_flags
 from isamap.machine import Machine
 from isamap.machine.allowed import PERMISSIONS

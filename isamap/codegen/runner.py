@@ -2,10 +2,17 @@
 
 `run_program(compiled, {"A": a, "B": b, "C": c}).arrays["C"]` is the result. With `guard` every tensor lies
 right before, and in a second run right behind, memory that must not be touched.
+
+Memory for workspaces: in large pages, where the system has them.
+
+Packed panels are read again and again. In pages of 4 KiB they lie anywhere in a cache that is found by
+physical addresses, so that parts of a panel which would fit evict each other, and there are more pages than
+the first TLB holds: docs/decisions/0020-memory-model.md.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +25,34 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import POISON, Call, Passed, make_call
 from isamap.codegen.c_interface import STATUSES
-from isamap.codegen.child import Limits, RunProblem, Subject, permission_refused, run_child, shared_file
-from isamap.codegen.emulator import Emulator
+from isamap.codegen.child import (
+    Emulator,
+    Limits,
+    RunProblem,
+    Subject,
+    permission_refused,
+    run_child,
+    shared_file,
+)
 from isamap.codegen.toolchain import Compiled
+from isamap.codegen.worker import ask_for_large_pages
+
+# The worker is a script that nothing of this package can be imported into: what both need stands there.
+
+PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
+LEAST_BYTES = 128 << 10  # less lies in few small pages
+
+
+def large_room(size_bytes: int) -> ctypes.Array[Any]:
+    """Zeros that stay as long as the array does, in large pages where that pays and the system has them."""
+    if size_bytes < LEAST_BYTES:
+        return ctypes.create_string_buffer(max(size_bytes, 1))
+    pages = -(-size_bytes // PAGE_BYTES)
+    room = mmap.mmap(-1, (pages + 1) * PAGE_BYTES)
+    ask_for_large_pages(room)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)
+
 
 __all__ = ["InProcess", "Limits", "RunProblem", "RunResult", "run_program"]
 
@@ -149,7 +181,6 @@ class InProcess:
 
     def _take_room(self, needed: int) -> Any:
         """A workspace that is large enough, and no other call's."""
-        from isamap.codegen.large_pages import large_room
 
         try:
             room = self._rooms.pop()

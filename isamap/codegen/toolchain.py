@@ -2,6 +2,8 @@
 
 The user's choice comes first, then gcc or clang on PATH when it takes the machine's flags, then the compiler
 in the `ziglang` package. Compilers get argument lists, never a shell, and only files written for them.
+
+The pool of threads that is written beside emitted code with parts for several: two files of C.
 """
 
 from __future__ import annotations
@@ -16,17 +18,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from isamap.codegen.blame import Emissions, blamed
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest, own_root
-from isamap.codegen.pool import pool_files
 from isamap.machine import Machine
 from isamap.machine.allowed import PERMISSIONS
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
+
+_NAMES = ("isamap_pool.c", "isamap_pool.h")
+
+
+@cache
+def pool_files() -> dict[str, str]:
+    """The files by name."""
+    return {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _NAMES}
+
 
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import SupportsIndex
 
-from isamap.codegen.emulator import Emulator
+from isamap.codegen.child import Emulator
 from isamap.driver.callable import CompiledKernel
 from isamap.driver.given import (
     given_choice,

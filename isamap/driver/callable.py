@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, cast
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import checked_sizes
-from isamap.codegen.packing import Packer, pack_in_process, refuse_status
+from isamap.codegen.packed_arguments import Packer, pack_in_process, refuse_status
 from isamap.codegen.runner import InProcess, run_program
 from isamap.driver.prepare import Prepared
 from isamap.source import Diagnostic, UsageProblem

@@ -57,7 +57,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
 
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
-    from isamap.codegen.pool import pool_files
+    from isamap.codegen.toolchain import pool_files
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
     from isamap.report.packed import packed_json

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from isamap.codegen.c import emit_c
+from isamap.codegen.c_names import spell
 from isamap.codegen.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
-from isamap.codegen.names import spell
 from isamap.driver.clock import Watch
 from isamap.driver.compiling import describe, manifest
 from isamap.driver.kept import Outcome

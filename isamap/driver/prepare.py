@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from isamap.codegen.emulator import Emulator
-from isamap.codegen.packing import Packer, compile_packers
+from isamap.codegen.child import Emulator
+from isamap.codegen.packed_arguments import Packer, compile_packers
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from isamap.codegen.fills import make_arrays, make_scalars
-from isamap.codegen.packing import packed_arrays
+from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.oracle import count_operations
 from isamap.driver.prepare import Prepared

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
-from isamap.codegen.packing import packed_arrays
+from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import RunResult, run_program
 from isamap.driver.deviation import Deviation, find_deviation, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type

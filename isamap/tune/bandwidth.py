@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from isamap.codegen.c_functions import HELPERS
 from isamap.codegen.c_issue import Here, Issuer
-from isamap.codegen.c_types import storage_type
-from isamap.codegen.names import Names
+from isamap.codegen.c_names import Names, storage_type
+from isamap.codegen.clocking import ARENA, Timed
 from isamap.codegen.silicon_source import BARRIER, is_copy
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import ARENA, Timed
 from isamap.codegen.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value

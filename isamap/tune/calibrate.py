@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from isamap.codegen.blame import Emissions
+from isamap.codegen.clocking import PAGE, Plan, Timed, time_all
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import PAGE, Plan, Timed, time_all
 from isamap.codegen.timing_source import Timing, timing_source
 from isamap.codegen.toolchain import Compiler, build, find_compiler
 from isamap.machine import Machine, MachineInstruction, missing_features

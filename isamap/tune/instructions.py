@@ -10,11 +10,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.c_types import compute_type
+from isamap.codegen.c_names import compute_type
+from isamap.codegen.clocking import Timed
 from isamap.codegen.silicon_cases import meets
 from isamap.codegen.silicon_source import Form, why_not
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import Timed
 from isamap.codegen.timing_source import (
     CHAIN_ISSUES,
     PLACES,

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
+from isamap.codegen.clocking import Timed
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import Timed
 from isamap.machine import Machine, caches_from_nearest
 from isamap.tune.bandwidth import Stream
 from isamap.tune.figures import BandwidthFigure

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from isamap.codegen.pool import pool_files
-from isamap.codegen.timing import Timed
+from isamap.codegen.clocking import Timed
 from isamap.codegen.timing_source import FIRST, sampler
+from isamap.codegen.toolchain import pool_files
 
 FUNCTION = "time_threads"
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
+from isamap.codegen.clocking import PAGE, Plan, time_all
 from isamap.codegen.runner import RunProblem
 from isamap.codegen.silicon_source import Form
 from isamap.codegen.spread import Spread
-from isamap.codegen.timing import PAGE, Plan, time_all
 from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
 from isamap.codegen.toolchain import build, find_compiler
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from isamap import verify
-from isamap.codegen.child import RunProblem
-from isamap.codegen.emulator import SLOWER, Emulator, ended_by
+from isamap.codegen.child import SLOWER, Emulator, RunProblem, ended_by
 from isamap.codegen.silicon import check_machine
 from isamap.driver.inputs import read_kernel
 from isamap.driver.prepare import prepare

@@ -17,7 +17,7 @@ import pytest
 
 import isamap
 from isamap.codegen import child
-from isamap.codegen.emulator import Emulator
+from isamap.codegen.child import Emulator
 from isamap.codegen.runner import Limits, RunProblem, RunResult, run_program
 from isamap.codegen.toolchain import Compiled, build, find_compiler
 from isamap.source import IsamapError

@@ -10,7 +10,7 @@ import pytest
 import isamap
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.packing import packed_arrays
+from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.callable import CompiledKernel
 from isamap.driver.prepare import Prepared, prepare

@@ -9,9 +9,8 @@ import pytest
 
 from isamap.codegen.arguments import make_call
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.pool import pool_files
 from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import build, compile_library, find_compiler
+from isamap.codegen.toolchain import build, compile_library, find_compiler, pool_files
 from isamap.codegen.worker import load_function, make_arguments
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.prepare import prepare

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isamap.codegen.c_dense import Function, used_in_loops
+from isamap.codegen.c_parts import Function, used_in_loops
 from isamap.codegen.fills import make_arrays, taken_bytes, with_gaps
 from isamap.codegen.runner import run_program
 from isamap.codegen.toolchain import compile_library

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from isamap.codegen.c_elementary import FUNCTIONS, LANES, lanes_type
+from isamap.codegen.c_elementary import FUNCTIONS, LANES, build_call, lanes_type
 from isamap.codegen.c_functions import helper_texts
-from isamap.codegen.lanewise import build_call
-from isamap.codegen.names import Names
+from isamap.codegen.c_names import Names
 from isamap.codegen.toolchain import build, find_compiler
 from isamap.ir import OPS, Instruction
 from isamap.machine import load_machine

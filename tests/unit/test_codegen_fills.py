@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.share import shares
+from isamap.codegen.fills import make_arrays, shares
 from isamap.driver.oracle import expect
 from isamap.ir import Kernel, bind
 from isamap.kernels import kernel_path

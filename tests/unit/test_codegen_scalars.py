@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import isamap
+from isamap.codegen.arguments import scalar_value
 from isamap.codegen.fills import make_scalars
-from isamap.codegen.scalars import scalar_value
 from isamap.ir import DTYPES
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isamap.codegen.c_expr import Scope, value_text
-from isamap.codegen.c_index import index_text
-from isamap.codegen.c_text import Text
-from isamap.codegen.c_types import literal
-from isamap.codegen.names import Names
+from isamap.codegen.c_names import Names, literal
+from isamap.codegen.c_text import Text, index_text
 from isamap.ir import DTYPES, Assign, Index, Instruction, Loop, Read, index_min
 from isamap.source import Source
 from isamap.syntax import parse_module

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import STATUSES
-from isamap.codegen.child import Limits, RunProblem
-from isamap.codegen.emulator import Emulator
+from isamap.codegen.child import Emulator, Limits, RunProblem
 from isamap.codegen.fills import zeros_at_line
 from isamap.codegen.runner import InProcess, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
