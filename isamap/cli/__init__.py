@@ -10,7 +10,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of a command line; by default that of this process."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
-        from isamap.cli.streams import prepare_streams, write_answer
+        from isamap.cli.terminal import prepare_streams, write_answer
         from isamap.version import __version__
 
         prepare_streams()

@@ -8,33 +8,33 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from isamap.cli.answer import Answer
+from isamap.cli.answers import Answer
 from isamap.cli.words import GROUPS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 _HOMES: dict[str, str] = {
-    "compile": "compiling",
-    "match": "matching",
-    "schedule": "scheduling",
-    "schedule.diff": "scheduling",
-    "accesses": "accesses",
-    "run": "executing",
-    "verify": "executing",
-    "fmt": "texts",
-    "explain": "texts",
-    "memplan": "memory",
-    "doctor": "doctor",
-    "tune.list": "tuning",
-    "tune.log": "tuning",
-    "cache.list": "caching",
-    "cache.clear": "caching",
-    "cache.verify": "caching",
-    "bench.deepbench.gemm": "benching",
-    "hw.list": "machines",
-    "hw.show": "machines",
-    "hw.check": "machines",
-    "hw.detect": "machines",
-    "hw.calibrate": "calibrating",
+    "compile": "compile_command",
+    "match": "match_command",
+    "schedule": "schedule_command",
+    "schedule.diff": "schedule_command",
+    "accesses": "accesses_command",
+    "run": "run_command",
+    "verify": "run_command",
+    "fmt": "texts_command",
+    "explain": "texts_command",
+    "memplan": "memplan_command",
+    "doctor": "doctor_command",
+    "tune.list": "tune_command",
+    "tune.log": "tune_command",
+    "cache.list": "cache_command",
+    "cache.clear": "cache_command",
+    "cache.verify": "cache_command",
+    "bench.deepbench.gemm": "bench_command",
+    "hw.list": "hw_command",
+    "hw.show": "hw_command",
+    "hw.check": "hw_command",
+    "hw.detect": "hw_command",
+    "hw.calibrate": "calibrate_command",
 }
 """Each command's module in this package; its function there is called `NAME_command`."""
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from isamap.cli.progress import Progress
+from isamap.cli.terminal import Progress
 from isamap.report.columns import table
 
 if TYPE_CHECKING:

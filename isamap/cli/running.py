@@ -1,20 +1,66 @@
-"""From the words of a command line to an exit code: the one place where failures become answers."""
+"""From the words of a command line to an exit code: the one place where failures become answers.
+
+What is saved when isamap itself fails: enough to do it again, in the private cache, sent nowhere.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import platform
+import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from isamap.cli.answer import Answer, Finding, print_answer
-from isamap.cli.streams import complain, prepare_streams, write_answer
+from isamap.cli.answers import Answer, Finding, print_answer
+from isamap.cli.terminal import complain, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
+from isamap.codegen.cache import cache_root, digest
 from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept
+from isamap.version import __version__
+
+MAX_INPUT_BYTES = 1 << 20
+
+
+def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
+    """The file with the command line, its input files and the traceback; None when nothing can be written."""
+    trace = "".join(traceback.format_exception(error))
+    bundle = {
+        "isamap": __version__,
+        "python": sys.version,
+        # Not `platform.platform`, which starts a process.
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "words": list(words),
+        "traceback": trace,
+        "inputs": {word: text for word in words if (text := _read(word)) is not None},
+    }
+    try:
+        folder = cache_root() / "repro"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{digest(trace, *words)[:12]}.json"
+        path.write_text(json.dumps(bundle, indent=2), encoding="utf-8")
+    except (OSError, IsamapError):
+        return None
+    return path
+
+
+def _read(word: str) -> str | None:
+    """The text of an input file that was named."""
+    path = Path(word)
+    try:
+        if path.suffix in (".ir", ".yaml", ".yml", ".schedule") and path.stat().st_size <= MAX_INPUT_BYTES:
+            return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return None
+    return None
+
 
 # What an operating system says where nothing is wrong with isamap, but something lacks.
 _REFUSALS = frozenset(
@@ -118,7 +164,6 @@ def _failed(error: IsamapError) -> Answer:
 
 
 def _internal(words: Sequence[str], error: Exception) -> Answer:
-    from isamap.cli.repro import save_bundle
 
     bundle = save_bundle(words, error)
     said = f"{type(error).__name__}: {error}".splitlines()[0][:200]

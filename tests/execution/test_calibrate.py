@@ -153,7 +153,7 @@ def test_an_unknown_instruction_gets_the_nearest_name() -> None:
 
 
 def test_a_busy_computer_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    from isamap.cli.calibrating import busy
+    from isamap.cli.calibrate_command import busy
 
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("os.getloadavg", lambda: (0.5, 9.0, 9.0))

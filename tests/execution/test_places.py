@@ -19,7 +19,7 @@ import pytest
 from bounded import Bounded
 
 import isamap
-from isamap.cli.progress import CLEAR
+from isamap.cli.terminal import CLEAR
 from isamap.hw_specs import machine_path
 from isamap.kernels import kernel_path
 

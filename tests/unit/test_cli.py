@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
-from isamap.cli.answer import coloured
+from isamap.cli.answers import coloured
 from isamap.cli.words import command_of, read_size_sets, spread_sizes
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.report.columns import table

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answer import Answer, Finding
-from isamap.cli.progress import Progress
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_pair
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson
-from isamap.cli.progress import Progress
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_number
 from isamap.driver.inputs import machine_of
 from isamap.report.cells import time_text

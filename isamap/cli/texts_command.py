@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson
 from isamap.cli.writing import write_text
 from isamap.driver.inputs import STDIN, read_file, read_kernel

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.contests import Contest, hold_contest, show_best
 from isamap.cli.options import (
     AsJson,
@@ -31,8 +31,8 @@ from isamap.cli.options import (
     SizeWords,
     ThreadCount,
 )
-from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request, refuse_cold
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.cli.writing import check_new, write_text
 from isamap.driver.inputs import machine_of, read_file, read_kernel
@@ -103,7 +103,7 @@ def schedule_command(
     if roofline is not None and not overwrite:
         check_new(Path(roofline))
     if rows is not None:
-        from isamap.cli.batch import schedule_rows
+        from isamap.cli.schedule_rows import schedule_rows
 
         _refuse_many(pipeline)
         return schedule_rows(request, asked, rows, output)
@@ -188,7 +188,7 @@ def _answer(
 
 
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:
-    from isamap.cli.accesses import best_accesses_json
+    from isamap.cli.accesses_command import best_accesses_json
 
     assert matched.problem is not None
     assert matched.machine is not None

@@ -1,39 +1,163 @@
-"""`isamap match`: every way in which a machine's instructions perform a kernel, and why the others do not."""
+"""`isamap match`: every way in which a machine's instructions perform a kernel, and why the others do not.
+
+The options of `isamap match`.
+
+The coverage matrix of `isamap match`: several kernels, or folders of them, against one machine.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from isamap.cli.answer import Answer, Finding
-from isamap.cli.coverage import coverage_answer, is_several
-from isamap.cli.match_options import (
-    CountWord,
-    Everything,
-    Explain,
-    FixKernel,
-    InstructionName,
-    KernelFile,
-    MachineNames,
-    Overwrite,
-    TransformWord,
-    Variants,
-)
+import typer
+
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.edits_of_kernels import Output, fix_answer, transform_answer
 from isamap.cli.options import AsJson, KernelNames, SizeWords
-from isamap.cli.progress import Progress
-from isamap.cli.rewriting import Output, fix_answer, transform_answer
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
-from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.ir import print_stmt
+from isamap.kernels import kernel_path, list_kernels
 from isamap.match import lacking_abilities
-from isamap.source import Diagnostic, NoMapping, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem, did_you_mean
 from isamap.transform import statements
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
     from isamap.match import CountMode, Rejection
+    from isamap.report.coverage import Coverage
     from isamap.report.facts import Matched
+
+
+MachineNames = Annotated[
+    list[str],
+    typer.Option(
+        "--hw",
+        metavar="MACHINE",
+        help="A shipped machine's name, `host`, or the path of a description; several give a matrix.",
+        show_default=False,
+    ),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say why the other instructions do not match, nearest first.")
+]
+Variants = Annotated[
+    bool, typer.Option("--variants", help="List fusion orders, cuts and tails, with what each moves.")
+]
+CountWord = Annotated[
+    str,
+    typer.Option(
+        "--count",
+        metavar="MODE",
+        help="complete; fixed: operands paired as they are written; amos: what AMOS's code finds.",
+    ),
+]
+InstructionName = Annotated[
+    str | None,
+    typer.Option("--instruction", metavar="NAME", help="Of this instruction only.", show_default=False),
+]
+FixKernel = Annotated[bool, typer.Option("--fix", help="Edit the kernel as the nearest refusal says.")]
+TransformWord = Annotated[
+    str | None,
+    typer.Option(
+        "--transform",
+        metavar="[N]",
+        help="Rewrite the kernel so that more matches: the best way, or way N of those listed.",
+        show_default=False,
+    ),
+]
+KernelFile = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Where --fix and --transform write the kernel; - prints it alone.",
+        show_default=False,
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace FILE where it exists.")]
+Everything = Annotated[bool, typer.Option("--all", help="Print everything, however much.")]
+
+
+SHIPPED = "kernels"
+"""The word for the folder of shipped kernels, where no folder of that name is nearer."""
+
+
+def is_several(words: Sequence[str]) -> bool:
+    """Whether words name more than one kernel, or a folder."""
+    return len(words) > 1 or _is_folder(words[0])
+
+
+def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMode) -> Answer:
+    """The matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
+    from isamap.report.coverage import coverage_json, coverage_text
+    from isamap.report.overview import overview_text
+
+    sources = [source for word in dict.fromkeys(words) for source in _sources(word)]
+    found: list[Coverage] = []
+    findings: tuple[Finding, ...] = ()
+    with Progress() as progress:
+        for machine in dict.fromkeys(machines):
+            one, findings = _covered(sources, machine, mode, progress)
+            found.append(one)
+    if len(found) == 1:
+        payload, text = coverage_json(found[0]), coverage_text(found[0])
+    else:
+        payload, text = {"machines": [coverage_json(c) for c in found]}, overview_text(found)
+    return Answer(payload, text if found[0].rows else "", findings, 2 if findings else 0)
+
+
+def _covered(
+    sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
+) -> tuple[Coverage, tuple[Finding, ...]]:
+    """The matrix of one machine, and what is wrong with kernels."""
+    from isamap.driver.matching import match_kernel
+    from isamap.machine import load_machine
+    from isamap.report.coverage import coverage_of
+
+    machine = load_machine(machine_name)
+    found: list[Matched] = []
+    findings: list[Finding] = []
+    for source in sources:
+        progress(f"match {source.name} on {machine.name}")
+        try:
+            found.append(match_kernel(source, machine, {}, mode))
+        except IsamapError as error:
+            findings += [Finding.of(d) for d in error.diagnostics]
+    return coverage_of(machine, found, mode), tuple(findings)
+
+
+def _sources(word: str) -> list[Source]:
+    """The kernel that a word names, or all in a folder. Raises: UsageProblem."""
+    if not _is_folder(word):
+        return [read_kernel(word)]
+    folder = Path(word)
+    if not folder.is_dir():
+        return [read_file(kernel_path(name), f"{name}.ir") for name in list_kernels()]
+    try:
+        paths = sorted(p for p in folder.iterdir() if p.suffix == ".ir" and p.is_file())
+    except OSError as error:
+        raise UsageProblem(
+            Diagnostic("file-unreadable", f"{word} cannot be read: {error.strerror}")
+        ) from None
+    if not paths:
+        raise UsageProblem(
+            Diagnostic("no-kernels", f"the folder {word} holds no kernel", help="a kernel's file ends in .ir")
+        )
+    return [read_file(path, str(path)) for path in paths]
+
+
+def _is_folder(word: str) -> bool:
+    try:
+        return Path(word).is_dir() or word.rstrip("/") == SHIPPED
+    except ValueError:
+        return False
+
 
 COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from isamap.cli.streams import complain, is_terminal, takes_unicode, write_answer
+from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
 from isamap.source import Diagnostic, printable
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}

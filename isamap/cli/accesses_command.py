@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer
+from isamap.cli.answers import Answer
 from isamap.cli.options import (
     AsJson,
     CostModelName,
@@ -18,8 +18,8 @@ from isamap.cli.options import (
     ScheduleFile,
     SizeWords,
 )
-from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson
 from isamap.codegen.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.report.columns import table

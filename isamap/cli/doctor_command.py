@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from isamap.cli.answer import Answer
+from isamap.cli.answers import Answer
 from isamap.cli.options import AsJson
 from isamap.report.columns import table
 from isamap.source import IsamapError

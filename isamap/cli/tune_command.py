@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer
+from isamap.cli.answers import Answer
 from isamap.cli.options import AsJson
 from isamap.report.columns import table
 

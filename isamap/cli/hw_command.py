@@ -1,24 +1,110 @@
-"""`isamap hw`: which machines are described, what is in them, whether it is right, and which one this is."""
+"""`isamap hw`: which machines are described, what is in them, whether it is right, and which one this is.
+
+Where it is remembered which descriptions were checked.
+
+How `hw show` prints what a machine takes beside instructions and bandwidths.
+
+rows, l3 → l2  zen5-loops  start_ns 2, again_ns 12
+tlb            typical     count 64, page_bytes 4096, miss_ns 0.5
+
+The part of `isamap hw check --run` that runs instructions: here, emulated, or as plain-C models.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
-from isamap.cli.timings import timing_json, timing_rows
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_emulator
+from isamap.codegen.cache import cache_root
+from isamap.codegen.child import Emulator
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, OnlyWarned, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
+    from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
     from isamap.tune.profile import Profile
+
+
+def stamps_folder() -> Path | None:
+    """The folder in the cache; None where that cannot be used. Raises: UsageProblem for an unsafe one."""
+    with OnlyWarned():
+        return cache_root() / "checked"
+    return None
+
+
+def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
+    """What is stated, its source, and the figures; a line for each."""
+    return [
+        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated(figures)))
+        for what, figures in _all_timings(machine)
+        if _stated(figures)
+    ]
+
+
+def timing_json(figures: RowTimes | StreamTimes | Tlb | LoopTimes | None) -> dict[str, object] | None:
+    """The figures that are stated, by key; None where none is."""
+    if figures is None or not (stated := _stated(figures)):
+        return None
+    return {**dict(stated), "source": figures.source}
+
+
+def _all_timings(machine: Machine) -> Iterator[tuple[str, RowTimes | StreamTimes | Tlb | LoopTimes]]:
+    for link in machine.links:
+        ends = f"{link.source_memory} → {link.target_memory}"
+        yield f"rows, {ends}", link.rows
+        if link.streams is not None:
+            yield f"streams, {ends}", link.streams
+    yield "tlb", machine.tlb
+    yield "loops", machine.loops
+
+
+def _stated(figures: RowTimes | StreamTimes | Tlb | LoopTimes) -> list[tuple[str, float]]:
+    values = [(f, getattr(figures, f.name)) for f in fields(figures) if f.name != "source"]
+    return [(f.name, value) for f, value in values if value != f.default]
+
+
+def check_silicon(
+    name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
+) -> Answer:
+    """The answer of a check that tried every instruction."""
+    from isamap.codegen.silicon import check_machine
+    from isamap.driver.prepare import is_model
+    from isamap.machine import load_machine, missing_features
+
+    machine = load_machine(name)
+    missing = missing_features(machine) if emulator is None else ()
+    model = is_model(machine, missing, emulator)
+    with Progress() as progress:
+        progress("trying instructions")
+        checks = check_machine(machine, model=model, emulator=emulator)
+    bad = [check for check in checks if check.verdict in ("wrong", "crashed")]
+    counts = Counter(check.verdict for check in checks)
+    ran_on = "model" if model else "native" if emulator is None else "emulator"
+    results = [
+        {"instruction": c.instruction, "verdict": c.verdict, "message": c.message, "trials": c.trials}
+        for c in checks
+    ]
+    lines = [text]
+    if missing:
+        lines.append(f"this processor lacks {', '.join(missing)}: their plain-C models were tried")
+    said = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items()))
+    lines.append(f"{sum(c.trials for c in checks)} trials on {ran_on}: {said}")
+    lines += [f"skipped {c.instruction}: {c.message}" for c in checks if c.verdict == "skipped"][:20]
+    findings = tuple(Finding.of(c.diagnostic(machine)) for c in bad)
+    under = str(emulator) if emulator is not None else None
+    found = {**payload, "ran_on": ran_on, "emulator": under, "checks": results}
+    return Answer(found, "\n".join(lines), findings, 1 if bad else 0)
 
 
 def list_command(as_json: AsJson = False) -> Answer:
@@ -119,7 +205,6 @@ def check_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Check a machine's description."""
-    from isamap.cli.stamps import stamps_folder
     from isamap.machine import check_machine
 
     if emulator is not None and not run:
@@ -142,7 +227,6 @@ def check_command(
     text = f"{summary.name}: fine; {counts}"
     if not run:
         return Answer(payload, text, findings)
-    from isamap.cli.silicon import check_silicon
 
     answer = check_silicon(word, payload, text, under)
     return replace(answer, findings=(*findings, *answer.findings))

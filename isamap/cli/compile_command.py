@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answer import Answer, Finding
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import (
     AsJson,
     AsModel,
@@ -31,8 +31,8 @@ from isamap.cli.options import (
     Tuned,
     TuneLimit,
 )
-from isamap.cli.progress import Progress
 from isamap.cli.requests import Choices, make_request
+from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
 from isamap.driver.stages import PASS_NAMES, STAGES
