@@ -21,9 +21,9 @@ from alternate import program, source, turns
 
 from isamap.bench.statistics import ratio
 from isamap.driver.api import FILLS, find_mappings
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 
 VERIFIED = {"M": 33, "N": 47, "K": 29}
 ROUNDS = 15

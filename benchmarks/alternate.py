@@ -19,8 +19,8 @@ from isamap.codegen.arguments import make_call
 from isamap.codegen.fills import at_line, make_arrays
 from isamap.codegen.toolchain import Compiled
 from isamap.codegen.worker import ask_permission, load_function, make_arguments
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.source import Source

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from alternate import program, ratio, source, turns
 
+from isamap.driver.matching import forms_of
 from isamap.driver.request import BEST_FORM, Request
-from isamap.driver.rewriting import forms_of
 from isamap.machine import load_machine
 
 CASES = ((512, 32), (1024, 32), (1536, 32), (2048, 32), (2560, 32), (2816, 32), (2816, 4), (1536, 1))

@@ -25,7 +25,7 @@ from isamap.codegen.fills import make_arrays
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.pipelining import with_pipelines
+from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Stage

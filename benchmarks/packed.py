@@ -24,9 +24,9 @@ import numpy as np
 from isamap.codegen.packed_arguments import pack_in_process
 from isamap.codegen.runner import InProcess
 from isamap.driver.api import machine_of
-from isamap.driver.prepare import prepare
-from isamap.driver.profiles import find_profile
+from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.source import Source
 
 ROUNDS = 41

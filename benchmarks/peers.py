@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from alternate import program, source, turns
 
-from isamap.driver.profiles import find_profile
+from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
 from isamap.machine import detect_machine
 from isamap.suites.shapes import Product, read_suite

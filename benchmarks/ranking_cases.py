@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from isamap.driver.profiles import find_profile
+from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
 from isamap.source import Source

@@ -16,8 +16,8 @@ from statistics import median
 import numpy as np
 from alternate import prepared_call, program, source, turns
 
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 
 PROFILES = ("1..8192@512", "1..8192@35", "1..8192@1,2,35,512")
 VALUES = (1, 2, 3, 5, 8, 13, 35, 64, 100, 700)

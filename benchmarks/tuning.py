@@ -22,10 +22,10 @@ from alternate import Array, prepared_call, program, source, turns
 
 from isamap.bench.statistics import Ratio, geometric_mean
 from isamap.bench.statistics import ratio as paired
+from isamap.driver.inputs import find_profile
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import prepare
-from isamap.driver.profiles import find_profile
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.plan.text import print_schedule
 from isamap.source import Source
 from isamap.suites.shapes import Product, read_suite

@@ -16,18 +16,18 @@ from isamap.version import __version__
 
 if TYPE_CHECKING:
     from isamap.driver.api import compile, find_mappings, verify  # noqa: A004 - said as `isamap.compile`
-    from isamap.driver.callable import CompiledKernel
-    from isamap.driver.machines import load_machine
+    from isamap.driver.given import load_machine
+    from isamap.driver.runnable import CompiledKernel
     from isamap.machine import list_machines
     from isamap.source import IsamapError
 
 _HOMES = {
-    "CompiledKernel": "isamap.driver.callable",
+    "CompiledKernel": "isamap.driver.runnable",
     "IsamapError": "isamap.source",
     "compile": "isamap.driver.api",
     "find_mappings": "isamap.driver.api",
     "list_machines": "isamap.machine",
-    "load_machine": "isamap.driver.machines",
+    "load_machine": "isamap.driver.given",
     "verify": "isamap.driver.api",
 }
 

@@ -21,8 +21,8 @@ from isamap.bench.statistics import Ratio, ratio
 from isamap.bench.task import Task
 from isamap.bench.turns import play
 from isamap.codegen.arguments import make_call
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import BEST_FORM, Request
+from isamap.driver.runnable import Prepared, prepare
 from isamap.source import Source
 from isamap.tune.profile import Profile
 

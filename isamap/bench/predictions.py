@@ -23,7 +23,7 @@ from isamap.report.contest import kendall_tau
 from isamap.scheduler.nests.pricing import price
 
 if TYPE_CHECKING:
-    from isamap.driver.prepare import Prepared
+    from isamap.driver.runnable import Prepared
     from isamap.plan.problem import Problem
     from isamap.plan.protocols import CostModel
     from isamap.plan.schedule import Schedule

@@ -43,7 +43,7 @@ def accesses_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Count what each level of memory is read and written, by a declared convention."""
-    from isamap.driver.accesses import schedule_accesses, statement_extents
+    from isamap.driver.explaining import schedule_accesses, statement_extents
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.accesses import accesses_json, accesses_text
@@ -73,7 +73,7 @@ def accesses_command(
 
 def best_accesses_json(schedule: Schedule, problem: Problem, machine: Machine) -> dict[str, object]:
     """The counts of a schedule that was found, as the emitted code would make them."""
-    from isamap.driver.accesses import schedule_accesses
+    from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.accesses import accesses_json
 

@@ -103,7 +103,7 @@ def gemm_command(
     from isamap.bench import FORMS_OF_DTYPE, Campaign, gemm_cases, pick_rows, run_campaign
     from isamap.bench import SUITES as KNOWN
     from isamap.bench.libraries import BASELINES, HOLDS
-    from isamap.driver.profiles import find_profile
+    from isamap.driver.inputs import find_profile
 
     chosen = read_choice(suite, "--suite", SUITES)
     baselines = [read_choice(w, "--against", BASELINES) for w in against.split(",")] if against else BASELINES

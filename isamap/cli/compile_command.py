@@ -135,7 +135,7 @@ def _dump(folder: str | None) -> Seen | None:
     """What writes the passes to a folder; None where none is named."""
     if folder is None:
         return None
-    from isamap.driver.dumping import Dump
+    from isamap.driver.explaining import Dump
 
     return Dump(Path(folder))
 
@@ -182,7 +182,7 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
     """What the pipeline has after a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.pipeline import unseen
-    from isamap.driver.versions import compile_request
+    from isamap.driver.size_versions import compile_request
 
     with Progress() as progress:
         made = compile_request(request, stage, progress, seen or unseen)

@@ -81,7 +81,7 @@ def hold_contest(
     again: bool,
 ) -> Contest:
     """The attempts, the further ones of the K best, and what evaluators say of all."""
-    from isamap.driver.search import rank_schedules
+    from isamap.driver.refining import rank_schedules
     from isamap.report.schedules import Attempt
 
     assert matched.problem is not None
@@ -106,7 +106,7 @@ def hold_contest(
 def show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
     """What is to be seen of the winner, with the cheapest schedules as runners-up."""
     from isamap.driver.explaining import explain
-    from isamap.driver.search import rank_schedules
+    from isamap.driver.refining import rank_schedules
 
     assert matched.machine is not None
     assert matched.problem is not None
@@ -125,7 +125,7 @@ def _verdicts(
     *,
     again: bool,
 ) -> Verdicts:
-    from isamap.driver.search import evaluate_schedules
+    from isamap.driver.refining import evaluate_schedules
     from isamap.driver.sizes import complete_sizes
     from isamap.plan.trial import Trial
     from isamap.report.contest import Verdicts

@@ -45,7 +45,7 @@ def fix_answer(
     output: Output,
 ) -> Answer:
     """The kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
-    from isamap.driver.fixing import fix_kernel
+    from isamap.driver.matching import fix_kernel
     from isamap.report.changes import fix_text
     from isamap.report.mapping_json import mappings_json
     from isamap.report.refusals import rejections_json
@@ -88,7 +88,7 @@ def transform_answer(
     every: bool,
 ) -> Answer:
     """A rewrite of the kernel, the best or a numbered one, and what each would match."""
-    from isamap.driver.rewriting import forms_of
+    from isamap.driver.matching import forms_of
     from isamap.ir import print_routine
     from isamap.report.forms import forms_json, forms_text
 

@@ -79,7 +79,7 @@ def check_silicon(
 ) -> Answer:
     """The answer of a check that tried every instruction."""
     from isamap.codegen.silicon import check_machine
-    from isamap.driver.prepare import is_model
+    from isamap.driver.runnable import is_model
     from isamap.machine import load_machine, missing_features
 
     machine = load_machine(name)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
-from isamap.driver.inputs import machine_of, read_file, read_kernel
-from isamap.driver.profiles import find_profile
+from isamap.driver.inputs import find_profile, machine_of, read_file, read_kernel
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request, Size
 from isamap.source import Diagnostic, UsageProblem
 

@@ -39,9 +39,9 @@ from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
-    from isamap.driver.prepare import Prepared
-    from isamap.driver.timing import Timed
-    from isamap.driver.verify import Case
+    from isamap.driver.runnable import Prepared
+    from isamap.driver.timed_runs import Timed
+    from isamap.driver.verifying import Case
 
 FILLS = ("integers", "random", "edges")
 
@@ -69,8 +69,8 @@ def run_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
-    from isamap.driver.prepare import prepare
-    from isamap.driver.timing import profile_sizes, time_program
+    from isamap.driver.runnable import prepare
+    from isamap.driver.timed_runs import profile_sizes, time_program
 
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
@@ -122,8 +122,8 @@ def verify_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
-    from isamap.driver.prepare import prepare
-    from isamap.driver.verify import all_cases
+    from isamap.driver.runnable import prepare
+    from isamap.driver.verifying import all_cases
 
     _check_emulator(emulator, model)
     under = read_emulator(emulator)

@@ -88,8 +88,8 @@ def schedule_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
-    from isamap.driver.narrowing import extent_of
     from isamap.driver.pipeline import compile_kernel
+    from isamap.driver.posing import extent_of
     from isamap.plan.plugins import known_names
     from isamap.scheduler import start_early
 
@@ -138,7 +138,7 @@ def _refuse_many(pipeline: bool) -> None:
 
 def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
     """The best schedule with its innermost loops pipelined, and what is proven of each."""
-    from isamap.driver.pipelining import with_pipelines
+    from isamap.driver.refining import with_pipelines
 
     progress("order innermost loops")
     assert matched.canonical is not None
@@ -314,8 +314,8 @@ def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Gene
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str, cold: bool) -> Problem:
     """The question that a schedule answers, with what it takes packed."""
+    from isamap.driver.inputs import find_profile
     from isamap.driver.pipeline import compile_kernel
-    from isamap.driver.profiles import find_profile
     from isamap.driver.request import Request
     from isamap.posing.packable import packed_tensors
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import SupportsIndex
 
 from isamap.codegen.child import Emulator
-from isamap.driver.callable import CompiledKernel
 from isamap.driver.given import (
     given_choice,
     given_count,
@@ -19,14 +18,14 @@ from isamap.driver.given import (
     given_sizes,
     given_text,
     given_word,
+    load_machine,
+    machine_of,
 )
-from isamap.driver.inputs import named_kernel, read_file
-from isamap.driver.machines import load_machine, machine_of
-from isamap.driver.prepare import prepare
-from isamap.driver.profiles import find_profile
+from isamap.driver.inputs import find_profile, named_kernel, read_file
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request
+from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.driver.sizes import complete_sizes
-from isamap.driver.verify import Case, all_cases
+from isamap.driver.verifying import Case, all_cases
 from isamap.ir import bind
 from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from isamap.driver.clock import Clock
-from isamap.driver.narrowing import Extent
+from isamap.driver.matching import forms_of
+from isamap.driver.posing import Extent
 from isamap.driver.request import BEST_FORM, Request
-from isamap.driver.rewriting import forms_of
+from isamap.driver.stages import Clock
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.match import improving_rewrites

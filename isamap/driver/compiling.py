@@ -10,8 +10,8 @@ from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
 
 if TYPE_CHECKING:
-    from isamap.driver.clock import Watch
     from isamap.driver.pipeline import Compilation, Seen
+    from isamap.driver.stages import Watch
     from isamap.lower.program import LoweredProgram
     from isamap.plan.schedule import Schedule
 
@@ -25,7 +25,7 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
     if known is not None:
         return replace(known, stage_seconds={})
     from isamap.driver.pipeline import unseen
-    from isamap.driver.versions import compile_request
+    from isamap.driver.size_versions import compile_request
 
     outcome = describe(request, compile_request(request, watch=watch, seen=seen or unseen))
     remember(request, outcome)
@@ -42,7 +42,7 @@ class Program:
 
 def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
     """As `compile_files`, for callers that go on with the program; a schedule found before is used again."""
-    from isamap.driver.versions import compile_request
+    from isamap.driver.size_versions import compile_request
 
     known = recall(request)
     if known is None:

@@ -9,11 +9,11 @@ from typing import Any
 from isamap.codegen.c import emit_c
 from isamap.codegen.c_names import spell
 from isamap.codegen.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
-from isamap.driver.clock import Watch
 from isamap.driver.compiling import describe, manifest
 from isamap.driver.kept import Outcome
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
+from isamap.driver.stages import Watch
 from isamap.machine import load_machine
 from isamap.source import Diagnostic, UsageProblem
 

@@ -2,6 +2,8 @@
 
 given_sizes({"M": np.int64(4), "N": "1..64@16"})  ->  {"M": 4, "N": "1..64@16"}
 given_sizes({"M": 4.0})                           ->  refused: `M` is a whole number, or a range …
+
+Machines as callers from Python name them: by a shipped name, a path, or "host".
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from isamap.driver.inputs import check_text
+from isamap.driver.inputs import machine_of as machine_called
 from isamap.driver.request import Size, is_range
+from isamap.machine import Machine
+from isamap.machine import load_machine as load_named
 from isamap.source import (
     Diagnostic,
     Source,
@@ -152,3 +157,13 @@ def _wrong(name: str, wanted: str, value: object, advice: str | None = None) -> 
     return UsageProblem(
         Diagnostic("option-value", f"`{name}` takes {wanted}, not {shown(value)}", help=advice)
     )
+
+
+def load_machine(machine: str | Path) -> Machine:
+    """The machine of a shipped name, a path ending in .yaml, or "host". Raises: UsageProblem, SpecProblem."""
+    return load_named(machine_of(machine))
+
+
+def machine_of(machine: str | Path) -> str:
+    """The machine's name, or path, "host" resolved. Raises: UsageProblem."""
+    return machine_called(given_word("machine", machine, "a name or a path"))

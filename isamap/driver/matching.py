@@ -1,19 +1,38 @@
-"""A kernel's text and a machine → every mapping, with the sizes that costs are for."""
+"""A kernel's text and a machine → every mapping, with the sizes that costs are for.
+
+A kernel's legal rewrites, each matched: which of them a machine performs more of.
+
+`Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]` matches nothing; as two statements, the second is a matrix
+product.
+
+A kernel's text edited until an instruction performs it: the nearest refusal that has such edits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
-from isamap.match import CountMode, find_groups, find_mappings
+from isamap.match import (
+    CountMode,
+    Fix,
+    Gain,
+    Rejection,
+    find_groups,
+    find_mappings,
+    fixes,
+    improving_rewrites,
+    refusals,
+)
 from isamap.report.facts import Matched
+from isamap.report.forms import Form
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.transform import make_guards_explicit
+from isamap.transform import Rewrite, factorisations, make_guards_explicit, rewrites
 
 
 def match_kernel(
@@ -52,3 +71,87 @@ def match_compiled(matched: Matched) -> Matched | None:
 
 def _profile(value: int | Range) -> int:
     return value if isinstance(value, int) else (value.profile or value.high)
+
+
+def forms_of(
+    source: Source,
+    machine: Machine,
+    sizes: Mapping[str, Size] | None = None,
+    mode: CountMode = "complete",
+    instruction: str | None = None,
+) -> tuple[Form, ...]:
+    """The kernel as written, and then its rewrites, those first with which an instruction performs more.
+
+    Raises: IsamapError where the kernel's text or a size is wrong.
+    """
+    kernel = parse_kernel(source)
+    values = complete_sizes(kernel, sizes) if sizes else {}
+
+    def form(rewrite: Rewrite, gains: tuple[Gain, ...]) -> Form:
+        bound = bind(rewrite.kernel, values) if values else rewrite.kernel
+        matched = match_parsed(bound, machine, values, mode).only(instruction)
+        return Form(rewrite.kernel, rewrite.steps, gains, matched)
+
+    gained = {i.rewrite.kernel: i for i in improving_rewrites(kernel, machine, mode)}
+    better: list[Form] = []
+    for improvement in gained.values():
+        own = tuple(g for g in improvement.gains if instruction in (None, g.instruction))
+        if own:
+            better.append(form(improvement.rewrite, own))
+    seen = {kernel, *(f.kernel for f in better)}
+    others: list[Form] = []
+    for rewrite in (*factorisations(kernel), *rewrites(kernel)):
+        if rewrite.kernel not in seen:
+            seen.add(rewrite.kernel)
+            others.append(form(rewrite, ()))
+    return (form(Rewrite(kernel, ()), ()), *better, *others)
+
+
+MOST = 32
+"""Refusals with edits whose edits are tried, the nearest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The fix that was chosen, and what matches the kernel now."""
+
+    fix: Fix
+    matched: Matched
+
+
+def fix_kernel(
+    source: Source,
+    machine: Machine,
+    sizes: Mapping[str, Size] | None = None,
+    mode: CountMode = "complete",
+    instruction: str | None = None,
+) -> Fixed | None:
+    """The kernel with the nearest refusal answered, of one instruction or of any; None without a known edit.
+
+    Statements that nothing performs come first, and edits that leave the result what it is before others.
+    Raises: IsamapError where the kernel's text is wrong.
+    """
+    matched = match_kernel(source, machine, sizes, mode)
+    found = _first_fix(matched, _candidates(matched, instruction), sizes or {})
+    if found is None:
+        return None
+    return Fixed(found, match_kernel(Source(source.name, found.text), machine, sizes, mode))
+
+
+def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
+    """Refusals with edits, those of statements that nothing performs first, else in their order."""
+    found = refusals(matched.kernel, matched.machine, matched.mappings)
+    own = [r for r in found if r.edits and instruction in (None, r.instruction)]
+    return sorted(own, key=lambda r: r.statement not in matched.unperformed)[:MOST]
+
+
+def _first_fix(matched: Matched, candidates: list[Rejection], sizes: Mapping[str, Size]) -> Fix | None:
+    """The first fix that keeps the result, or else the first."""
+    values = complete_sizes(matched.kernel, sizes) if sizes else None
+    other: Fix | None = None
+    for candidate in candidates:
+        for fix in fixes(matched.kernel, matched.machine, (candidate,), values):
+            if fix.keeps_result:
+                return fix
+            other = other or fix
+    return other

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.choosing import choose_form
-from isamap.driver.clock import Clock, Watch
-from isamap.driver.narrowing import Extent, extent_of
-from isamap.driver.posing import Questions
-from isamap.driver.profiles import with_profile
-from isamap.driver.recalled import recall_schedule, remember_schedule, schedule_key
-from isamap.driver.replaying import question_of, replayed
+from isamap.driver.inputs import with_profile
+from isamap.driver.posing import Extent, Questions, extent_of
+from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.slowness import form_warnings, scalar_warnings
-from isamap.driver.workspace import ALL_PASSES, judged
+from isamap.driver.stages import Clock, Watch
+from isamap.driver.workspace_packing import ALL_PASSES, judged
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
 from isamap.lower.passes import State
@@ -170,7 +168,7 @@ def _chosen(
         return tuned_schedule(question, lambda: find_schedule(request, problem, clock))
     schedule = find_schedule(request, problem, clock)
     if request.evaluate:
-        from isamap.driver.search import searched_schedule  # brings what evaluates
+        from isamap.driver.refining import searched_schedule  # brings what evaluates
 
         schedule = searched_schedule(request, kernel, machine, problem, sizes, schedule)
         return schedule, {"from": "evaluation"}

@@ -4,6 +4,12 @@ A problem depends on the kernel with its sizes, on the machine with its measured
 A schedule depends on the problem itself, down to the last number in it, on what was asked, and on the version
 of OR-Tools. Both are kept as text under its sha256, and a schedule that is recalled is judged like a new one:
 an entry that is damaged, or breaks a rule, is no entry.
+
+What is known about the cost of a schedule that is replayed from a file.
+
+A file says what it cost, and what was proven, when it was written. That holds for the question that was asked
+then: the same kernel, machine, model, threads and so on; and a text that was changed since claims nothing. So
+a schedule is priced anew, and what is proven stands only where all of that is as it was.
 """
 
 from __future__ import annotations
@@ -11,6 +17,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
+from math import isclose
 
 from isamap.codegen.cache import Cache, digest
 from isamap.driver.request import Request, ortools_version, program_state
@@ -19,10 +27,12 @@ from isamap.machine import machine_digest
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
-from isamap.plan.text import parse_schedule, print_schedule
+from isamap.plan.schedule import Schedule, unclaimed
+from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.codec import read, write
-from isamap.source import IsamapError, OnlyWarned, Source
+from isamap.scheduler.nests.pricing import price
+from isamap.source import IsamapError, OnlyWarned, Source, added
+from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"
 
@@ -106,3 +116,38 @@ def remember_schedule(key: str, schedule: Schedule) -> None:
     if schedule.reproducible and not schedule.findings:
         with OnlyWarned():
             Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())
+
+
+# Of what a price is added up in another order.
+ROUNDING = 1e-9
+
+
+def question_of(request: Request) -> str:
+    """How the digest begins of all that a proof depends on, but for what a schedule's text says by itself.
+
+    Raises: as `machine_digest`.
+    """
+    options = [request.transform, request.threads, sorted(request.packed), request.cold]
+    parts = (__version__, request.kernel.text, machine_digest(request.machine), json.dumps(options))
+    return digest(*parts)[:DIGITS]
+
+
+def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule:
+    """The schedule with its price by the model of today, and with what was proven where that still holds.
+
+    Units: nanoseconds. There is no price where the model cannot say one. Raises: as `load_cost_model`.
+    """
+    model = load_cost_model(request.cost_model)
+    parts = price(schedule, problem, model)
+    if any(part is None for part in parts):
+        return unclaimed(schedule)
+    cost_ns = added(part or 0.0 for part in parts)
+    profile = request.profile.digest[:DIGITS] if request.profile else ""
+    asked = (model.name, profile, question_of(request))
+    if asked == (schedule.model, schedule.profile, schedule.question) and _is(schedule.cost_ns, cost_ns):
+        return schedule
+    return replace(unclaimed(schedule), model=model.name, profile=profile, cost_ns=cost_ns)
+
+
+def _is(said_ns: float | None, cost_ns: float) -> bool:
+    return said_ns is not None and isclose(said_ns, cost_ns, rel_tol=ROUNDING)

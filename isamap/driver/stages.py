@@ -10,12 +10,19 @@
 | check | the schedule judged; warnings about what is slow |
 | lower | the program, pass by pass, judged |
 | emit | C |
+
+How long each stage of a compilation takes (`isamap.driver.stages`).
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
 STAGES = ("parse", "transform", "match", "pose", "schedule", "check", "lower", "emit")
-# As in the table that is run (`isamap.driver.workspace.ALL_PASSES`), which brings most of the compiler.
+# As in the table that is run (`isamap.driver.workspace_packing.ALL_PASSES`), which brings most of the compiler.
 PASS_NAMES = (
     "loops",
     "hold",
@@ -29,3 +36,38 @@ PASS_NAMES = (
     "configure",
     "workspace",
 )
+
+
+Watch = Callable[[str], None]
+"""Told the name of each stage when it begins, or goes on."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long each stage took: of one inside another, only the inner one. Units: `seconds`."""
+
+    watch: Watch = lambda _: None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    running: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+
+    @contextmanager
+    def __call__(self, stage: str) -> Generator[None]:
+        """Times what runs inside; a stage that ran before goes on."""
+        self._stop()
+        self.running.append((stage, time.perf_counter()))
+        self.watch(stage)
+        try:
+            yield
+        finally:
+            self._stop()
+            self.running.pop()
+            if self.running:
+                outer, _ = self.running[-1]
+                self.running[-1] = outer, time.perf_counter()
+                self.watch(outer)
+
+    def _stop(self) -> None:
+        """Adds what the stage that runs has taken since it went on."""
+        if self.running:
+            stage, since = self.running[-1]
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - since

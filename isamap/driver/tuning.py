@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 from isamap.codegen.cache import digest
 from isamap.codegen.child import RunProblem
+from isamap.driver.refining import evaluate_schedules, rank_schedules
 from isamap.driver.request import Request, program_state
-from isamap.driver.search import evaluate_schedules, rank_schedules
 from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
 from isamap.machine.cpu import this_cpu

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from isamap.driver.api import find_mappings, source_of
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 
 SIZES = {"M": 9, "N": 21, "K": 17}
 

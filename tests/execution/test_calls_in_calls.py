@@ -11,9 +11,9 @@ from isamap.bench.peak import measure_peak
 from isamap.bench.roofline import mapped_tile
 from isamap.codegen.spread import Spread
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.machine.cpu import Cpu

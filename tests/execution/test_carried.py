@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 from isamap.source import Source
 
 STEPS = {

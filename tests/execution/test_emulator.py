@@ -12,8 +12,8 @@ from isamap import verify
 from isamap.codegen.child import SLOWER, Emulator, RunProblem, ended_by
 from isamap.codegen.silicon import check_machine
 from isamap.driver.inputs import read_kernel
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
 from isamap.source import UsageProblem
 

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 from isamap.ir import BOOL, DTYPES, OPS, REDUCTIONS, DType, Op, bind, converts_exactly
 from isamap.ir.dtypes import TYPE_SETS
 from isamap.machine import load_machine

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.source import Source
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.source import Source
 

@@ -12,10 +12,9 @@ from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.fills import make_arrays
 from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import run_program
-from isamap.driver.callable import CompiledKernel
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import all_cases, verify_case
+from isamap.driver.runnable import CompiledKernel, Prepared, prepare
+from isamap.driver.verifying import all_cases, verify_case
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.plan.text import print_schedule

@@ -9,9 +9,9 @@ from isamap.codegen.fills import FILLS, make_arrays
 from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.oracle import expect
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 from isamap.ir import bind
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from isamap.codegen.fills import FILLS
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.source import Source
 

@@ -13,9 +13,9 @@ from isamap.codegen.runner import run_program
 from isamap.codegen.toolchain import build, compile_library, find_compiler, pool_files
 from isamap.codegen.worker import load_function, make_arguments
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
 from isamap.plan.loops import CountedLoop, ParallelLoop, UnrolledLoop

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from properties.touching import STRIDES, elements, touched
 from unit.matching import instruction, mappings
 
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
 from isamap.ir import F32, Index, Kernel, Read, interpret
 from isamap.machine import load_machine
 from isamap.match import Mapping, Pattern, Suppliers, Supply, Want, find_delivery, find_supply

@@ -9,9 +9,9 @@ from properties.parallel_schedules import dealt_schedule
 from properties.random_schedules import random_schedule
 
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import verify_case
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
 from isamap.plan.text import print_schedule
 from isamap.source import Source

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.driver.choosing import choose_form
-from isamap.driver.clock import Clock
 from isamap.driver.posing import Questions
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
+from isamap.driver.stages import Clock
 from isamap.ir import Kernel, bind, print_routine
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ownership import moved_elements
 
-from isamap.driver.accesses import schedule_accesses
+from isamap.driver.explaining import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses

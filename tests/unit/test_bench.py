@@ -26,8 +26,8 @@ from isamap.bench.statistics import Ratio, geometric_mean, ratio, trimmed
 from isamap.bench.summary import summarise
 from isamap.bench.tables import rows_csv, rows_table, summary_text
 from isamap.bench.task import Task
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import Prepared, prepare
 from isamap.ir import bind
 from isamap.ir.interpret import interpret
 from isamap.machine import detect_features

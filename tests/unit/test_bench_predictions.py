@@ -18,8 +18,8 @@ from isamap.bench.summary import summarise
 from isamap.bench.tables import rows_csv, rows_table, summary_text
 from isamap.codegen.spread import Spread
 from isamap.driver.api import source_of
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
 from isamap.machine.cpu import this_cpu
 from isamap.tune.figures import InstructionFigure

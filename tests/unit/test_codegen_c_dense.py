@@ -13,9 +13,9 @@ from isamap.codegen.fills import make_arrays, taken_bytes, with_gaps
 from isamap.codegen.runner import run_program
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.compiling import compile_program
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import rows_apart, verify_case
+from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.verifying import rows_apart, verify_case
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.source import Source

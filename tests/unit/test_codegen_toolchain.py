@@ -13,8 +13,8 @@ import pytest
 
 from isamap.codegen import toolchain
 from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 from isamap.kernels import kernel_path
 from isamap.source import MissingTool, Source, UsageProblem
 

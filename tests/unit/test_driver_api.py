@@ -9,7 +9,7 @@ import pytest
 import isamap
 from isamap.driver import api
 from isamap.driver.api import schedule_of, source_of
-from isamap.driver.machines import machine_of
+from isamap.driver.given import machine_of
 from isamap.kernels import kernel_path
 
 SIZES = {"M": 6, "N": 5, "K": 7}

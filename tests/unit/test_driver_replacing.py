@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from isamap.driver import replacing
-from isamap.driver.replacing import replace_folder
+from isamap.driver import artifacts
+from isamap.driver.artifacts import replace_folder
 
 WRITERS, TIMES = 4, 25
 
@@ -87,7 +87,7 @@ def test_what_a_killed_writer_left_is_swept_by_the_next_one(
             os.kill(os.getpid(), signal.SIGKILL)
             return ""
 
-        module = replacing.tempfile if step == "mkdtemp" else replacing.shutil
+        module = artifacts.tempfile if step == "mkdtemp" else artifacts.shutil
         monkeypatch.setattr(module, step, die)
         replace_folder(place, filled("new"), never)
 
@@ -124,7 +124,7 @@ def test_without_an_exchange_the_folder_is_replaced_by_two_renames(
     def lacking(one: Path, other: Path) -> bool:
         return False
 
-    monkeypatch.setattr(replacing, "_exchange", lacking)
+    monkeypatch.setattr(artifacts, "_exchange", lacking)
     for text in ("one", "two"):
         replace_folder(tmp_path / "out", filled(text), never)
     assert texts(tmp_path / "out") == {"two"}
@@ -134,7 +134,7 @@ def test_without_an_exchange_the_folder_is_replaced_by_two_renames(
 def test_a_lock_that_is_never_given_up_does_not_stop_a_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(artifacts, "PATIENCE_S", 0.02)
     handle = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     try:

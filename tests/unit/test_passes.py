@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.driver import clock
-from isamap.driver.clock import Clock
-from isamap.driver.stages import PASS_NAMES
-from isamap.driver.workspace import ALL_PASSES
+from isamap.driver import stages
+from isamap.driver.stages import PASS_NAMES, Clock
+from isamap.driver.workspace_packing import ALL_PASSES
 
 GEMM = ["gemm_f32", "--hw", "x86-avx512", "-D", "M=20", "N=100", "K=30", "--schedule", "my.schedule"]
 SCHEDULE = """isamap schedule 1
@@ -90,7 +89,7 @@ def test_each_of_several_versions_is_printed(capsys: pytest.CaptureFixture[str])
 def test_a_stage_inside_another_one_is_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock shows 0, 1, 2, …, one more whenever it is looked at."""
     times = iter(range(100))
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: float(next(times)))
+    monkeypatch.setattr(stages.time, "perf_counter", lambda: float(next(times)))
     seen: list[str] = []
     run = Clock(seen.append)
     with run("transform"), run("pose"), run("match"):

@@ -11,7 +11,7 @@ from plan_problems import answer, gemm
 from isamap.codegen.runner import run_program
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.driver.pipelining import with_pipelines
+from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request, Size
 from isamap.kernels import kernel_path
 from isamap.lower.steady import issues_of, main_loop, steady_of

@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from isamap.driver.api import source_of
-from isamap.driver.narrowing import extent_of
 from isamap.driver.pipeline import compile_kernel
+from isamap.driver.posing import extent_of
 from isamap.driver.request import Request
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine

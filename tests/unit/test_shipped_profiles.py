@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isamap.driver import profiles
-from isamap.driver.profiles import find_profile, with_profile
+from isamap.driver import inputs
+from isamap.driver.inputs import find_profile, with_profile
 from isamap.hw_specs import FOLDER, machine_path
 from isamap.machine import cpu, load_machine
 from isamap.source import UsageProblem
@@ -22,7 +22,7 @@ FAMILIES = sorted(path.stem for path in (FOLDER / "profiles").glob("*.json"))
 @pytest.fixture(autouse=True)
 def nothing_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.delenv(profiles.ENVIRONMENT)
+    monkeypatch.delenv(inputs.ENVIRONMENT)
 
 
 def run_on(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def run_on(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = family_profile(family)
     assert measured is not None
     here = replace(measured.cpu, microcode="another", features=())
-    for module in (cpu, shipped, profiles):
+    for module in (cpu, shipped, inputs):
         monkeypatch.setattr(module, "this_cpu", lambda: here)
 
 
@@ -91,7 +91,7 @@ def test_what_was_measured_here_comes_first(monkeypatch: pytest.MonkeyPatch) -> 
     keep_profile(own)
     assert find_profile("default", "x86-avx2") == own
     assert with_profile(machine, own).figures == "measured on this processor"
-    monkeypatch.setenv(profiles.ENVIRONMENT, "none")
+    monkeypatch.setenv(inputs.ENVIRONMENT, "none")
     assert find_profile("default", "x86-avx2") is None
 
 
@@ -106,6 +106,6 @@ def test_a_description_of_ones_own_keeps_its_figures(tmp_path: Path, monkeypatch
 def test_the_variable_may_name_a_file_that_is_refused_like_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(profiles.ENVIRONMENT, str(tmp_path / "none.json"))
+    monkeypatch.setenv(inputs.ENVIRONMENT, str(tmp_path / "none.json"))
     with pytest.raises(UsageProblem, match="cannot be read"):
         find_profile("default", "x86-avx2")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
-from isamap.driver.verify import all_cases
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import all_cases
 from isamap.lower.program import Block, For, If, Node, Parallel
 from isamap.machine import load_machine, missing_features
 from isamap.source import Source

@@ -15,7 +15,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.codegen.spread import Spread
-from isamap.driver.profiles import ENVIRONMENT, find_profile, with_profile
+from isamap.driver.inputs import ENVIRONMENT, find_profile, with_profile
 from isamap.machine import cost_value, load_machine
 from isamap.machine.cpu import Cpu, this_cpu
 from isamap.posing.build import build_problem

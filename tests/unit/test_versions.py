@@ -6,15 +6,14 @@ from math import inf
 
 import pytest
 
-from isamap.driver.boundaries import PRECISION, end_of_first
 from isamap.driver.compiling import describe
 from isamap.driver.pipeline import Compilation
-from isamap.driver.prepare import prepare
 from isamap.driver.request import Request, Size
+from isamap.driver.runnable import prepare
+from isamap.driver.size_versions import PRECISION, compile_request, end_of_first
 from isamap.driver.sizes import has_versions, read_profiles, read_size, whole_sizes
-from isamap.driver.timing import profile_sizes
-from isamap.driver.verify import concrete_sizes, verify_case
-from isamap.driver.versions import compile_request
+from isamap.driver.timed_runs import profile_sizes
+from isamap.driver.verifying import concrete_sizes, verify_case
 from isamap.ir import Range
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, If

@@ -10,9 +10,9 @@ from isamap.codegen.fills import make_arrays, make_scalars
 from isamap.codegen.packed_arguments import packed_arrays
 from isamap.codegen.runner import run_program
 from isamap.driver.oracle import count_operations
-from isamap.driver.prepare import Prepared
+from isamap.driver.runnable import Prepared
 from isamap.driver.sizes import complete_sizes, whole_sizes
-from isamap.driver.verify import Case, compare, symbols_of
+from isamap.driver.verifying import Case, compare, symbols_of
 from isamap.ir import Range, bind
 from isamap.syntax import parse_kernel
 

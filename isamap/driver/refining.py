@@ -1,4 +1,7 @@
-"""Search by evaluation: the K best schedules of a modelled cost are put to the test, and one wins."""
+"""Search by evaluation: the K best schedules of a modelled cost are put to the test, and one wins.
+
+Pipelines added to a schedule: the innermost loops of its nests, solved one by one.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from typing import TYPE_CHECKING
 from isamap.codegen.child import RunProblem
 from isamap.driver.request import Request, ortools_version, program_state, sha256
 from isamap.ir import Kernel, Range
+from isamap.lower.lower import steady_states
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model, load_evaluator
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import Evaluator
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.trial import Trial
+from isamap.report.pipelines import Ordered, Pipelined
 from isamap.source import Diagnostic
 from isamap.version import __version__
 
@@ -89,3 +94,19 @@ def _chosen(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -
         severity="note",
         notes=notes,
     )
+
+
+def with_pipelines(schedule: Schedule, kernel: Kernel, machine: Machine, limit_s: float) -> Ordered:
+    """The schedule with a pipeline for each nest that may have one.
+
+    Units: `limit_s` of wall clock, for each of them.
+    """
+    from isamap.scheduler.pipelines.modulo import pipeline_apart  # its child brings OR-Tools
+
+    nests: list[NestSchedule] = []
+    found: list[Pipelined] = []
+    for nest, steady in steady_states(kernel, machine, schedule):
+        solved = pipeline_apart(steady, limit_s) if steady is not None else None
+        found.append(Pipelined(nest.statement, steady, solved))
+        nests.append(replace(nest, pipeline=solved.pipeline) if solved is not None else nest)
+    return Ordered(replace(schedule, nests=tuple(nests)), tuple(found))
