@@ -15,11 +15,9 @@ from isamap.codegen.c import emit_c
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.ir import Index, Kernel, Read
-from isamap.lower.configure import configured
-from isamap.lower.names import Names
-from isamap.lower.program import For, Issue, LoweredProgram, Node, RegisterRef, Tensor, Value
-from isamap.lower.registers import number_registers
-from isamap.lower.values import Emitter
+from isamap.lower.program import For, Issue, LoweredProgram, Names, Node, RegisterRef, Tensor, Value
+from isamap.lower.registers import configured, number_registers
+from isamap.lower.supply_issues import Emitter
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
 from isamap.tune.calibrate import calibrate

@@ -16,9 +16,9 @@ from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.c_parts import POOL_TYPE, Function
 from isamap.codegen.c_text import index_text, infix
 from isamap.ir import DType, Index
+from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
+from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
-from isamap.lower.workspace import ALIGNMENT_BYTES as ALIGNMENT
-from isamap.lower.workspace import place_of, placed_bytes, shared_names
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),

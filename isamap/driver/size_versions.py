@@ -23,7 +23,7 @@ from isamap.driver.sizes import complete_sizes, has_versions, read_profiles, who
 from isamap.driver.stages import PASS_NAMES, STAGES, Clock, Watch
 from isamap.driver.workspace_packing import judged, pack_workspace
 from isamap.ir import bind
-from isamap.lower.versions import Version, lower_versions, versions_behind
+from isamap.lower.lower import Version, lower_versions, versions_behind
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import box_of, check_versions, parse_schedule, split_versions

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isamap.lower.lifetimes import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.lower.passes import PASSES, Pass, ProgramPass
 from isamap.lower.program import LoweredProgram
 from isamap.lower.touched import check_touched
-from isamap.lower.workspace import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.machine import Machine
 from isamap.plan.placement import check_placement
 from isamap.source import Diagnostic, UsageProblem

@@ -1,17 +1,95 @@
-"""Copies between arrays and buffers as loops, by the widest moves that serve, else one element at a time."""
+"""Copies between arrays and buffers as loops, by the widest moves that serve, else one element at a time.
+
+Scratchpads in a program: tiles moved by instructions that reach both memories, and set to zero.
+
+In main memory a buffer is cleared by the language that is emitted; in a scratchpad only instructions write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isamap.ir import Expr, Index
-from isamap.lower.names import Names
-from isamap.lower.program import For, Node
-from isamap.lower.scratch import dma_loops
-from isamap.lower.values import Emitter
-from isamap.match import Copy, Suppliers, Transfer, find_transfer
+from isamap.ir import DType, Expr, Index
+from isamap.lower.program import Fill, For, Issue, MemoryRef, Names, Node
+from isamap.lower.supply_issues import Emitter
+from isamap.match import (
+    Clearing,
+    Copy,
+    Dma,
+    Location,
+    Suppliers,
+    Transfer,
+    find_clearing,
+    find_dma,
+    find_transfer,
+    no_clearing,
+)
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform import reads
+
+
+def dma_loops(
+    copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
+) -> tuple[Node, ...] | None:
+    """The loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
+    buffers = {copy.target.buffer, *(r for r in (getattr(copy.value, "buffer", ""),) if r)}
+    if not buffers & suppliers.homes.keys():
+        return None
+    found = find_dma(copy, counts, suppliers)
+    return None if found is None else _loops(found, counts, names)
+
+
+def _loops(dma: Dma, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
+    variables: list[tuple[str, Index]] = []
+    bindings: dict[str, Index] = {}
+    for counter, count in counts.items():
+        if counter in dma.counters:
+            continue
+        if count.value == 1:
+            bindings[counter] = Index.of(0)
+            continue
+        variable = names.fresh(counter.strip("~"))
+        variables.append((variable, count))
+        bindings[counter] = Index.of(variable)
+    refs = tuple((name, _reference(place, bindings)) for name, place in (dma.source, dma.target))
+    params = tuple((name, value.value if value.value is not None else value) for name, value in dma.params)
+    body: tuple[Node, ...] = (Issue(dma.instruction, refs, params),)
+    for variable, count in reversed(variables):
+        body = (For(variable, count, body),)
+    return body
+
+
+def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
+    strides = tuple(stride.substitute(bindings) for stride in place.strides)
+    return MemoryRef(place.buffer, place.offset.substitute(bindings), strides)
+
+
+def clear(
+    buffer: str, dtype: DType, offset: Index, elements: int, suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """Nodes that set a part of a buffer to zero. Raises: NoMapping when nothing clears its scratchpad."""
+    home = suppliers.homes.get(buffer)
+    if home is None:
+        return (Fill(buffer, offset, Index.of(elements)),)
+    found = find_clearing(suppliers, home, dtype.name)
+    if found is None:
+        raise no_clearing(dtype, home, f"`{buffer}` is", suppliers)
+    whole, rest = divmod(elements, found.most)
+    nodes: list[Node] = []
+    if whole == 1:
+        nodes.append(_clearing(found, buffer, offset, found.most))
+    elif whole:
+        variable = names.fresh("part")
+        here = offset + Index.of(variable) * found.most
+        nodes.append(For(variable, Index.of(whole), (_clearing(found, buffer, here, found.most),)))
+    if rest:
+        nodes.append(_clearing(found, buffer, offset + whole * found.most, rest))
+    return tuple(nodes)
+
+
+def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Issue:
+    place = MemoryRef(buffer, offset, (Index.of(1),))
+    return Issue(found.instruction, ((found.operand, place),), ((found.param, elements),))
 
 
 def copy_loops(

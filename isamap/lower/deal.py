@@ -14,15 +14,8 @@ from dataclasses import dataclass
 
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.names import Names
 from isamap.lower.place import Place
-from isamap.lower.program import (
-    Block,
-    Condition,
-    For,
-    If,
-    Node,
-)
+from isamap.lower.program import Block, Condition, For, If, Names, Node
 from isamap.lower.shift import substituted
 
 

@@ -2,7 +2,7 @@
 
 Every loop over blocks of more than one element is followed by a copy of its body for the rest of the axis, so
 that the block's own code knows how many elements it covers; of a rest that only the run knows there is a copy
-for each number of tiles (`isamap.lower.rests`).
+for each number of tiles (`isamap.lower.open_blocks`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import assert_never
 from isamap.ir import Index, Kernel, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, copied_back, copied_in, finish_of
-from isamap.lower.hold import register_block
-from isamap.lower.issues import issue_tiles
-from isamap.lower.names import Names
+from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
+from isamap.lower.open_blocks import in_pieces
 from isamap.lower.overlap import epilogue, for_other_turns, of_turn, prologue, shares, with_hints
-from isamap.lower.packed import pack_apart
-from isamap.lower.parallel import dealt, parallel_nest, part_count
+from isamap.lower.packed_operands import pack_apart
+from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, divides, left_inside, start_of, tiles_here
-from isamap.lower.program import Block, For, If
-from isamap.lower.rests import in_pieces
-from isamap.lower.scope import Build, Nest, Nodes, Scope
+from isamap.lower.program import Block, For, If, Names
+from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.skipping import skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll

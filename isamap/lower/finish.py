@@ -13,9 +13,8 @@ from math import gcd
 
 from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
-from isamap.lower.names import Names
 from isamap.lower.place import Place
-from isamap.lower.program import If, Node
+from isamap.lower.program import If, Names, Node
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import OperandTile, Suppliers, Tile, Written, own_sum, start_of_sum, written_by
 from isamap.plan.loops import LoopStep

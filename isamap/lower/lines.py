@@ -27,8 +27,7 @@ from math import ceil
 
 from isamap.ir import Expr, Index, index_min
 from isamap.ir.sites import reads_of
-from isamap.lower.names import Names
-from isamap.lower.program import Block, Fill, For, If, Node
+from isamap.lower.program import Block, Fill, For, If, Names, Node
 from isamap.lower.shift import substituted
 
 Nodes = tuple[Node, ...]

@@ -20,10 +20,10 @@ from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.deal import Dealt, has_rows, is_even, share_of
 from isamap.lower.finish import copied_back
+from isamap.lower.nest_scope import Nest, Nodes, Scope
 from isamap.lower.place import Place, divides, left_inside
 from isamap.lower.prefetch import buffer_lines, goes_across, goes_along, tensor_lines
 from isamap.lower.program import Block, Condition, If, Node
-from isamap.lower.scope import Nest, Nodes, Scope
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.lower.steps import Copies, Turns
 from isamap.machine import line_hints

@@ -2,7 +2,9 @@
 
     states(trees, setting, PASSES)   ->   ("loops", trees), …, ("configure", program)
 
-What each pass leaves is verified (`isamap.lower.verify`): a fault is found behind the pass that made it.
+What each pass leaves is verified (`isamap.lower.verifier`): a fault is found behind the pass that made it.
+
+A body made into a program: with its tensors, buffers, symbols, and the programs that pack operands.
 """
 
 from __future__ import annotations
@@ -11,22 +13,58 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from isamap.ir import Kernel, Range
+from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
-from isamap.lower.assemble import program_of, temps_of
-from isamap.lower.configure import configured
 from isamap.lower.expand import expand_nest
-from isamap.lower.names import Names
-from isamap.lower.pipeline import in_pipeline
-from isamap.lower.program import Block, For, LoweredProgram, Node
-from isamap.lower.registers import number_registers
+from isamap.lower.packed_operands import packing_program, symbols_of
+from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, arrays_in, tensor_of
+from isamap.lower.registers import configured, number_registers
+from isamap.lower.software_pipeline import in_pipeline
 from isamap.lower.steps import Tree
-from isamap.lower.verify import check_program
-from isamap.lower.verify_steps import check_tree
+from isamap.lower.verifier import check_program, check_tree
 from isamap.machine import Machine
 from isamap.match import Suppliers
 from isamap.plan.schedule import NestSchedule
 from isamap.transform import Statement, in_ordered_loops, statements
+
+
+def names_of(kernel: Kernel) -> Names:
+    """The names that a program may give."""
+    ordered = {a.name for s in statements(kernel) for a in s.sequence}
+    return Names({p.name for p in kernel.params} | {o.name for o in kernel.operands} | ordered)
+
+
+def temps_of(kernel: Kernel, body: tuple[Node, ...]) -> tuple[Buffer, ...]:
+    """The kernel's own arrays that a program touches."""
+    touched = arrays_in(body)
+    return tuple(
+        Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
+        for o in kernel.operands
+        if o.role == "temp" and o.name in touched
+    )
+
+
+def program_of(
+    kernel: Kernel,
+    machine: Machine,
+    sizes: Mapping[str, int | Range],
+    temps: tuple[Buffer, ...],
+    names: Names,
+    body: tuple[Node, ...],
+) -> LoweredProgram:
+    """A program with everything that its body needs; `names` have the buffers that it claims."""
+    packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
+    return LoweredProgram(
+        kernel.name,
+        kernel,
+        machine.name,
+        tuple((n, v) for n, v in sorted(sizes.items()) if isinstance(v, int)),
+        symbols_of(kernel),
+        tuple(packed.get(o.name) or tensor_of(o) for o in kernel.operands if o.role != "temp"),
+        (*temps, *names.buffers),
+        body,
+        packs=tuple(packing_program(pack, kernel, machine, sizes) for pack in names.packs),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from isamap.ir import Expr, Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.names import Names
 from isamap.lower.place import Place
-from isamap.lower.program import For, Hint, MemoryRef, Node
+from isamap.lower.program import For, Hint, MemoryRef, Names, Node
 from isamap.lower.staging import Staged
 from isamap.machine import LineHint
 from isamap.match import OperandTile, Suppliers

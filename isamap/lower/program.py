@@ -10,11 +10,14 @@ A program for one kernel, one machine and one schedule. `C[m, n] += …` on a ma
 
 Index expressions are over loop variables (trip counters from 0), sizes left symbolic, and the element strides
 of the kernel's tensors where those are not constant.
+
+Names of variables, values and buffers of one program, each given once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel, Operand
@@ -304,3 +307,31 @@ def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
                 _collect(body, names)
             case Fill() | Hint() | Declare():
                 pass
+
+
+@dataclass
+class Names:
+    """Hands out names; `buffers` collects the workspace as it is claimed, `packs` what is copied before."""
+
+    taken: set[str]
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    packs: list[Pack] = field(default_factory=list[Pack])
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has, made from `stem`."""
+        stem = re.sub(r"\W", "", stem) or "x"
+        while True:
+            number = self.counts.get(stem, 0)
+            self.counts[stem] = number + 1
+            name = f"{stem}{number}"
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+
+    def exactly(self, name: str) -> str:
+        """This name, or one made from it where something else has it."""
+        if name in self.taken:
+            return self.fresh(name)
+        self.taken.add(name)
+        return name

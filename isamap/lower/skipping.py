@@ -12,9 +12,9 @@ from typing import Literal
 
 from isamap.ir import Call, Const, Expr, Index, IndexValue
 from isamap.ir.index import ZERO
+from isamap.lower.nest_scope import Nest, Nodes
 from isamap.lower.place import Place
 from isamap.lower.program import Condition, If
-from isamap.lower.scope import Nest, Nodes
 from isamap.lower.steps import Copies, Step, Turns
 from isamap.transform import identity_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from isamap.lower.lifetimes import exact_bytes, fixed_bytes, padded_bytes, scratch_regions
 from isamap.lower.program import LoweredProgram
-from isamap.lower.workspace import exact_bytes, fixed_bytes, padded_bytes, scratch_regions
 
 
 def workspace_json(program: LoweredProgram) -> dict[str, object]:

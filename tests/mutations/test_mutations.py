@@ -212,7 +212,7 @@ LOWERING = (
     ),
     Mutation(
         "leave padded lanes as they are",
-        "isamap.lower.scratch:Fill",
+        "isamap.lower.copies:Fill",
         of_nothing,
         programs_compute_what_the_kernel_does,
     ),
@@ -224,7 +224,7 @@ LOWERING = (
     ),
     Mutation(
         "mask nothing",
-        "isamap.lower.supplying:partial_axes",
+        "isamap.lower.register_block:partial_axes",
         always({}),
         programs_compute_what_the_kernel_does,
     ),

@@ -30,8 +30,7 @@ from isamap.lower.program import (
     RegisterRef,
 )
 from isamap.lower.steps import Copies, Hold, Issues, Parts, Step, Tree, Turns
-from isamap.lower.verify import check_program
-from isamap.lower.verify_steps import check_tree
+from isamap.lower.verifier import check_program, check_tree
 from isamap.machine import Machine, load_machine
 from isamap.plan.text import parse_schedule
 from isamap.source import Source

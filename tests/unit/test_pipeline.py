@@ -14,7 +14,7 @@ from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request, Size
 from isamap.kernels import kernel_path
-from isamap.lower.steady import issues_of, main_loop, steady_of
+from isamap.lower.software_pipeline import issues_of, main_loop, steady_of
 from isamap.plan.steady import (
     Dependence,
     LocalValue,

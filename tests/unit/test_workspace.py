@@ -14,9 +14,15 @@ from isamap.codegen.c import emit_c
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import F32, Index
-from isamap.lower.lifetimes import lifetimes
+from isamap.lower.lifetimes import (
+    fixed_bytes,
+    lifetimes,
+    padded_bytes,
+    place_buffers,
+    shared_names,
+    workspace_buffers,
+)
 from isamap.lower.program import Block, Buffer, Fill, For, Issue, LoweredProgram, MemoryRef, RegisterRef
-from isamap.lower.workspace import fixed_bytes, padded_bytes, place_buffers, shared_names, workspace_buffers
 from isamap.machine import Machine, load_machine
 from isamap.plan.placement import Buffer as Placed
 from isamap.plan.placement import check_placement

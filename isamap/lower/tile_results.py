@@ -8,11 +8,10 @@ from math import prod
 from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE
 from isamap.lower.copies import copy_loops
-from isamap.lower.names import Names
 from isamap.lower.place import Place, partial_axes
-from isamap.lower.program import Node, Value
+from isamap.lower.program import Names, Node, Value
 from isamap.lower.staging import Staged, claim_buffer
-from isamap.lower.values import Emitter
+from isamap.lower.supply_issues import Emitter
 from isamap.match import (
     OFFSET,
     Copy,

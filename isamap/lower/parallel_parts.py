@@ -21,10 +21,9 @@ from isamap.ir.index import ZERO
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
 from isamap.lower.finish import Finish, copied_back, copied_in
-from isamap.lower.names import Names
+from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.place import Place, divides
-from isamap.lower.program import Block, Condition, Fill, For, If, Parallel
-from isamap.lower.scope import Build, Nest, Nodes, Scope
+from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
 from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
 from isamap.match import Suppliers, Tile

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from isamap.ir import Index
 from isamap.lower.deal import Dealt
 from isamap.lower.finish import Finish
-from isamap.lower.names import Names
 from isamap.lower.place import Place
-from isamap.lower.program import MemoryRef, Node, Value
-from isamap.lower.results import Results
+from isamap.lower.program import MemoryRef, Names, Node, Value
 from isamap.lower.staging import Staged
+from isamap.lower.tile_results import Results
 from isamap.match import OperandTile, Suppliers, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule

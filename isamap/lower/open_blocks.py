@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from isamap.ir import Index
 from isamap.ir.index import ZERO
 from isamap.lower.finish import Finish
+from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.place import Piece, Place
 from isamap.lower.program import Condition, If
-from isamap.lower.results import symbols_of
-from isamap.lower.scope import Build, Nest, Nodes, Scope
+from isamap.lower.tile_results import symbols_of
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, bring, find_delivery, in_register
 from isamap.plan.loops import LoopStep
 

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Const, Expr, Index, substitute_expr
-from isamap.lower.names import Names
-from isamap.lower.program import Argument, Declare, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
+from isamap.lower.program import (
+    Argument,
+    Declare,
+    Issue,
+    MemoryRef,
+    Names,
+    Node,
+    OperandRef,
+    RegisterRef,
+    Value,
+)
 from isamap.match import Leaf, Location, Supply
 
 Bindings = Mapping[str, Index]

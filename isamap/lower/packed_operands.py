@@ -18,10 +18,9 @@ from dataclasses import replace
 
 from isamap.ir import Index, Kernel, Range, print_expr
 from isamap.ir.index import ONE
-from isamap.lower.names import Names
-from isamap.lower.parallel import dealt, part_count
+from isamap.lower.parallel_parts import dealt, part_count
 from isamap.lower.place import Place
-from isamap.lower.program import Block, For, Header, LoweredProgram, Pack, Tensor, tensor_of
+from isamap.lower.program import Block, For, Header, LoweredProgram, Names, Pack, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
 from isamap.match import OperandTile, Suppliers, Tile, is_read_of
