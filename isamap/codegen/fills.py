@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import DType, Kernel, Operand
-from isamap.ir.pieces import symbols_of
+from isamap.ir.contraction import symbols_of
 from isamap.ir.sites import Site, find_sites
 
 

@@ -1,14 +1,28 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
 from isamap.ir.bind import Range, bind
-from isamap.ir.casts import as_performed
-from isamap.ir.dtypes import BF16, BOOL, DTYPES, F32, F64, I64, DType, converts_exactly, passes_through
+from isamap.ir.dtypes import (
+    BF16,
+    BOOL,
+    DTYPES,
+    F32,
+    F64,
+    FLUSHING,
+    I64,
+    NUMERICS,
+    REORDERING,
+    DType,
+    converts_exactly,
+    passes_through,
+    strict_forbids,
+)
 from isamap.ir.elements import evaluate_samples
+from isamap.ir.error_bounds import Measure, count_roundings
 from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir.index_casts import as_performed
 from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
 from isamap.ir.layout import layout
-from isamap.ir.measure import Measure, count_roundings
 from isamap.ir.nodes import (
     Assign,
     Axis,
@@ -45,9 +59,7 @@ from isamap.ir.nodes import (
     StateRef,
     Stmt,
 )
-from isamap.ir.numerics import FLUSHING, NUMERICS, REORDERING, strict_forbids
 from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
-from isamap.ir.placements import check_view
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.rounding import convert, round_to
@@ -59,7 +71,7 @@ from isamap.ir.substitute import (
     substitute_routine,
     substitute_stmt,
 )
-from isamap.ir.verify import verify
+from isamap.ir.verify import check_view, verify
 
 __all__ = [
     "BF16",

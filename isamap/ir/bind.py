@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from math import prod
 from typing import TypeVar
 
-from isamap.ir.casts import check_casts
 from isamap.ir.facts import known_facts
 from isamap.ir.index import FloorDiv, Index, MinMax, Mod
+from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
 from isamap.source import Diagnostic, Span, UsageProblem

@@ -15,12 +15,9 @@ from math import prod
 import numpy as np
 
 from isamap.ir.buffers import Box, locate, shape_of, take_arrays, take_scalars
+from isamap.ir.contraction import ELEMENTS, boxes
 from isamap.ir.dtypes import BOOL, F64, DType
-from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.index import Index
-from isamap.ir.interpret import bind_all
-from isamap.ir.magnitude import anything, evaluate_magnitude
-from isamap.ir.measure import (
+from isamap.ir.error_bounds import (
     PLAIN,
     Measure,
     Reduction,
@@ -32,9 +29,12 @@ from isamap.ir.measure import (
     size_of,
     split_factors,
 )
+from isamap.ir.evaluate import Env, evaluate_expr
+from isamap.ir.index import Index
+from isamap.ir.interpret import bind_all
+from isamap.ir.magnitude import anything, evaluate_magnitude
 from isamap.ir.measuring import fill_magnitude, with_roundings, with_storage
 from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
-from isamap.ir.pieces import ELEMENTS, boxes
 from isamap.ir.rounding import Array, wrap
 from isamap.ir.updates import UFUNCS, identity, widen
 from isamap.source import Diagnostic, UsageProblem

@@ -22,11 +22,11 @@ import numpy as np
 
 from isamap.ir.bind import bind
 from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
-from isamap.ir.measure import PLAIN, Measure, size_of
+from isamap.ir.contraction import symbols_of, written_by
+from isamap.ir.error_bounds import PLAIN, Measure, size_of
+from isamap.ir.execution import Nest, State, execute, flush, guard_values
 from isamap.ir.nodes import Assign, Loop, Routine, Stmt
-from isamap.ir.pieces import symbols_of, written_by
 from isamap.ir.rounding import Array
-from isamap.ir.statements import Nest, State, execute, flush, guard_values
 from isamap.ir.substitute import substitute_routine
 from isamap.source import Diagnostic, UsageProblem
 

@@ -17,8 +17,8 @@ from typing import assert_never
 import numpy as np
 
 from isamap.ir.dtypes import F64, DType
+from isamap.ir.error_bounds import PLAIN, Measure, is_one_rounding, size_of
 from isamap.ir.evaluate import Env, Loader, evaluate_expr
-from isamap.ir.measure import PLAIN, Measure, is_one_rounding, size_of
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array, convert

@@ -1,7 +1,7 @@
 """The magnitudes of what a statement writes: taken in box by box beside the values themselves.
 
 Of `s[m] += x[m, n] * x[m, n]` each box adds its products to the magnitudes of `s` and to their tally; once
-all boxes are done, `isamap.ir.measure` says what the roundings of the sum itself come to.
+all boxes are done, `isamap.ir.error_bounds` says what the roundings of the sum itself come to.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from math import isfinite, prod
 import numpy as np
 
 from isamap.ir.buffers import load
-from isamap.ir.contraction import sum_of_products
+from isamap.ir.contraction import factors_of, sum_of_products
 from isamap.ir.dtypes import BOOL, F64, DType
+from isamap.ir.error_bounds import Measure, Tally, count_roundings, size_of, split_factors
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.index import Index
 from isamap.ir.magnitude import anything, evaluate_magnitude
-from isamap.ir.measure import Measure, Tally, count_roundings, size_of, split_factors
 from isamap.ir.nodes import Assign, Cast, Const, Expr, Operand, Read, Routine
-from isamap.ir.pieces import factors_of
 from isamap.ir.rounding import Array
 from isamap.ir.updates import Cells, full_rank, update
 

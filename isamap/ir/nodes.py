@@ -264,7 +264,7 @@ class Instruction(Routine):
     """A computation that a machine performs at once.
 
     `sets_state` names the states that it loads as a whole, `settings` single fields with their new values,
-    `clobbers` the memories whose contents it destroys. `numerics` are words of `isamap.ir.numerics`: how its
+    `clobbers` the memories whose contents it destroys. `numerics` are words of `isamap.ir.dtypes`: how its
     floating-point results differ from those of the plain loops.
     """
 

@@ -49,7 +49,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
 
 def _keeps_value(value: Expr, dtype: DType) -> bool:
     if isinstance(value, IndexValue):
-        return True  # the verifier knows the ranges of axes and sizes: `isamap.ir.casts`
+        return True  # the verifier knows the ranges of axes and sizes: `isamap.ir.index_casts`
     if converts_exactly(value.dtype, dtype):
         return True
     bounds = integer_bounds(value)

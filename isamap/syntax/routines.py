@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from isamap.ir.dtypes import NUMERICS
 from isamap.ir.index import Index
 from isamap.ir.nodes import (
     Constraint,
@@ -25,7 +26,6 @@ from isamap.ir.nodes import (
     StateRef,
     Stmt,
 )
-from isamap.ir.numerics import NUMERICS
 from isamap.syntax import ast
 from isamap.syntax.indices import resolve_constraint, resolve_index
 from isamap.syntax.operands import resolve_operand

@@ -32,8 +32,8 @@ from isamap.ir import (
     print_expr,
     product,
 )
+from isamap.ir.contraction import symbols_of
 from isamap.ir.index import ZERO
-from isamap.ir.pieces import symbols_of
 from isamap.transform.conflicts import Conflicts, sums_in_any_order
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (

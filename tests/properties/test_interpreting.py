@@ -15,11 +15,11 @@ from isamap.driver.oracle import expect
 from isamap.driver.verifying import find_deviation
 from isamap.ir import (
     Measure,
+    contraction,
     elements,
     evaluate_samples,
     interpret,
     interpret_magnitude,
-    pieces,
     print_routine,
 )
 from isamap.source import UsageProblem
@@ -45,7 +45,7 @@ def test_all_iterations_at_once_are_all_iterations_in_turn(case: Case) -> None:
 def test_cutting_into_boxes_changes_nothing(case: Case) -> None:
     whole = interpret(case.kernel, case.arrays, {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "ELEMENTS", 4)
+        patch.setattr(contraction, "ELEMENTS", 4)
         pieces_found = interpret(case.kernel, case.arrays, {})
     for name, array in whole.items():
         assert np.array_equal(array, pieces_found[name]), print_routine(case.kernel)

@@ -28,8 +28,8 @@ from isamap.ir import (
     is_nonnegative,
     verify,
 )
+from isamap.ir.equal_axes import never_meet
 from isamap.ir.facts import Known
-from isamap.ir.guarded import never_meet
 from isamap.ir.sites import AxisAt, Site
 
 SIZES = ("M", "N", "K")

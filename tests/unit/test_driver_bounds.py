@@ -15,7 +15,7 @@ from isamap.codegen.fills import make_arrays
 from isamap.driver.oracle import Expected, expect
 from isamap.driver.verifying import find_deviation
 from isamap.ir import DTYPES, Index, Kernel, bind, interpret
-from isamap.ir.measure import Measure, Reduction, begin_tally, finish_tally
+from isamap.ir.error_bounds import Measure, Reduction, begin_tally, finish_tally
 from isamap.ir.measuring import most_hits
 from isamap.source import Source
 from isamap.syntax import parse_kernel

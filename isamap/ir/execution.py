@@ -13,10 +13,9 @@ from itertools import product
 import numpy as np
 
 from isamap.ir.buffers import Box, load
-from isamap.ir.contraction import sum_of_products
+from isamap.ir.contraction import boxes, factors_of, sum_of_products, symbols_of
 from isamap.ir.dtypes import BOOL, DType
-from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.measure import (
+from isamap.ir.error_bounds import (
     PLAIN,
     Measure,
     Reduction,
@@ -26,9 +25,9 @@ from isamap.ir.measure import (
     finish_tally,
     is_tallied,
 )
+from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.measuring import Measured, measure_box, most_hits
 from isamap.ir.nodes import Assign, Expr, Instruction, Operand, Routine
-from isamap.ir.pieces import boxes, factors_of, symbols_of
 from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.sites import reads_of
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
