@@ -7,8 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from isamap.machine.cpu import cpu_facts, this_cpu
-from isamap.machine.system_caches import system_caches
+from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.version import __version__
 
 LIBRARIES = ("torch", "mkl", "numpy", "ortools")

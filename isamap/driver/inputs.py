@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean, read_limited
 from isamap.tune.shipped import shipped_profile
 from isamap.tune.store import newest_profile, read_profile

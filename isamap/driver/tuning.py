@@ -18,7 +18,7 @@ from isamap.driver.refining import evaluate_schedules, rank_schedules
 from isamap.driver.request import Request, program_state
 from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem

@@ -10,14 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from isamap.machine.chain import list_machines, machine_digest
     from isamap.machine.checks import MachineSummary, check_machine
-    from isamap.machine.cost_values import cost_params, cost_value
-    from isamap.machine.detect import detect_features, detect_machine, missing_features
-    from isamap.machine.graph import caches_from_nearest, line_bytes, memory_graph
-    from isamap.machine.held import held_between
-    from isamap.machine.hints import LineHint, line_hints
-    from isamap.machine.listing import list_machines, machine_digest
-    from isamap.machine.load import load_machine
+    from isamap.machine.costs import cost_params, cost_value
+    from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
         Emission,
@@ -32,20 +28,23 @@ if TYPE_CHECKING:
         State,
         Target,
         Unit,
+        caches_from_nearest,
+        held_between,
+        line_bytes,
+        memory_graph,
     )
+    from isamap.machine.processor import detect_features, detect_machine, missing_features
 
 _HOMES = {
     "checks": ("MachineSummary", "check_machine"),
-    "cost_values": ("cost_params", "cost_value"),
-    "detect": ("detect_features", "detect_machine", "missing_features"),
-    "graph": ("caches_from_nearest", "line_bytes", "memory_graph"),
-    "held": ("held_between",),
-    "hints": ("LineHint", "line_hints"),
-    "listing": ("list_machines", "machine_digest"),
-    "load": ("load_machine",),
+    "costs": ("cost_params", "cost_value"),
+    "processor": ("detect_features", "detect_machine", "missing_features"),
+    "chain": ("list_machines", "machine_digest"),
+    "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
         "Cost", "Emission", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "Link", "Machine",
-        "MachineInstruction", "Memory", "State", "Target", "Unit",
+        "MachineInstruction", "Memory", "State", "Target", "Unit", "caches_from_nearest", "held_between",
+        "line_bytes", "memory_graph",
     ),
 }  # fmt: skip
 

@@ -13,8 +13,8 @@ from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
 from isamap.machine.emission import Argument, CallTemplate, Nested, Word
 from isamap.machine.families import Row
-from isamap.machine.findings import Findings, nearest
 from isamap.machine.model import EmitArg, EmitCall, Memory, State
+from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
 

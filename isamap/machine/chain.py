@@ -2,17 +2,19 @@
 
 `read_chain("x86-avx2")` is `x86-avx2.yaml` and `generic-c.yaml`. A description reaches shipped machines and
 files in its own folder, nothing else.
+
+Names and digests of machines, from their texts alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
-from isamap.machine.findings import nearest
-from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, read_tree
+from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
 from isamap.source import Diagnostic, Source, Span, SpecProblem, UsageProblem, read_limited
 
 MAX_CHAIN = 16
@@ -126,3 +128,27 @@ def _parent(extends: Scalar, child: File) -> File:
 
 def _problem(code: str, message: str, span: Span, *notes: str, advice: str | None = None) -> SpecProblem:
     return SpecProblem(Diagnostic(code, message, span, notes=notes, help=advice))
+
+
+HEADER_END = "instructions"
+"""The key before which reading may stop where a machine's instructions do not matter."""
+
+
+def list_machines() -> tuple[str, ...]:
+    """The names of the shipped machines, sorted."""
+    return shipped_machines()
+
+
+def machine_digest(name_or_path: str) -> str:
+    """The digest that the loaded machine has. Raises: UsageProblem, and SpecProblem for a bad header."""
+    return digest_files(read_chain(name_or_path, HEADER_END))
+
+
+def digest_files(files: tuple[File, ...]) -> str:
+    """The sha256 of the texts of a chain and of what they are called."""
+    digest = hashlib.sha256()
+    for file in files:
+        for text in (file.stem or "-", file.source.text):
+            data = text.encode(errors="surrogatepass")  # the stem's bytes may be no UTF-8
+            digest.update(f"{len(data)} ".encode() + data)
+    return digest.hexdigest()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from isamap.machine.listing import machine_digest
+from isamap.machine.chain import machine_digest
 from isamap.source import replace_file
 
 _LAYERS = ("source", "ir", "syntax", "machine")

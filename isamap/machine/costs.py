@@ -1,22 +1,264 @@
 """Costs: numbers or expressions of an instruction's parameters, in nanoseconds.
 
 `"0.5 * R"` with R = 16 costs 8 ns.
+
+What a cost is for given parameters: a number of nanoseconds.
+
+`"0.5 * R"` with R = 16 is 8 ns.
+
+Whether a cost is a number of at least 0 whatever its parameters are, and where it is not.
+
+`1 / (N - 4)` with N of 4..8 divides by 0 at N = 4; `max(8, R)` with R of 1..16 lies within 8 and 16.
+
+Bounds of the whole range come first. Where they leave it open, the range is halved until a part is decided,
+or is one instance of the parameters, which is computed: also ranges of billions take a few dozen steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite, isnan, nan
+from typing import assert_never
 
-from isamap.ir import F64, Call, Const, Expr, Instruction, Param
-from isamap.machine.cost_bounds import Flaw, Ranges, find_flaw, parameter_ranges
+import numpy as np
+
+from isamap.ir import (
+    F64,
+    OPS,
+    Call,
+    Cast,
+    Const,
+    Constraint,
+    Expr,
+    IndexValue,
+    Instruction,
+    Param,
+    Read,
+    Scalar,
+)
+from isamap.ir.bind import MAX_EXTENT, comparison_holds
 from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER
-from isamap.machine.model import Cost
+from isamap.machine.model import Cost, Machine, MachineInstruction
 from isamap.machine.spec import CostSpec, TimeSpec
 from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
 from isamap.syntax import parse_expression, substitute_text
+
+
+def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
+    """The number that a cost is, for these values of the parameters. Units: ns."""
+    match expr:
+        case Const(value):
+            return float(value)
+        case Scalar(name):
+            return float(params[name])
+        case Call(op, args, _, mode):
+            values = [cost_value(arg, params) for arg in args]
+            compute = OPS[op].compute
+            return float(compute(*values, mode) if mode is not None else compute(*values))
+        case Cast(value):
+            return cost_value(value, params)
+        case Read() | IndexValue():
+            raise AssertionError("a cost knows parameters only")
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def cost_params(item: MachineInstruction, machine: Machine, known: Mapping[str, int]) -> dict[str, int]:
+    """All that the costs of an instruction may name, with values.
+
+    A parameter that is not known counts as 1, or as the value nearest to 1 that it may have; a constant of
+    the machine as it typically is.
+    """
+    named = (*(p for p in item.instruction.params if p.dtype is None), *machine.constants)
+    return {p.name: known[p.name] if p.name in known else _usual(p) for p in named}
+
+
+def _usual(p: Param) -> int:
+    if p.default is not None:
+        return p.default
+    low = p.low.value if p.low is not None else None
+    high = p.high.value if p.high is not None else None
+    return max(1 if low is None else low, 1 if high is None else min(1, high))
+
+
+MAX_STEPS = 2000
+
+Ranges = tuple[tuple[str, int, int], ...]
+"""Names of parameters, each with its least and its greatest value."""
+
+Bounds = tuple[float, float]
+"""Two numbers between which a cost lies."""
+
+_RISING = frozenset(("erf", "exp", "round", "sigmoid", "tanh"))
+"""Operations of one operand that never fall, and take every number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with a cost, the next step, the values at which it is wrong, and all names in it."""
+
+    said: str
+    advice: str
+    values: Mapping[str, int]
+    names: frozenset[str]
+
+
+_BY_ZERO = ("it divides by 0", "divide by `max(1, …)`, or narrow the range")
+_NO_NUMBER = ("it is no number", "keep what it is computed from within `min` and `max`, or narrow the range")
+_INFINITE = ("it is infinite", _NO_NUMBER[1])
+_OPEN = (
+    "nothing shows that it is a number of at least 0",
+    "write `max(0, …)` around it and divide by `max(1, …)`, or narrow the range",
+)
+_BELOW = "write `max(0, …)` around it, or narrow the range"
+
+
+def parameter_ranges(instruction: Instruction, constants: Iterable[Param]) -> Ranges:
+    """From where to where each integer parameter goes, and each constant of the machine."""
+    known = {p.name: p for p in constants}
+    lows = {name: p.low.value for name, p in known.items() if p.low and p.low.value is not None}
+    highs = {name: p.high.value for name, p in known.items() if p.high and p.high.value is not None}
+    found: list[tuple[str, int, int]] = []
+    for p in (*(p for p in instruction.params if p.dtype is None), *known.values()):
+        low = p.low.substitute(lows).value if p.low is not None else None
+        high = p.high.substitute(highs).value if p.high is not None else None
+        least = 1 if low is None else low
+        found.append((p.name, least, max(least, MAX_EXTENT if high is None else high)))
+    return tuple(found)
+
+
+def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw | None:
+    """The first instance found at which a cost is no number of at least 0; None where there is none.
+
+    An instance that `where` rules out does not count. A cost that stays open for too long has a flaw, too, so
+    that what was loaded never fails in a schedule.
+    """
+    names = _names(expr)
+    waiting, steps = [tuple(r for r in ranges if r[0] in names)], 0
+    while waiting:
+        box = waiting.pop()
+        bounds = _bounds(expr, {name: (float(low), float(high)) for name, low, high in box})
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < inf:
+            continue
+        values = {name: low for name, low, _ in box}
+        if (found := _flaw_at(expr, values)) is not None and _is_allowed(values, where):
+            return Flaw(*found, values, names)
+        steps += 1
+        if steps > MAX_STEPS:
+            return Flaw(*_OPEN, {}, names)
+        waiting += reversed(_halves(box))
+    return None
+
+
+def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
+    """What is wrong with a cost at one instance, and the next step; None where nothing is."""
+    try:
+        with np.errstate(all="ignore"):
+            value = cost_value(expr, values)
+    except ZeroDivisionError:
+        return _BY_ZERO
+    if isnan(value):
+        return _NO_NUMBER
+    if not isfinite(value):
+        return _INFINITE
+    return (f"it is {value:g}", _BELOW) if value < 0 else None
+
+
+def _is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
+    """Whether constraints hold, as far as these values decide them."""
+    for c in where:
+        left, right = c.left.substitute(values).value, c.right.substitute(values).value
+        if left is not None and right is not None and not comparison_holds(left, c.comparison, right):
+            return False
+    return True
+
+
+def _halves(box: Ranges) -> list[Ranges]:
+    """The two halves of a box along its longest side; nothing of a single instance."""
+    name, low, high = max(box, key=lambda r: r[2] - r[1], default=("", 0, 0))
+    if low == high:
+        return []
+    middle = (low + high) // 2
+    parts = ((name, low, middle), (name, middle + 1, high))
+    return [tuple(part if r[0] == name else r for r in box) for part in parts]
+
+
+def _names(expr: Expr) -> frozenset[str]:
+    match expr:
+        case Scalar(name):
+            return frozenset((name,))
+        case Call(_, args):
+            return frozenset[str]().union(*map(_names, args))
+        case Cast(value):
+            return _names(value)
+        case _:
+            return frozenset()
+
+
+# --- bounds -----------------------------------------------------------------------------------------------
+
+
+def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
+    """Two numbers between which a cost lies; None where it may be no number, or nothing is known."""
+    match expr:
+        case Const(value):
+            return float(value), float(value)
+        case Scalar(name):
+            return ranges[name]
+        case Cast(value):
+            return _bounds(value, ranges)
+        case Call(op, args, _, mode):
+            known = [b for arg in args if (b := _bounds(arg, ranges)) is not None]
+            found = _of_call(op, known, mode) if len(known) == len(args) else None
+            return None if found is None or any(map(isnan, found)) else found
+        case _:
+            return None
+
+
+def _of_call(op: str, args: list[Bounds], mode: str | None) -> Bounds | None:
+    match op, args:
+        case "add", [a, b]:
+            return a[0] + b[0], a[1] + b[1]
+        case "sub", [a, b]:
+            return a[0] - b[1], a[1] - b[0]
+        case "neg", [a]:
+            return -a[1], -a[0]
+        case "mul", [a, b]:
+            return _product(a, b)
+        case "div", [a, b] if b[0] > 0 or b[1] < 0:
+            return _product(a, (1 / b[1], 1 / b[0]))
+        case "min", [a, b]:
+            return min(a[0], b[0]), min(a[1], b[1])
+        case "max", [a, b]:
+            return max(a[0], b[0]), max(a[1], b[1])
+        case "abs", [a]:
+            return 0.0 if a[0] <= 0 <= a[1] else min(map(abs, a)), max(map(abs, a))
+        case "sqrt", [a] if a[0] >= 0:
+            return _ends(op, a, mode)
+        case "log", [a] if a[0] > 0:
+            return _ends(op, a, mode)
+        case rising, [a] if rising in _RISING:
+            return _ends(op, a, mode)
+        case _:
+            return None
+
+
+def _product(a: Bounds, b: Bounds) -> Bounds:
+    """The bounds of a product; not numbers where 0 meets what is infinite."""
+    corners = [x * y for x in a for y in b]
+    return (min(corners), max(corners)) if not any(map(isnan, corners)) else (nan, nan)
+
+
+def _ends(op: str, a: Bounds, mode: str | None) -> Bounds:
+    """The bounds of what never falls while its operand rises."""
+    compute = OPS[op].compute
+    with np.errstate(all="ignore"):
+        low, high = (float(compute(x, mode) if mode is not None else compute(x)) for x in a)
+    return low, high
+
 
 _NOTHING = Const(0.0, F64)
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
-from isamap.machine.findings import Findings
-from isamap.machine.tree import Mapping, Node, Scalar, Sequence
+from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span, shown
 
 MAX_MEMBERS = 256

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from math import isfinite
 
-from isamap.machine.findings import Findings
-from isamap.machine.tree import Mapping, Node, Scalar, Sequence
+from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")

@@ -1,17 +1,30 @@
 """A machine as the rest of the compiler sees it: memories, links, units, states, instructions and the target.
 
 `load_machine("generic-c").instructions["mac_f32"].emit` is `EmitSemantics()`.
+
+The memories of a machine as a graph: nodes are memories, edges go from the farther to the nearer one.
+
+`caches_from_nearest(load_machine("generic-c"))` is `("l1", "l2", "l3")`.
+
+Registers that an issue needs for a moment, beside those of its operands.
+
+emit: c = _mm256_add_epi32(c, _mm256_madd_epi16(a, b))     the product waits while c is still there: one
+emit: z = _mm256_broadcastd_epi32(_mm_loadu_si32(a.addr))  what is loaded waits in z: none
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
 from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, LoopTimes, RowTimes, StreamTimes, Tlb
 from isamap.source import Span
+
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 Run = Literal["native", "emulator", "model"]
 
@@ -267,3 +280,49 @@ class Machine:
     def called(self) -> str:
         """What users call it on a command line: its name, or the path that they gave."""
         return self.word or self.name
+
+
+def memory_graph(machine: Machine) -> nx.DiGraph[str]:
+    """Memories with their `kind`, links with `bandwidth_bytes_per_ns`; acyclic, as loading has checked."""
+    import networkx as nx  # 0.15 s, needed for scheduling only
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for memory in machine.memories.values():
+        graph.add_node(memory.name, kind=memory.kind)
+    for link in machine.links:
+        graph.add_edge(
+            link.source_memory, link.target_memory, bandwidth_bytes_per_ns=link.bandwidth_bytes_per_ns
+        )
+    return graph
+
+
+def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
+    """Caches in the order in which data reaches the registers, the last one before them first."""
+    import networkx as nx
+
+    order: list[str] = list(nx.lexicographical_topological_sort(memory_graph(machine)))
+    return tuple(name for name in reversed(order) if machine.memories[name].kind == "cache")
+
+
+def line_bytes(machine: Machine) -> int:
+    """Bytes of a line of a machine's caches, the shortest; 0 where none is stated."""
+    stated = [dict(memory.decl.attributes).get("line_bytes") for memory in machine.memories.values()]
+    return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
+
+
+def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
+    """How many results of calls that are arguments wait at a time, by the memory of what the last one writes.
+
+    A register that is only written takes one of them meanwhile. Nothing where no call has another one in it.
+    """
+    match item.emit:
+        case EmitCall(result=str(name), held=held):
+            result = item.instruction.operand(name)
+        case EmitCall() | EmitSemantics() | EmitNothing():
+            return ()
+        case _:
+            assert_never(item.emit)
+    count = held - (result.role == "out")
+    assert result.memory is not None, "operands of instructions live somewhere"
+    assert machine.memories[result.memory].named == "compiler", "the result of a call is a C value"
+    return ((result.memory, count),) if count > 0 else ()

@@ -21,16 +21,9 @@ from isamap.machine.fields import (
     read_text,
     read_texts,
 )
-from isamap.machine.findings import Findings
-from isamap.machine.timing_fields import (
-    Stated,
-    read_loop_times,
-    read_row_times,
-    read_stream_times,
-    read_tlb,
-)
+from isamap.machine.timing_fields import Stated, read_loop_times, read_row_times, read_stream_times, read_tlb
 from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
-from isamap.machine.tree import Mapping, Node, Scalar
+from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
 
 T = TypeVar("T")

@@ -11,9 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_mapping, read_number, read_text
-from isamap.machine.findings import Findings
 from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
-from isamap.machine.tree import Node, Scalar
+from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
 T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
+from isamap.machine.emission import Declarations
 from isamap.machine.families import Row
-from isamap.machine.findings import Findings
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec, TargetSpec
-from isamap.machine.texts import Declarations
 from isamap.machine.timings import NO_LOOPS, NO_TLB, LoopTimes, Tlb
-from isamap.machine.tree import Scalar
+from isamap.machine.tree import Findings, Scalar
 from isamap.source import Span
 from isamap.syntax import resolve_template
 

@@ -23,8 +23,7 @@ from isamap.codegen.timing_source import Timing, timing_source
 from isamap.codegen.toolchain import Compiler, build, find_compiler
 from isamap.machine import Machine, MachineInstruction, missing_features
 from isamap.machine.allowed import PERMISSIONS
-from isamap.machine.cpu import this_cpu
-from isamap.machine.system_caches import system_caches
+from isamap.machine.processor import system_caches, this_cpu
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
 from isamap.tune.caches import least_of, probes, reported_caches, usable_bytes, with_usable

@@ -21,7 +21,7 @@ from isamap.codegen.toolchain import Compiled, compile_library, find_compiler
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, missing_features
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.plan.trial import Evaluation, Trial
 from isamap.source import Diagnostic, MissingTool
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, cast
 
 from isamap.codegen.spread import Spread
-from isamap.machine.cpu import Cpu
+from isamap.machine.processor import Cpu
 from isamap.source import Diagnostic, Source, UsageProblem, shown
 from isamap.tune.figures import (
     BandwidthFigure,

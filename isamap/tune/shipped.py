@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from isamap.hw_specs import profile_path, shipped_machines
-from isamap.machine.chain import read_chain
-from isamap.machine.cpu import this_cpu
-from isamap.machine.listing import HEADER_END
+from isamap.machine.chain import HEADER_END, read_chain
+from isamap.machine.processor import this_cpu
 from isamap.source import Source
 from isamap.tune.profile import Profile, parse_profile
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.codegen.cache import private_folder
-from isamap.machine.cpu import Cpu, this_cpu
+from isamap.machine.processor import Cpu, this_cpu
 from isamap.source import Diagnostic, OnlyWarned, Source, UsageProblem, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 

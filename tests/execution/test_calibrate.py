@@ -21,7 +21,7 @@ from isamap.codegen.spread import Spread
 from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
 from isamap.codegen.toolchain import build, find_compiler
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
-from isamap.machine.system_caches import SystemCache, system_caches
+from isamap.machine.processor import SystemCache, system_caches
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.tune.bandwidth import stream_source, streams
 from isamap.tune.caches import MISSED, reported_caches

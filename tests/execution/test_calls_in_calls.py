@@ -16,7 +16,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.machine.cpu import Cpu
+from isamap.machine.processor import Cpu
 from isamap.source import Source
 from isamap.tune.figures import InstructionFigure
 from isamap.tune.profile import Profile

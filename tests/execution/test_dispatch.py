@@ -19,7 +19,7 @@ from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.machine import load_machine, missing_features
-from isamap.machine.detect import detect_features
+from isamap.machine.processor import detect_features
 from isamap.source import UsageProblem
 
 SIZES = "-D M=7 N=37 K=11"

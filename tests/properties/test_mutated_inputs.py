@@ -19,7 +19,7 @@ from properties import mutated_inputs as inputs
 
 from isamap.codegen.spread import Spread
 from isamap.machine import load_machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
 from isamap.tune.profile import Profile, print_profile
 

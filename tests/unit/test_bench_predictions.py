@@ -21,7 +21,7 @@ from isamap.driver.api import source_of
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.tune.figures import InstructionFigure
 from isamap.tune.profile import Profile
 

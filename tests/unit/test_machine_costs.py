@@ -13,7 +13,7 @@ import pytest
 from isamap.cli import main
 from isamap.ir import F64, Comparison, Constraint, Expr, Index
 from isamap.machine import cost_value, load_machine
-from isamap.machine.cost_bounds import Ranges, find_flaw
+from isamap.machine.costs import Ranges, find_flaw
 from isamap.source import Source
 from isamap.syntax import parse_expression
 

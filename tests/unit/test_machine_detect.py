@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from isamap.machine import check_machine, checks, detect, list_machines, load_machine
+from isamap.machine import check_machine, checks, list_machines, load_machine, processor
 from isamap.source import MissingTool, SpecProblem
 
 AVX2 = frozenset(("avx2", "fma", "f16c", "avx", "sse4_2"))
@@ -17,17 +17,17 @@ AVX2 = frozenset(("avx2", "fma", "f16c", "avx", "sse4_2"))
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    detect.detect_machine.cache_clear()
-    detect.detect_features.cache_clear()
+    processor.detect_machine.cache_clear()
+    processor.detect_features.cache_clear()
 
 
 def fits(monkeypatch: pytest.MonkeyPatch, features: frozenset[str]) -> str:
-    monkeypatch.setattr(detect, "detect_features", lambda: features)
-    return detect.detect_machine()
+    monkeypatch.setattr(processor, "detect_features", lambda: features)
+    return processor.detect_machine()
 
 
 def test_the_detected_machine_misses_nothing() -> None:
-    assert detect.missing_features(load_machine(detect.detect_machine())) == ()
+    assert processor.missing_features(load_machine(processor.detect_machine())) == ()
 
 
 def test_any_processor_has_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,19 +38,19 @@ def test_the_most_special_machine_is_taken(monkeypatch: pytest.MonkeyPatch) -> N
     machine = load_machine("x86-amx")
     needed = frozenset((*machine.target.features, *machine.target.permissions))
     assert fits(monkeypatch, needed) == "x86-amx"
-    detect.detect_machine.cache_clear()
+    processor.detect_machine.cache_clear()
     assert fits(monkeypatch, needed - {"amx_tile_data"}) == "x86-avx512-bf16"
-    detect.detect_machine.cache_clear()
+    processor.detect_machine.cache_clear()
     assert fits(monkeypatch, frozenset(load_machine("x86-avx2").target.features)) == "x86-avx2"
-    missing = detect.missing_features(machine)
+    missing = processor.missing_features(machine)
     assert missing[-1] == "amx_tile_data"
     assert "avx2" not in missing
 
 
 def test_nothing_fits_when_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "shipped_machines", tuple)
+    monkeypatch.setattr(processor, "shipped_machines", tuple)
     with pytest.raises(MissingTool) as found:
-        detect.detect_machine()
+        processor.detect_machine()
     assert found.value.exit_code == 5
 
 
@@ -61,16 +61,16 @@ def test_flags_are_read_from_the_first_processor(
     text = f"processor : 0\n{key}: avx2 fma something_new amx_tile\n\nprocessor : 1\n{key}: sve\n"
     info = tmp_path / "cpuinfo"
     info.write_text(text, encoding="utf-8")
-    monkeypatch.setattr(detect, "CPUINFO", info)
+    monkeypatch.setattr(processor, "CPUINFO", info)
 
     def is_granted(name: str) -> bool:
         return name == "amx_tile_data"
 
-    monkeypatch.setattr(detect, "is_granted", is_granted)
-    assert detect.detect_features() == {"avx2", "fma", "amx_tile", "amx_tile_data"}
-    detect.detect_features.cache_clear()
-    monkeypatch.setattr(detect, "CPUINFO", tmp_path / "missing")
-    assert detect.detect_features() == frozenset()
+    monkeypatch.setattr(processor, "is_granted", is_granted)
+    assert processor.detect_features() == {"avx2", "fma", "amx_tile", "amx_tile_data"}
+    processor.detect_features.cache_clear()
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "missing")
+    assert processor.detect_features() == frozenset()
 
 
 def test_a_check_is_remembered_until_a_text_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isamap.bench.environment import caches_bytes
-from isamap.machine.system_caches import SystemCache, system_caches
+from isamap.machine.processor import SystemCache, system_caches
 
 WAYS, LINE = "ways_of_associativity", "coherency_line_size"
 FIRST = {"level": "1", "type": "Data", "size": "48K", WAYS: "12", LINE: "64"}

@@ -10,7 +10,7 @@ import pytest
 from isamap.driver import inputs
 from isamap.driver.inputs import find_profile, with_profile
 from isamap.hw_specs import FOLDER, machine_path
-from isamap.machine import cpu, load_machine
+from isamap.machine import load_machine, processor
 from isamap.source import UsageProblem
 from isamap.tune import shipped
 from isamap.tune.shipped import family_profile
@@ -30,7 +30,7 @@ def run_on(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = family_profile(family)
     assert measured is not None
     here = replace(measured.cpu, microcode="another", features=())
-    for module in (cpu, shipped, inputs):
+    for module in (processor, shipped, inputs):
         monkeypatch.setattr(module, "this_cpu", lambda: here)
 
 
@@ -75,7 +75,7 @@ def test_registers_that_were_not_filled_load_no_faster_than_is_stated(
 
 
 def test_what_was_measured_here_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cpu.this_cpu()
+    here = processor.this_cpu()
     shipped_one = family_profile(FAMILIES[0])
     assert shipped_one is not None
     machine = load_machine("x86-avx2")

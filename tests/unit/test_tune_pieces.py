@@ -12,7 +12,7 @@ import pytest
 from isamap.cli import main
 from isamap.codegen.runner import RunProblem
 from isamap.machine import Machine, load_machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.posing.hierarchy import Memories

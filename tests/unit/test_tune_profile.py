@@ -17,7 +17,7 @@ from isamap.cli import main
 from isamap.codegen.spread import Spread
 from isamap.driver.inputs import ENVIRONMENT, find_profile, with_profile
 from isamap.machine import cost_value, load_machine
-from isamap.machine.cpu import Cpu, this_cpu
+from isamap.machine.processor import Cpu, this_cpu
 from isamap.posing.build import build_problem
 from isamap.source import Source, UsageProblem
 from isamap.tune.compare import Apart, warnings

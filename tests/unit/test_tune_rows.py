@@ -13,7 +13,7 @@ import pytest
 from isamap.cli import main
 from isamap.codegen.runner import RunProblem, RunResult
 from isamap.machine import Link, Machine, load_machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over

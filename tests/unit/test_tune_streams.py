@@ -14,7 +14,7 @@ from isamap.cli import main
 from isamap.codegen.runner import RunProblem
 from isamap.codegen.toolchain import CompilerRefused
 from isamap.machine import Machine, load_machine
-from isamap.machine.cpu import this_cpu
+from isamap.machine.processor import this_cpu
 from isamap.posing.hierarchy import Memories
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
 from isamap.tune.figures import StreamFigure, Unmeasured

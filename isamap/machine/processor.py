@@ -1,0 +1,221 @@
+"""What this processor and operating system really allow, and the shipped machine that fits them best.
+
+`detect_features()` holds `avx2` when code may use AVX2 here: the kernel lists a flag only where it also saves
+the registers that belong to it. AMX is listed wherever the processor has it, but a process has to ask for it.
+
+The caches of this processor, as the operating system reports them.
+
+`system_caches()` is `(SystemCache(49152, 12, 64), SystemCache(1310720, 20, 64))` where there are two.
+
+Which processor this is: what profiles of measured figures belong to.
+
+`this_cpu().describe()` is `AMD EPYC (family 26, model 2, stepping 1)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.hw_specs import shipped_machines
+from isamap.machine import allowed
+from isamap.machine.chain import HEADER_END, read_chain
+from isamap.machine.spec import read_target
+from isamap.machine.tree import Findings, read_tree
+from isamap.source import Diagnostic, MissingTool, is_digits
+
+if TYPE_CHECKING:
+    from isamap.machine.model import Machine
+
+
+CPUS = Path("/sys/devices/system/cpu")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCache:
+    """A cache that holds data. Units: bytes; `ways` and `line_bytes` are None where they are not reported."""
+
+    size_bytes: int
+    ways: int | None
+    line_bytes: int | None
+
+
+def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
+    """The caches between memory and the first core that this process may use, the nearest one first.
+
+    None where the system says nothing of them, as in some containers, and on all but Linux.
+    Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu.
+    """
+    core = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    found: list[tuple[int, SystemCache]] = []
+    for folder in (cpus / f"cpu{core}" / "cache").glob("index*"):
+        level, size = _number(folder / "level"), _number(folder / "size")
+        if _text(folder / "type") in ("Data", "Unified") and level and size:
+            ways, line = _number(folder / "ways_of_associativity"), _number(folder / "coherency_line_size")
+            found.append((level, SystemCache(size, ways, line)))
+    return tuple(cache for _, cache in sorted(found, key=lambda pair: pair[0]))
+
+
+def _number(path: Path) -> int | None:
+    """A positive number, `48K` in bytes; None where there is none."""
+    text = _text(path)
+    digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
+    return int(digits) * unit or None if is_digits(digits) else None
+
+
+def _text(path: Path) -> str:
+    """What a file of the system holds; nothing where there is none, or none that may be read."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+CPUINFO = Path("/proc/cpuinfo")
+
+_PERMITTED_BY: dict[str, str] = {"amx_tile_data": "amx_tile"}
+"""The feature without which there is no use in asking for a permission."""
+
+# Asking is done in a child: a granted permission enlarges the signal frames of the process for good.
+# 158 is arch_prctl on x86-64 and 0x1023 ARCH_REQ_XCOMP_PERM (Linux, Documentation/arch/x86/xstate.rst).
+_ASK = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(158, 0x1023, {component}) != 0)"
+_ASK_SECONDS = 10
+
+
+@lru_cache(maxsize=1)
+def detect_features() -> frozenset[str]:
+    """Names of the features and granted permissions of this computer, as descriptions write them."""
+    flags = _processor_flags()
+    granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
+    return frozenset(flags & set(allowed.FEATURES)) | frozenset(granted)
+
+
+def missing_features(machine: Machine) -> tuple[str, ...]:
+    """The features and permissions that a machine needs and this computer lacks, in the machine's order."""
+    here = detect_features()
+    return tuple(f for f in (*machine.target.features, *machine.target.permissions) if f not in here)
+
+
+@lru_cache(maxsize=1)
+def detect_machine() -> str:
+    """The shipped machine that fits this computer best: the longest chain, then the most features.
+
+    Raises: MissingTool when none fits.
+    """
+    here = detect_features()
+    fitting: list[tuple[int, int, str]] = []
+    for name in shipped_machines():
+        depth, needed, run = _needs(name)
+        if run == "native" and needed <= here:
+            fitting.append((depth, len(needed), name))
+    if not fitting:
+        said = f"no shipped machine fits this {platform.machine()} processor"
+        raise MissingTool(Diagnostic("no-machine-fits", said, help="name one with --hw"))
+    return max(fitting)[2]
+
+
+def _needs(name: str) -> tuple[int, frozenset[str], str]:
+    """Length of the chain, features and permissions, and the way to run, of a shipped machine."""
+    # Only what stands above the instructions is read: detection looks at every shipped machine.
+    trees = [read_tree(f.source, HEADER_END) for f in read_chain(name, HEADER_END)]
+    targets = [read_target(tree.get("target"), Findings()) for tree in trees]
+    needed = frozenset(f for target in targets for f in (*target.features, *target.permissions))
+    return len(trees), needed, next((t.run for t in targets if t.run is not None), "native")
+
+
+def _processor_flags() -> frozenset[str]:
+    """The flags of the first processor; none where there is no /proc/cpuinfo."""
+    try:
+        text = CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def is_granted(permission: str) -> bool:
+    """Whether the operating system grants a permission to a process that asks."""
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        return False
+    command = [sys.executable, "-I", "-S", "-c", _ASK.format(component=allowed.PERMISSIONS[permission])]
+    try:
+        return subprocess.run(command, timeout=_ASK_SECONDS, capture_output=True, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+_NAMES = ("model name", "CPU implementer")
+_FAMILY = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+_KEYS = ("vendor_id", "cpu family", "model", "stepping", "CPU part", "CPU variant", "CPU revision")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """A processor: its name, the numbers that tell it apart, its microcode, and what may be used of it."""
+
+    name: str
+    numbers: tuple[tuple[str, str], ...]
+    microcode: str
+    features: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """A digest of all of it."""
+        return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()
+
+    @property
+    def family(self) -> str:
+        """What processors of one design have in common, as `GenuineIntel-6-207`."""
+        return "-".join(value for key, value in self.numbers if key in _FAMILY)
+
+    def describe(self) -> str:
+        """The processor in a few words."""
+        numbers = ", ".join(f"{key.split()[-1]} {value}" for key, value in self.numbers if key != "vendor_id")
+        return f"{self.name} ({numbers})" if numbers else self.name
+
+    def differences(self, other: Cpu) -> tuple[str, ...]:
+        """In what two processors differ, in words."""
+        mine, theirs = set(self.features), set(other.features)
+        pairs = (
+            ("processor", self.describe(), other.describe()),
+            ("microcode", self.microcode, other.microcode),
+            (
+                "features",
+                " ".join(sorted(mine - theirs)) or "none",
+                " ".join(sorted(theirs - mine)) or "none",
+            ),
+        )
+        return tuple(f"{what}: {ours}; here {here}" for what, ours, here in pairs if ours != here)
+
+
+@lru_cache(maxsize=1)
+def this_cpu() -> Cpu:
+    """This computer's first processor, as the kernel describes it."""
+    facts = cpu_facts()
+    name = next((facts[key] for key in _NAMES if facts.get(key)), platform.machine() or "unknown")
+    numbers = tuple((key, facts[key]) for key in _KEYS if key in facts)
+    return Cpu(name, numbers, facts.get("microcode", ""), tuple(sorted(detect_features())))
+
+
+def cpu_facts() -> dict[str, str]:
+    """What the kernel says of the first processor, by its names; nothing where it says nothing."""
+    facts: dict[str, str] = {}
+    try:
+        text = CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        facts.setdefault(key.strip(), value.strip())
+    return facts
