@@ -25,7 +25,7 @@ from isamap.plan.problem import Carried, NestOption
 from isamap.posing.supply_costs import delivery_of
 from isamap.source import added
 from isamap.transform import Statement, reads, statements
-from isamap.transform.distinct import tells_apart
+from isamap.transform.margins import tells_apart
 
 # So many iterations back recurrences are looked for: what the last one left stays in registers.
 FARTHEST = 4

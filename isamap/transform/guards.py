@@ -34,8 +34,7 @@ from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.source import Diagnostic, NoMapping
-from isamap.transform.distinct import tells_apart
-from isamap.transform.margins import fill_loose_reads, nothing_of, without_bounds, writes_loosely
+from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.residues import by_remainders
 from isamap.transform.statements import Statement, in_ordered_loops, statements, symbols
 

@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from isamap.ir import Kernel
 from isamap.transform.batching import batchings
-from isamap.transform.distribution import distributions
 from isamap.transform.flattening import flattenings
 from isamap.transform.fusion import fission, fusions, reorderings
-from isamap.transform.hoisting import hoistings
-from isamap.transform.parting import partings
-from isamap.transform.retention import retentions
+from isamap.transform.ordered_loops import distributions, hoistings, retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
-from isamap.transform.shifting import shifts
-from isamap.transform.starting import merges, splits
-from isamap.transform.zero_points import without_zero_points
+from isamap.transform.split_sums import merges, partings, splits
+from isamap.transform.zero_points import shifts, without_zero_points
 
 _MOST_STEPS = 40
 """Rewrites that are made one after the other; each removes a statement or takes one out of a loop."""

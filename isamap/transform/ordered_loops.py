@@ -1,0 +1,309 @@
+"""Statements taken out of an ordered loop: what no iteration passes on to the next runs over all of them.
+
+    seq t in T {                                  for t in T, j in H, c in C { x[t, j] += X[t, c] * W[c, j]; }
+      x[j] = 0;                                   seq t in T {
+      x[j] += X[t, c] * W[c, j];          →         h[j] = tanh(x[t, j] + h[j]);
+      h[j] = tanh(x[j] + h[j]);                   }
+    }
+
+A temporary that every iteration fills anew before it is read gets an axis for the loop (*expansion*). Then
+statements form groups that depend on themselves from one iteration to the next, and statements that do not
+(Allen and Kennedy's loop distribution); sums among the latter move in front of the loop, or behind it.
+
+An ordered loop as several: one for each group of statements that need each other.
+
+    seq t in T {                                  seq t in T { h[t + 1, j] = tanh(h[t, j]); }
+      h[t + 1, j] = tanh(h[t, j]);        →       seq t in T { g[t + 1, j] = tanh(g[t, j] + h[t, j]); }
+      g[t + 1, j] = tanh(g[t, j] + h[t, j]);
+    }
+
+Two layers of a recurrent network run one after the other then, instead of in turns.
+
+What an ordered loop overwrites kept for all iterations, so that sums of it need not run inside.
+
+    seq t in T {                                     seq t in T {
+      h[j] = tanh(x[t, j] + h[j]);                     h[j] = tanh(x[t, j] + h[j]);
+      Y[t, k] += h[j] * V[j, k];         →             h_all[t, j] = h[j];
+    }                                                }
+                                                     for t in T { Y[t, k] += h_all[t, j] * V[j, k]; }
+
+The projection of a recurrent state is one product over all time steps then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
+from isamap.transform.conflicts import Conflicts, writes_all
+from isamap.transform.rewrite import (
+    Rewrite,
+    accepted,
+    accesses,
+    free_name,
+    map_accesses,
+    shown,
+    with_statements,
+)
+from isamap.transform.sequences import (
+    Needs,
+    Sequential,
+    closure,
+    in_needed_order,
+    needs,
+    sequential_loops,
+    without_order,
+)
+from isamap.transform.statements import Statement, statements
+
+
+def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with sums moved out of one of its ordered loops, for each loop that has such."""
+    for loop in sequential_loops(statements(kernel)):
+        for behind in (False, True):
+            found = _hoisted(kernel, loop, behind=behind)
+            if found is not None:
+                yield found
+
+
+# --- taking out -------------------------------------------------------------------------------------------
+
+
+def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
+    """Sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
+    chosen = expandable(kernel, loop)
+    taken = movable(*expand(kernel, loop, chosen), behind=behind)
+    if not taken:
+        return None
+    touched = {r.buffer for n in taken for s in loop.units[n] for r in accesses(s)}
+    chosen = tuple(o for o in chosen if o.name in touched)
+    expanded, moved_loop = expand(kernel, loop, chosen)
+    if not set(taken) <= set(movable(expanded, moved_loop, behind=behind)):
+        return None
+    name = loop.axis.name
+    steps = [
+        f"expansion: `{o.name}` gets an axis for `{name}`, for every iteration fills it anew" for o in chosen
+    ]
+    return moved_out(kernel, expanded, moved_loop, taken, steps, behind=behind)
+
+
+def moved_out(
+    before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
+) -> Rewrite | None:
+    """The kernel with units of a loop in front of it, or behind it, where their axis has no order."""
+    order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
+    out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
+    rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
+    middle = (*rest, *out) if behind else (*out, *rest)
+    after = with_statements(kernel, (*loop.before, *middle, *loop.behind))
+    if not accepted(before, after):
+        return None
+    place, name = "behind" if behind else "in front of", loop.axis.name
+    steps = steps + [
+        f"fission: `{shown(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
+        for n in order
+        for s in loop.units[n]
+    ]
+    return Rewrite(after, tuple(steps))
+
+
+def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None = None) -> list[int]:
+    """Numbers of the units that sums need (or that need sums) which may run in front of (behind) the loop.
+
+    Only a sum is worth it: an elementwise statement stays where its data are. `only` asks about one sum.
+    """
+    order = needs(Conflicts.of(kernel, in_order=True), loop)
+    reach = closure(order)
+    if behind:
+        reach = [list(column) for column in zip(*reach, strict=True)]
+    free = [
+        n
+        for n in range(len(reach))
+        if not any(reach[m][m] and (m == n or reach[m][n]) for m in range(len(reach)))
+    ]
+    sums = [n for n in free if any(s.is_reduction and s.reduction_axes for s in loop.units[n])]
+    sums = sums if only is None else [n for n in sums if n == only]
+    return [n for n in range(len(reach)) if n in free and any(m == n or reach[n][m] for m in sums)]
+
+
+# --- expansion --------------------------------------------------------------------------------------------
+
+
+def expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
+    """Temporaries of one ordered loop of which every iteration writes all elements before it reads any."""
+    of = Conflicts.of(kernel)
+    if not of.positive(loop.axis.extent):
+        return ()
+    outside = {r.buffer for s in (*loop.before, *loop.behind) for r in accesses(s)}
+    return tuple(
+        o
+        for o in kernel.operands
+        if o.role == "temp" and o.strides is None and o.name not in outside and _is_filled_first(o, loop, of)
+    )
+
+
+def _is_filled_first(operand: Operand, loop: Sequential, of: Conflicts) -> bool:
+    filling: list[Statement] = []
+    for s in loop.inside:
+        touched = [r for r in accesses(s) if r.buffer == operand.name]
+        if not touched:
+            continue
+        if s.assign.op is not None or len(touched) > 1:
+            break
+        if s.assign.target.buffer != operand.name:
+            break
+        if not all(of.positive(a.extent) for a in (*s.sequence[loop.depth + 1 :], *s.axes)):
+            break
+        filling.append(s)
+    return writes_all(filling, operand, of)
+
+
+def expand(kernel: Kernel, loop: Sequential, operands: Sequence[Operand]) -> tuple[Kernel, Sequential]:
+    """The kernel and the loop with an element of some operands for each iteration."""
+    names = {o.name for o in operands}
+
+    def change(read: Read) -> Read:
+        if read.buffer not in names:
+            return read
+        return replace(read, index=(Index.of(loop.axis.name), *read.index))
+
+    inside = tuple(map_accesses(s, change) for s in loop.inside)
+    larger = tuple(
+        replace(o, shape=(loop.axis.extent, *o.shape)) if o.name in names else o for o in kernel.operands
+    )
+    after = with_statements(kernel, (*loop.before, *inside, *loop.behind), larger)
+    return after, replace(loop, inside=inside)
+
+
+Group = tuple[int, ...]
+"""Numbers of units that need each other, in the order of the text."""
+
+
+def distributions(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with one of its ordered loops as several, for each that falls apart."""
+    for loop in sequential_loops(statements(kernel)):
+        found = _distributed(kernel, loop)
+        if found is not None:
+            yield found
+
+
+def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
+    chosen = expandable(kernel, loop)
+    chosen = _shared(chosen, loop, _groups(*expand(kernel, loop, chosen)))
+    expanded, inside = expand(kernel, loop, chosen)
+    groups = _groups(expanded, inside)
+    order = needs(Conflicts.of(expanded, in_order=True), inside)
+    ordered = [g for g in groups if len(g) > 1 or any(order[n][n] for n in g)]
+    if len(ordered) < 2:
+        return None  # what needs no order is taken out of the loop by hoisting, where it is worth it
+    numbers = count(1 + max(n for s in statements(kernel) for n in s.ordered_loops))
+    parts: list[Statement] = []
+    for group in groups:
+        number = next(numbers)
+        own = [s for n in group for s in inside.units[n]]
+        parts += [
+            _in_loop(s, loop.depth, number) if group in ordered else without_order(s, loop.depth) for s in own
+        ]
+    after = with_statements(expanded, (*loop.before, *parts, *loop.behind))
+    if not accepted(kernel, after):
+        return None
+    name = loop.axis.name
+    steps = [
+        f"expansion: `{o.name}` gets an axis for `{name}`, for every iteration fills it anew" for o in chosen
+    ]
+    steps.append(f"fission: `seq {name}` becomes {len(groups)} loops, of which {len(ordered)} are ordered")
+    return Rewrite(after, tuple(steps))
+
+
+def _groups(kernel: Kernel, loop: Sequential) -> list[Group]:
+    """The units that need each other, each group behind those that it needs."""
+    order = needs(Conflicts.of(kernel, in_order=True), loop)
+    reach = closure(order)
+    units = range(len(order))
+    left = list(
+        dict.fromkeys(tuple(m for m in units if m == n or (reach[n][m] and reach[m][n])) for n in units)
+    )
+    found: list[Group] = []
+    while left:
+        following = next(g for g in left if not any(_needs(g, other, reach) for other in left if other != g))
+        left.remove(following)
+        found.append(following)
+    return found
+
+
+def _needs(group: Group, other: Group, reach: Needs) -> bool:
+    return any(reach[m][n] for m in other for n in group)
+
+
+def _shared(chosen: Sequence[Operand], loop: Sequential, groups: list[Group]) -> tuple[Operand, ...]:
+    """The temporaries that more than one group uses: the others pass nothing on."""
+    used = [{r.buffer for n in g for s in loop.units[n] for r in accesses(s)} for g in groups]
+    return tuple(o for o in chosen if sum(o.name in names for names in used) > 1)
+
+
+def _in_loop(s: Statement, depth: int, number: int) -> Statement:
+    """The statement in an ordered loop of another number."""
+    return replace(s, ordered_loops=(*s.ordered_loops[:depth], number, *s.ordered_loops[depth + 1 :]))
+
+
+def retentions(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with one sum of an ordered loop moved behind it, for each that copies make independent."""
+    for loop in sequential_loops(statements(kernel)):
+        if not Conflicts.of(kernel).positive(loop.axis.extent):
+            continue
+        free = movable(kernel, loop, behind=True)
+        for n, unit in enumerate(loop.units):
+            if n not in free and len(unit) == 1 and unit[0].is_reduction and unit[0].reduction_axes:
+                found = _retained(kernel, loop, unit[0])
+                if found is not None:
+                    yield found
+
+
+def _retained(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
+    """The kernel with copies of what a sum reads and the loop changes, and the sum behind the loop."""
+    changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
+    names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]
+    if not names:
+        return None
+    kept: dict[str, Operand] = {}
+    for name in names:
+        taken = replace(kernel, operands=(*kernel.operands, *kept.values()))
+        o = kernel.operand(name)
+        shape = (loop.axis.extent, *o.shape)
+        kept[name] = Operand(free_name(taken, f"{name}_all"), "temp", o.dtype, shape)
+    t = Index.of(loop.axis.name)
+
+    def change(read: Read) -> Read:
+        if read.buffer not in kept:
+            return read
+        return replace(read, buffer=kept[read.buffer].name, index=(t, *read.index))
+
+    at = loop.inside.index(s)
+    copies = [_copy(kernel, s, kernel.operand(n), kept[n], t) for n in names]
+    inside = (*loop.inside[:at], *copies, map_accesses(s, change), *loop.inside[at + 1 :])
+    longer = replace(loop, inside=inside)
+    operands = (*kernel.operands, *kept.values())
+    changed_kernel = with_statements(kernel, (*loop.before, *inside, *loop.behind), operands)
+    return _behind(kernel, changed_kernel, longer, inside[at + len(copies)], names)
+
+
+def _behind(
+    before: Kernel, kernel: Kernel, loop: Sequential, s: Statement, names: Sequence[str]
+) -> Rewrite | None:
+    number = next(n for n, unit in enumerate(loop.units) if unit == (s,))
+    if movable(kernel, loop, behind=True, only=number) != [number]:
+        return None
+    steps = [f"retention: `{n}` of every iteration of `{loop.axis.name}` is kept" for n in names]
+    return moved_out(before, kernel, loop, [number], steps, behind=True)
+
+
+def _copy(kernel: Kernel, s: Statement, source: Operand, target: Operand, t: Index) -> Statement:
+    """All elements of an array copied to the place of an iteration, in the loops of a statement."""
+    own = with_statements(kernel, [s])
+    names = [free_name(own, f"e{d}") for d in range(len(source.shape))]
+    axes = tuple(Axis(n, e) for n, e in zip(names, source.shape, strict=True))
+    here = tuple(Index.of(n) for n in names)
+    assign = Assign(Read(target.name, (t, *here), target.dtype), None, Read(source.name, here, source.dtype))
+    return replace(s, axes=axes, assign=assign, accumulator=target.dtype)
