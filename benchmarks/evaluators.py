@@ -15,7 +15,7 @@ import subprocess
 import sys
 from typing import Any
 
-from isamap.report.contest import kendall_tau
+from isamap.report.schedules import kendall_tau
 
 CASES = (
     ("gemm_f32", "M=64 N=64 K=64"),

@@ -19,7 +19,7 @@ from isamap.driver.sizes import read_size
 from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model
 from isamap.posing.build import build_problem
-from isamap.report.contest import kendall_tau
+from isamap.report.schedules import kendall_tau
 from isamap.scheduler.nests.pricing import price
 
 if TYPE_CHECKING:

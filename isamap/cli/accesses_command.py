@@ -46,7 +46,7 @@ def accesses_command(
     from isamap.driver.explaining import schedule_accesses, statement_extents
     from isamap.driver.pipeline import compile_kernel
     from isamap.plan.access_counts import CONVENTIONS
-    from isamap.report.accesses import accesses_json, accesses_text
+    from isamap.report.access_tables import accesses_json, accesses_text
     from isamap.report.closed_forms import closed_forms  # brings SymPy
     from isamap.syntax import parse_kernel
 
@@ -75,7 +75,7 @@ def best_accesses_json(schedule: Schedule, problem: Problem, machine: Machine) -
     """The counts of a schedule that was found, as the emitted code would make them."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
-    from isamap.report.accesses import accesses_json
+    from isamap.report.access_tables import accesses_json
 
     chosen = CONVENTIONS["isamap"]
     return accesses_json(chosen, schedule_accesses(schedule, problem, machine, chosen))

@@ -13,9 +13,8 @@ from isamap.cli.options import AsJson
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_number
 from isamap.driver.inputs import machine_of
-from isamap.report.cells import time_text
-from isamap.report.columns import table
-from isamap.report.sizes import bytes_text
+from isamap.report.columns import bytes_text, table
+from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
 
 if TYPE_CHECKING:

@@ -203,8 +203,7 @@ def _text_behind(made: Compilation, stage: str) -> str:
     from isamap.driver.compiling import schedules_of
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
-    from isamap.report.passes import print_state
-    from isamap.report.program import print_program
+    from isamap.report.lowered import print_program, print_state
 
     match stage:
         case "parse":

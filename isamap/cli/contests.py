@@ -12,9 +12,8 @@ from isamap.report.columns import table
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request
-    from isamap.report.contest import Verdicts
     from isamap.report.explained import Explained
-    from isamap.report.schedules import Attempt
+    from isamap.report.schedules import Attempt, Verdicts
     from isamap.scheduler import Ranking
 
 
@@ -33,7 +32,7 @@ class Contest:
     @property
     def best(self) -> Attempt:
         """The winner: by the first evaluator, or by the model."""
-        from isamap.report.contest import winner
+        from isamap.report.schedules import winner
 
         if self.verdicts:
             return winner(self.attempts, self.verdicts[0])
@@ -42,7 +41,7 @@ class Contest:
     def text(self) -> str:
         """The table, and what it comes to."""
         from isamap.plan.text import fixed_words
-        from isamap.report.contest import contest_lines, contest_rows
+        from isamap.report.schedules import contest_lines, contest_rows
 
         lines = [table(contest_rows(self.attempts, self.verdicts))]
         said = [] if self.ranking is None else [_proven(self.ranking)]
@@ -53,7 +52,7 @@ class Contest:
 
     def json(self) -> dict[str, object]:
         """The same as JSON."""
-        from isamap.report.contest import agreement_json, contest_json
+        from isamap.report.schedules import agreement_json, contest_json
 
         found: dict[str, object] = {
             "best": self.best.heuristic,
@@ -128,7 +127,7 @@ def _verdicts(
     from isamap.driver.refining import evaluate_schedules
     from isamap.driver.sizes import complete_sizes
     from isamap.plan.trial import Trial
-    from isamap.report.contest import Verdicts
+    from isamap.report.schedules import Verdicts
     from isamap.syntax import parse_kernel
 
     assert matched.canonical is not None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from isamap.driver.request import Size
     from isamap.machine import Machine
     from isamap.match import CountMode
-    from isamap.report.forms import Form
+    from isamap.report.kernel_forms import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def fix_answer(
 ) -> Answer:
     """The kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
     from isamap.driver.matching import fix_kernel
-    from isamap.report.changes import fix_text
+    from isamap.report.kernel_forms import fix_text
     from isamap.report.mapping_json import mappings_json
     from isamap.report.refusals import rejections_json
 
@@ -90,7 +90,7 @@ def transform_answer(
     """A rewrite of the kernel, the best or a numbered one, and what each would match."""
     from isamap.driver.matching import forms_of
     from isamap.ir import print_routine
-    from isamap.report.forms import forms_json, forms_text
+    from isamap.report.kernel_forms import forms_json, forms_text
 
     forms = forms_of(source, machine, sizes, mode, instruction)
     number = _chosen(which, forms)

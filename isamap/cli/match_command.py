@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from isamap.machine import Machine
     from isamap.match import CountMode, Rejection
     from isamap.report.coverage import Coverage
-    from isamap.report.facts import Matched
+    from isamap.report.mapping_facts import Matched
 
 
 MachineNames = Annotated[
@@ -95,8 +95,7 @@ def is_several(words: Sequence[str]) -> bool:
 
 def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMode) -> Answer:
     """The matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
-    from isamap.report.coverage import coverage_json, coverage_text
-    from isamap.report.overview import overview_text
+    from isamap.report.coverage import coverage_json, coverage_text, overview_text
 
     sources = [source for word in dict.fromkeys(words) for source in _sources(word)]
     found: list[Coverage] = []
@@ -208,9 +207,8 @@ def _listed(
     """The mappings of one kernel, of all instructions or of one, with what was asked for besides."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
-    from isamap.report.mappings import FEW, mappings_text, unmoved_text
+    from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text
     from isamap.report.refusals import refusals_text, rejections_json
-    from isamap.report.variants import variants_json, variants_text
 
     unmatched = matched.unperformed
     findings: tuple[Finding, ...] = ()

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from isamap.driver.request import Request, Size
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
+    from isamap.report.compilation import Ordered
     from isamap.report.explained import Explained
-    from isamap.report.pipelines import Ordered
     from isamap.report.schedules import Attempt
 
 

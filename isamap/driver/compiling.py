@@ -60,8 +60,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
     from isamap.codegen.toolchain import pool_files
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
-    from isamap.report.packed import packed_json
-    from isamap.report.workspace import workspace_json
+    from isamap.report.compilation import packed_json, workspace_json
 
     assert (  # noqa: PT018 - they are all there, or none is
         made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted

@@ -20,9 +20,8 @@ from isamap.plan.access_counts import Convention, StatementAccesses, count_state
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.report.explained import Explained, explain_schedule
-from isamap.report.passes import print_state
-from isamap.report.runners_up import Runner
+from isamap.report.explained import Explained, Runner, explain_schedule
+from isamap.report.lowered import print_state
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.shares import where_time_goes
 from isamap.source import Diagnostic, UsageProblem

@@ -28,8 +28,8 @@ from isamap.match import (
     improving_rewrites,
     refusals,
 )
-from isamap.report.facts import Matched
-from isamap.report.forms import Form
+from isamap.report.kernel_forms import Form
+from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, factorisations, make_guards_explicit, rewrites

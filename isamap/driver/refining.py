@@ -19,7 +19,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.protocols import Evaluator
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.trial import Trial
-from isamap.report.pipelines import Ordered, Pipelined
+from isamap.report.compilation import Ordered, Pipelined
 from isamap.source import Diagnostic
 from isamap.version import __version__
 

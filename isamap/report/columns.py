@@ -2,6 +2,8 @@
 
 instruction  whole  split
 tdpbf16ps        0      2
+
+Numbers with units for people: bytes and shares of a whole.
 """
 
 from __future__ import annotations
@@ -35,3 +37,19 @@ def indented(text: str, by: str = "  ") -> str:
 def shortened(text: str, width: int) -> str:
     """The text, or as much of it as fits with a sign that there is more."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+_UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def bytes_text(size: float) -> str:
+    """Bytes in the unit that leaves the number readable: `48 B`, `1.5 KiB`, `128 MiB`."""
+    unit, scale = next(((u, s) for u, s in _UNITS if size >= s), ("B", 1))
+    value = size / scale
+    return f"{value:.0f} {unit}" if value >= 100 or value == int(value) else f"{value:.3g} {unit}"
+
+
+def percent_text(share: float) -> str:
+    """A share of a whole: `87 %`, `0.4 %`, `0 %`."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 or value == 0 else f"{value:.1f} %"

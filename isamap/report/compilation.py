@@ -8,6 +8,12 @@ statement 0: C[m, n] += A[m, k] * B[k, n];
   tile   m by 6, n by 64, k by 1; 24 issues unrolled
   staged b around k
   holds  24 of 32 zmm for c
+
+The tensors that a program takes packed: what packs them, how they are laid out, how large they are.
+
+The workspace of a program: what lies where, from when to when.
+
+Pipelines in words: every how long an iteration starts, and what is proven about that.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Kernel
+from isamap.lower.lifetimes import exact_bytes, fixed_bytes, padded_bytes, scratch_regions
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.match import statement_text
@@ -24,10 +31,135 @@ from isamap.plan.check import live_registers
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, engines_words
+from isamap.plan.steady import Solved, Steady
 from isamap.plan.text import fixed_words
-from isamap.report.packed import packed_lines
-from isamap.report.workspace import workspace_lines
 from isamap.transform import statements
+
+
+def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
+    """Per packed tensor its layout and its bytes (None: known at run time only), header included."""
+    return [
+        {
+            "tensor": t.header.source,
+            "argument": t.name,
+            "program": pack.name,
+            "layout": t.header.layout,
+            "bytes": (t.shape[0] * t.dtype.size_bytes).value,
+        }
+        for pack in program.packs
+        for t in pack.tensors
+        if t.header is not None
+    ]
+
+
+def packed_lines(program: LoweredProgram) -> Iterator[str]:
+    """One line for each packed tensor."""
+    for entry in packed_json(program):
+        size = entry["bytes"] if entry["bytes"] is not None else "a run-time number of"
+        yield (
+            f"packed {entry['tensor']}: {size} bytes, written by {entry['program']}, layout {entry['layout']}"
+        )
+
+
+def workspace_json(program: LoweredProgram) -> dict[str, object]:
+    """Buffers with bytes, offset and life (None: known at run time only); bytes with and without sharing."""
+    sizes = [exact_bytes(b) for b in program.buffers]
+    return {
+        "fixed_bytes": fixed_bytes(program),
+        "unshared_bytes": _unshared_bytes(program),
+        "scratchpad_bytes": {name: size for name, (_, size) in scratch_regions(program).items()},
+        "buffers": [
+            {
+                "name": b.name,
+                "dtype": b.dtype.name,
+                "memory": b.memory,
+                "bytes": size,
+                "offset_bytes": b.offset,
+                "life": list(b.life) if b.life is not None else None,
+                "why": b.why,
+            }
+            for b, size in zip(program.buffers, sizes, strict=True)
+        ],
+    }
+
+
+def workspace_lines(program: LoweredProgram) -> Iterator[str]:
+    """One line for each buffer, and what sharing saves where it saves anything."""
+    for b in program.buffers:
+        size = b.elements.value
+        shown = f"{size * b.dtype.size_bytes} bytes" if size is not None else f"{b.elements} elements"
+        why = f", {b.why}" if b.why else ""
+        place = f" at {b.offset}" if b.offset is not None else ""
+        life = f", needed from {b.life[0]} to {b.life[1]}" if b.life is not None else ""
+        yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}"
+    if fixed_bytes(program) < (unshared := _unshared_bytes(program)):
+        yield f"workspace: {fixed_bytes(program)} bytes; {unshared} if nothing were shared"
+    for name, (_, size) in scratch_regions(program).items():
+        yield f"{name}: {size} bytes in use"
+
+
+def _unshared_bytes(program: LoweredProgram) -> int:
+    """What the workspace's buffers of known size would take each for itself."""
+    return sum(padded_bytes(b) or 0 for b in program.buffers if not b.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """What was found for the main loop of a statement; `solved` is None where nothing was."""
+
+    statement: int
+    steady: Steady | None
+    solved: Solved | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A schedule with the pipelines that were found for its nests."""
+
+    schedule: Schedule
+    found: tuple[Pipelined, ...]
+
+    def text(self) -> str:
+        """A sentence for each."""
+        return "\n".join(map(pipeline_line, self.found))
+
+    def json(self) -> list[dict[str, object]]:
+        """An object for each."""
+        return [pipeline_json(pipelined) for pipelined in self.found]
+
+
+def pipeline_line(found: Pipelined) -> str:
+    """One statement's pipeline in a sentence."""
+    where = f"statement {found.statement}"
+    if found.steady is None:
+        return f"{where}: no innermost loop holds issues only, so there is nothing to pipeline"
+    if found.solved is None:
+        return f"{where}: no pipeline found for {len(found.steady.operations)} issues"
+    solved, tick = found.solved, found.steady.tick_ns
+    interval = solved.pipeline.interval
+    proof = "proven least" if solved.is_optimal else f"proven to be no less than {solved.interval_bound}"
+    bound = solved.lifetime_bound
+    lives = "proven least" if solved.lifetime == bound else f"proven to be no less than {bound}"
+    return (
+        f"{where}: a turn of {len(found.steady.operations)} issues every {interval} ticks of {tick:.3g} ns "
+        f"({proof}), {solved.pipeline.stages} under way; its values take registers for {solved.lifetime} "
+        f"ticks ({lives})"
+    )
+
+
+def pipeline_json(found: Pipelined) -> dict[str, object]:
+    """One statement's pipeline as JSON; figures are null where none was found."""
+    solved = found.solved
+    return {
+        "statement": found.statement,
+        "issues": len(found.steady.operations) if found.steady else 0,
+        "tick_ns": found.steady.tick_ns if found.steady else None,
+        "interval_ticks": solved.pipeline.interval if solved else None,
+        "interval_bound_ticks": solved.interval_bound if solved else None,
+        "stages": solved.pipeline.stages if solved else None,
+        "lifetime_ticks": solved.lifetime if solved else None,
+        "lifetime_bound_ticks": solved.lifetime_bound if solved else None,
+    }
 
 
 def compilation_report(

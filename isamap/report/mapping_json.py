@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, Movement, places, statement_text
-from isamap.report.facts import Facts, Matched
-from isamap.report.tally import Tally, by_instruction, is_computing, total
+from isamap.report.mapping_facts import Facts, Matched, Tally, by_instruction, is_computing, total
 from isamap.transform import Statement
 
 

@@ -8,27 +8,107 @@ statement 0: C[m, n] += f32(A[m, k]) * f32(B[k, n]);
 
   instruction  axes                      kind   utilisation  movement                   cost  proof
   tdpbf16ps    m ← m, n ← n, (k, p) ← k  split        100 %  a, c strided; b packed   199 µs  proved
+
+A mapping's properties in a few characters each, for tables.
+
+i ← n.p.q, j ← k, (k, p) ← c.r.s      a, c in place; b packed      94 %      1.2 ms
+
+The variants of mappings: orders of fusion, cuts, what lies where, tails. Those of one mapping count once.
+
+1  matmul  i ← p.q, j ← k, k ← c  a = X, b = F: 2 orders of fusion and cuts, 2 variants
+     axes                   tail    movement
+     i ← p.q, j ← k, k ← c  exact   a, c packed; b strided
+     i ← q.p, j ← k, k ← c  exact   a, c gathered; b strided
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
-from isamap.match import GroupMapping, statement_text
+from isamap.ir import print_expr
+from isamap.match import GroupMapping, Mapping, is_read_of, places, statement_text
+from isamap.match.moves.variants import Variant, count_groupings
 from isamap.posing.estimate import numbered
-from isamap.report.cells import (
-    axes_text,
-    cost_text,
-    kind_text,
-    movement_text,
-    operands_text,
-    utilisation_text,
+from isamap.report.columns import indented, shortened, table
+from isamap.report.mapping_facts import (
+    Facts,
+    Look,
+    Matched,
+    Tally,
+    by_instruction,
+    is_computing,
+    tally,
+    tally_groups,
+    total,
 )
-from isamap.report.columns import indented, table
-from isamap.report.facts import Facts, Matched
-from isamap.report.tally import Tally, by_instruction, is_computing, tally, tally_groups, total
 from isamap.transform import Statement
+
+OPEN = "-"
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
+
+
+def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
+    """Which kernel axes run on which axes of the instruction, in its order; axes left empty have a 1."""
+    shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
+    shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
+    if order:
+        shown.sort(key=lambda s: order.index(s[0]))
+    return ", ".join(text for _, text in shown) or OPEN
+
+
+def _together(axes: tuple[str, ...]) -> str:
+    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
+
+
+def operands_text(mapping: Mapping) -> str:
+    """What each operand stands for: the array where it is the only element of it, else the expression."""
+    arrays = [is_read_of(b.subject) for b in mapping.bindings]
+    shown: list[str] = []
+    for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
+        alone = array is not None and arrays.count(array) == 1
+        text = array if alone and array is not None else shortened(print_expr(binding.subject), 32)
+        shown.append(f"{name} = {text}")
+    return ", ".join(shown) or OPEN
+
+
+def kind_text(mapping: Mapping) -> str:
+    """The kind, and whether an operand has to be computed first."""
+    return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
+
+
+def movement_text(facts: Facts) -> str:
+    """How each operand moves, operands of one kind together: `a, c in place; b packed`."""
+    kinds: dict[str, list[str]] = {}
+    for m in facts.movements or ():
+        kinds.setdefault("cannot move" if m.kind == "none" else m.kind, []).append(m.operand)
+    return "; ".join(f"{', '.join(names)} {kind}" for kind, names in kinds.items()) or OPEN
+
+
+def utilisation_text(facts: Facts) -> str:
+    """The share of lanes that do work; while sizes are open, what it cannot exceed, if that is known."""
+    if facts.utilisation is not None:
+        return _percent(facts.utilisation)
+    return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
+
+
+def cost_text(facts: Facts) -> str:
+    """The estimated time with three digits; while sizes are open, nothing."""
+    return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
+
+
+def time_text(ns: float) -> str:
+    """A time in the unit that leaves its number readable."""
+    unit, size = next(((u, s) for u, s in _UNITS if ns >= s), _UNITS[-1])
+    return f"{ns / size:.0f} {unit}" if ns / size >= 100 else f"{ns / size:.3g} {unit}"
+
+
+def _percent(share: float) -> str:
+    shown = 100 * share
+    return f"{shown:.0f} %" if shown >= 10 or shown == 0 else f"{shown:.2g} %"
+
 
 FEW = 8
 """Mappings shown of a kernel's only statement; those of several share them, three of each at least."""
@@ -211,3 +291,83 @@ def _row(facts: Facts) -> tuple[str, ...]:
         cost_text(facts),
         facts.proof.status,
     )
+
+
+EACH = 6
+"""Variants shown of a mapping."""
+
+MOST = 64
+"""Variants shown of a mapping when everything is asked for: an order of eight axes has 40320."""
+
+
+def variants_text(matched: Matched, *, every: bool = False) -> str:
+    """The best mappings of each statement that computes, or of all, each with its first variants."""
+    blocks: list[str] = []
+    for number, found in _best(matched, every=every):
+        lines = [f"variants for {statement_line(number, matched.statements[number])}"]
+        for place, facts in enumerate(found, 1):
+            lines += _mapping_lines(place, facts, matched.look, MOST if every else EACH)
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) or "no mapping, and hence no variants"
+
+
+def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[Facts]]]:
+    """The statements that compute, or all, with the mappings that are shown of them."""
+    few = None if every else few_each(matched)
+    for number, statement in enumerate(matched.statements):
+        if matched.of_statement(number) and (every or is_computing(statement)):
+            yield number, best_of(matched, number, few)[:few]
+
+
+def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[str]:
+    mapping = facts.mapping
+    orders, count = count_groupings(mapping), look.count_variants(mapping)
+    ways = f"{orders} orders of fusion and cuts" if orders > 1 else "one order"
+    number = "more than can be counted quickly" if count is None else f"{count} variants"
+    name = f"{mapping.instruction}  {axes_text(mapping, facts.order)}  {operands_text(mapping)}"
+    yield f"{place:>3}  {name}: {ways}, {number}"
+    found = list(islice(look.variants(mapping), most + 1))
+    rows = [("axes", "tail", "movement"), *(_variant_row(facts, variant) for variant in found[:most])]
+    yield indented(table(rows), "       ")
+    if len(found) > most:
+        rest = "more" if count is None else f"{count - most} more"
+        yield f"       … and {rest}{'' if most == MOST else f': --all lists up to {MOST}'}"
+
+
+def _variant_row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
+    mapping = replace(facts.mapping, groups=variant.groups)
+    tail = variant.tail
+    if variant.fills:
+        tail += f" with {', '.join(f'{n} = {c.value}' for n, c in variant.fills)}"
+    if tail == "none":
+        tail = "no way"
+    return axes_text(mapping, facts.order), tail, movement_text(replace(facts, movements=variant.movements))
+
+
+def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, object]]:
+    """The same as JSON: a list of mappings, each with its first variants and the number of all orders."""
+    return [
+        {
+            "mapping": facts.mapping.ident,
+            "statement": number,
+            "orders": count_groupings(facts.mapping),
+            "count": matched.look.count_variants(facts.mapping),
+            "variants": [
+                _variant(v) for v in islice(matched.look.variants(facts.mapping), MOST if every else EACH)
+            ],
+        }
+        for number, found in _best(matched, every=every)
+        for facts in found
+    ]
+
+
+def _variant(variant: Variant) -> dict[str, object]:
+    return {
+        "groups": [
+            {"instruction_axes": list(g.instruction_axes), "kernel_axes": list(g.kernel_axes)}
+            for g in variant.groups
+        ],
+        "tail": variant.tail,
+        "fills": {name: constant.value for name, constant in variant.fills},
+        "movement": {m.operand: m.kind for m in variant.movements},
+    }

@@ -15,8 +15,7 @@ from isamap.plan.check import live_registers
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
-from isamap.report.columns import Row
-from isamap.report.sizes import bytes_text
+from isamap.report.columns import Row, bytes_text
 
 MEMORY = "memory"
 

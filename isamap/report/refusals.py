@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from isamap.match import LACKING, Rejection
 from isamap.report.columns import table
-from isamap.report.facts import Matched
+from isamap.report.mapping_facts import Matched
 from isamap.report.mappings import statement_line
 from isamap.source import Span
 

@@ -17,9 +17,8 @@ from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
-from isamap.report.cells import time_text
-from isamap.report.columns import Row
-from isamap.report.sizes import percent_text
+from isamap.report.columns import Row, percent_text
+from isamap.report.mappings import time_text
 from isamap.source import added
 
 # A part that takes less than this share of the time is not named.

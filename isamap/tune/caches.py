@@ -21,7 +21,7 @@ from itertools import accumulate
 
 from isamap.machine import Machine, caches_from_nearest
 from isamap.machine.processor import SystemCache
-from isamap.report.sizes import bytes_text
+from isamap.report.columns import bytes_text
 from isamap.tune.bandwidth import Stream, widest_moves
 from isamap.tune.figures import CacheFigure
 

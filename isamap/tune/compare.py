@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from isamap.codegen.spread import Spread
 from isamap.machine import Machine, cost_params, cost_value
-from isamap.report.sizes import bytes_text
+from isamap.report.columns import bytes_text
 from isamap.source import Diagnostic
 from isamap.tune.overlay import measured_link
 from isamap.tune.profile import Profile

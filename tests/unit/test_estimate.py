@@ -11,7 +11,7 @@ from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
 from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
-from isamap.report.facts import Matched
+from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 
 MATMUL = load_machine("matmul-16x16x16")

@@ -14,7 +14,8 @@ from plan_problems import gemm
 
 from isamap.cli import main
 from isamap.plan.trial import Evaluation
-from isamap.report.contest import (
+from isamap.report.schedules import (
+    Attempt,
     Verdicts,
     agreement,
     contest_json,
@@ -23,7 +24,6 @@ from isamap.report.contest import (
     kendall_tau,
     winner,
 )
-from isamap.report.schedules import Attempt
 from isamap.scheduler import AnalyticModel, k_best
 
 SCHEDULES = k_best(gemm(17, 33, 9), AnalyticModel(), 3).schedules

@@ -6,11 +6,11 @@ import pytest
 
 from isamap.machine import load_machine
 from isamap.match import AxisGroup, Mapping
-from isamap.report.cells import axes_text, time_text
-from isamap.report.changes import changed_lines
 from isamap.report.columns import indented, shortened, table
 from isamap.report.coverage import cell_text
-from isamap.report.tally import NONE, Tally, computing_instructions, total
+from isamap.report.kernel_forms import changed_lines
+from isamap.report.mapping_facts import NONE, Tally, computing_instructions, total
+from isamap.report.mappings import axes_text, time_text
 
 
 @pytest.mark.parametrize(
