@@ -97,7 +97,7 @@ def profile_json(profile: Profile) -> dict[str, object]:
 
 
 def _text(machine: Machine, profile: Profile) -> Iterator[str]:
-    from isamap.tune.compare import compare
+    from isamap.tune.overlay import compare
 
     yield f"{profile.machine} on {profile.cpu.describe()}, {profile.compiler}"
     stated_of = {(a.subject, a.what): a.stated for a in compare(machine, profile)}

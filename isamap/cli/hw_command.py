@@ -240,7 +240,7 @@ def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
     if profile is None:
         return ()
     from isamap.machine import load_machine
-    from isamap.tune.compare import warnings
+    from isamap.tune.overlay import warnings
 
     return tuple(Finding.of(w) for w in warnings(load_machine(name), profile))
 

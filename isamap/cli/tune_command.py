@@ -18,7 +18,7 @@ from isamap.cli.options import AsJson
 from isamap.report.columns import table
 
 if TYPE_CHECKING:
-    from isamap.tune.log import Record
+    from isamap.tune.evaluating import Record
     from isamap.tune.winners import Winner
 
 
@@ -63,7 +63,7 @@ def log_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Show every schedule that was evaluated, with its features: what cost models can learn from."""
-    from isamap.tune.log import Log
+    from isamap.tune.evaluating import Log
 
     log = Log.open()
     records = list(log.records())
@@ -86,7 +86,7 @@ def _row(record: Record) -> tuple[str, ...]:
 
 
 def _csv(records: list[Record]) -> str:
-    from isamap.tune.log import COLUMNS
+    from isamap.tune.evaluating import COLUMNS
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

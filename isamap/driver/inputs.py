@@ -15,8 +15,7 @@ from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean, read_limited
-from isamap.tune.shipped import shipped_profile
-from isamap.tune.store import newest_profile, read_profile
+from isamap.tune.store import newest_profile, read_profile, shipped_profile
 
 if TYPE_CHECKING:
     from isamap.machine import Machine

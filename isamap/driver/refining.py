@@ -41,8 +41,7 @@ def evaluate_schedules(
     request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
 ) -> tuple[Evaluated, ...]:
     """What an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
-    from isamap.tune.evaluating import Setting, evaluate_all
-    from isamap.tune.log import Log
+    from isamap.tune.evaluating import Log, Setting, evaluate_all
 
     versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
     profile = trials[0].schedule.profile if trials else ""

@@ -26,8 +26,7 @@ from isamap.machine.allowed import PERMISSIONS
 from isamap.machine.processor import system_caches, this_cpu
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
-from isamap.tune.caches import least_of, probes, reported_caches, usable_bytes, with_usable
-from isamap.tune.clocked import CANNOT
+from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
 from isamap.tune.figures import (
     CacheFigure,
     InstructionFigure,
@@ -38,15 +37,22 @@ from isamap.tune.figures import (
     Unmeasured,
     UnmeasuredPacking,
 )
-from isamap.tune.instructions import Asked, ask, figure, timed
-from isamap.tune.keeping import SAMPLER, kept_calls, kept_ns, kept_streams
+from isamap.tune.instruction_times import Asked, ask, figure, timed
 from isamap.tune.overlay import lay_over, with_caches
-from isamap.tune.packing import copies, time_copy
-from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.rows import row_figures
-from isamap.tune.streams import stream_figure
-from isamap.tune.threads import has_two_processors, thread_files, timed_threads
+from isamap.tune.real_caches import (
+    SAMPLER,
+    kept_calls,
+    kept_ns,
+    kept_streams,
+    least_of,
+    probes,
+    reported_caches,
+    usable_bytes,
+    with_usable,
+)
+from isamap.tune.row_starts import row_figures
+from isamap.tune.row_streams import piece_figure, stream_figure
 
 PROBING = 0.1  # of the time for sampling, at the start and at the end: how much of the last cache can be used
 GROUP = 150  # functions of one file: more of them take a compiler longer than they are worth

@@ -3,29 +3,47 @@
 Clocked.of("rows", "kernel rows() { … }", machine).problem  ->  what there is to decide
 .compiled(chosen)                                           ->  a library
 .calls_ns(library, {"A": …}, 20, limit_s=60)                ->  what each call took
+
+What packing takes for each element: copies as the planner would make them, compiled and timed.
+
+The kernels are texts of the language, so that the ways are those that scheduling and lowering would take on
+this machine: one element after the other, registers that are interleaved, or whatever else moves them.
+
+What it takes to hand work to a second thread: the pool that is emitted beside programs, timed.
+
+Its two parts wait for each other, so that each has a thread of its own: a time is that of waking the second
+one, of both meeting, and of the caller seeing them end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.c import emit_c
 from isamap.codegen.child import Limits
+from isamap.codegen.clocking import Timed
 from isamap.codegen.runner import RunProblem, run_program
-from isamap.codegen.toolchain import Compiled, CompilerRefused, compile_library
+from isamap.codegen.spread import Spread
+from isamap.codegen.timing_source import FIRST, sampler
+from isamap.codegen.toolchain import Compiled, CompilerRefused, compile_library, pool_files
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.posing.build import build_problem
+from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
+from isamap.tune.figures import PackingFigure
+from isamap.tune.instruction_times import numbers
 
 # What costs a calibration one figure, and not all that was measured before. A missing compiler is for all.
 CANNOT = (NoMapping, Infeasible, RunProblem, CompilerRefused)
@@ -63,3 +81,99 @@ class Clocked:
             said = f"the emitted `{self.kernel.name}` returned: {result.meaning}"
             raise RunProblem(Diagnostic("clocked-refused", said))
         return [1e9 * seconds for seconds in result.seconds]
+
+
+ROWS, COLUMNS = 128, 512
+CALLS = 200
+LIMIT_S = 20  # of all calls
+
+_INTERLEAVED = (
+    "out Y: {t}[{m} / GROUP, {n}, GROUP]; "
+    "for i in {m} / GROUP, j in {n}, p in GROUP {{ Y[i, j, p] = X[GROUP*i + p, j]; }}"
+)
+_WAYS = {
+    "rows": "out Y: {t}[{m}, {n}]; for i in {m}, j in {n} {{ Y[i, j] = X[i, j]; }}",
+    "transposed": "out Y: {t}[{n}, {m}]; for i in {m}, j in {n} {{ Y[j, i] = X[i, j]; }}",
+    "pairs of rows": _INTERLEAVED.replace("GROUP", "2"),
+    "fours of rows": _INTERLEAVED.replace("GROUP", "4"),
+}
+_TYPES = ("f32", "bf16", "i8")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A way of copying elements of a type, as a kernel's text."""
+
+    way: str
+    dtype: str
+    text: str
+
+
+def copies() -> Iterator[Copy]:
+    """Every way for every type."""
+    for way, text in _WAYS.items():
+        for dtype in _TYPES:
+            body = text.format(t=dtype, m=ROWS, n=COLUMNS)
+            kernel = f"kernel packed() {{ in X: {dtype}[{ROWS}, {COLUMNS}]; {body} }}"
+            yield Copy(way, dtype, kernel)
+
+
+def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
+    """The ns for each element; None where the machine has nothing that copies this type.
+
+    Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
+    """
+    try:
+        clocked = Clocked.of("packing", copy.text, machine)
+    except NoMapping:
+        return None
+    library = clocked.compiled(schedule(clocked.problem, heuristic="greedy"))
+    x, y = clocked.kernel.operand("X"), clocked.kernel.operand("Y")
+    shape = tuple(extent.value or 1 for extent in y.shape)
+    data = numbers(x.dtype, ROWS * COLUMNS, rng).reshape(ROWS, COLUMNS)
+    arrays = {"X": data, "Y": np.zeros(shape, y.dtype.numpy())}
+    per_element = [ns / data.size for ns in clocked.calls_ns(library, arrays, CALLS, LIMIT_S)]
+    return PackingFigure(copy.way, x.dtype.size_bytes, Spread.of(per_element))
+
+
+FUNCTION = "time_threads"
+
+_BODY = """\
+typedef struct { _Atomic int64_t arrived; } meeting;
+
+static void meet(void *argument, int64_t part) {
+  meeting *m = argument;
+  (void)part;
+  int64_t wanted = (atomic_fetch_add(&m->arrived, 1) / 2 + 1) * 2;
+  for (int64_t look = 1; atomic_load(&m->arrived) < wanted; ++look)
+    if (look % 10000 == 0) sched_yield();
+}
+
+void time_threads(unsigned char *const *data, const int64_t *numbers, int64_t trips) {
+  (void)data; (void)numbers;
+  static isamap_pool *pool;  /* made by the first call, which is not timed; it ends with the process */
+  meeting both = {0};
+  if (pool == NULL) pool = isamap_pool_create(2);
+  if (pool == NULL) return;
+  for (int64_t trip = 0; trip < trips; ++trip) pool->parallel_for(pool, 2, meet, &both);
+}
+"""
+
+
+def has_two_processors() -> bool:
+    """Whether two threads of this process can run at a time."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) > 1
+    return (os.cpu_count() or 1) > 1
+
+
+def thread_files(main: str) -> dict[str, str]:
+    """The files of the library whose function hands two parts to two threads."""
+    includes = ("isamap_pool.c", "sched.h", "stdatomic.h", "stdint.h", "time.h")
+    lines = [f'#include "{h}"' if h.endswith(".c") else f"#include <{h}>" for h in includes]
+    return {**pool_files(), main: "\n".join([*FIRST, *lines, "", sampler(), _BODY])}
+
+
+def timed_threads(library: int) -> Timed:
+    """The call of that function: a trip starts two parts and sees both end."""
+    return Timed(library, FUNCTION, (), (), 1.0)

@@ -2,23 +2,40 @@
 
 A file's name says machine, description, processor and time; it is written beside its place and renamed into
 it, so that a process may be killed at any moment.
+
+SQLite files in the user's data folder: private, open to several processes, whole after a kill.
+
+    with opened(path, tables, 1, refuse) as connection, connection: ...   one transaction
+
+What was acknowledged is there for good: the write-ahead log is synced at every commit.
+
+Profiles that isamap ships: what was measured on one processor stands for its family.
+
+They are used for shipped machines only: a description that a user writes states its figures itself.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.codegen.cache import private_folder
+from isamap.hw_specs import profile_path, shipped_machines
+from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
-from isamap.source import Diagnostic, OnlyWarned, Source, UsageProblem, read_limited, replace_file
+from isamap.source import Diagnostic, OnlyWarned, Source, Unkept, UsageProblem, read_limited, replace_file
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
+
 
 MAX_BYTES = 16 << 20
 
@@ -148,3 +165,68 @@ def _check_known(what: str, name: str, known: Collection[str]) -> None:
                 help="measure again with `isamap hw calibrate`, or say `--profile none`",
             )
         )
+
+
+# How long a writer waits for another one. Units: seconds.
+PATIENCE_S = 30.0
+
+
+@contextmanager
+def opened(
+    path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
+) -> Generator[sqlite3.Connection]:
+    """A connection to the file, which is made with its tables where it is missing.
+
+    `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that one;
+    UsageProblem when others may write to the folder.
+    """
+    try:
+        safe(path.parent)
+        # SQLite gives its side files the mode of the file: it has to be private before it is opened.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+            (found,) = connection.execute("pragma user_version").fetchone()
+            if found > version:
+                raise refuse(path, f"a newer isamap wrote it (format {found})")
+            if found == 0:
+                _begin(connection, f"{tables}\npragma user_version = {version};")
+            connection.execute("pragma synchronous = full")
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        raise refuse(path, why or str(error)) from None
+
+
+def _begin(connection: sqlite3.Connection, script: str) -> None:
+    """Makes the tables, also while another process does so: changing the journal does not wait for locks."""
+    stop = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(script)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > stop:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def shipped_profile(machine: str) -> Profile | None:
+    """The profile of this processor's family that was measured of a machine, or of one that extends it."""
+    if machine not in shipped_machines():
+        return None
+    profile = family_profile(this_cpu().family)
+    if profile is None:
+        return None
+    chain = {file.stem for file in read_chain(profile.machine, HEADER_END)}
+    return profile if machine in chain else None
+
+
+@lru_cache(maxsize=4)
+def family_profile(family: str) -> Profile | None:
+    """The profile that is shipped for a family of processors (`Cpu.family`); None where there is none."""
+    path = profile_path(family)
+    if path is None:
+        return None
+    return parse_profile(Source(str(path), path.read_text(encoding="utf-8")))

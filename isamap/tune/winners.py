@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.source import Diagnostic, Unkept
-from isamap.tune.sqlite import opened
-from isamap.tune.store import data_path
+from isamap.tune.store import data_path, opened
 
 FORMAT = 1
 NAME = "tuning.sqlite"

@@ -24,12 +24,11 @@ from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine,
 from isamap.machine.processor import SystemCache, system_caches
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.tune.bandwidth import stream_source, streams
-from isamap.tune.caches import MISSED, reported_caches
 from isamap.tune.calibrate import caches_here, calibrate, packing_figures
+from isamap.tune.clocked import Copy, copies, time_copy
 from isamap.tune.figures import PackingFigure, UnmeasuredPacking
-from isamap.tune.instructions import NO_CHAIN
-from isamap.tune.keeping import SAMPLER, WAITS_NS, kept_calls, kept_streams
-from isamap.tune.packing import Copy, copies, time_copy
+from isamap.tune.instruction_times import NO_CHAIN
+from isamap.tune.real_caches import MISSED, SAMPLER, WAITS_NS, kept_calls, kept_streams, reported_caches
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
 BUDGET_S = 0.05

@@ -12,9 +12,8 @@ from isamap.driver.inputs import find_profile, with_profile
 from isamap.hw_specs import FOLDER, machine_path
 from isamap.machine import load_machine, processor
 from isamap.source import UsageProblem
-from isamap.tune import shipped
-from isamap.tune.shipped import family_profile
-from isamap.tune.store import check_names, keep_profile
+from isamap.tune import store
+from isamap.tune.store import check_names, family_profile, keep_profile
 
 FAMILIES = sorted(path.stem for path in (FOLDER / "profiles").glob("*.json"))
 
@@ -30,7 +29,7 @@ def run_on(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = family_profile(family)
     assert measured is not None
     here = replace(measured.cpu, microcode="another", features=())
-    for module in (processor, shipped, inputs):
+    for module in (processor, store, inputs):
         monkeypatch.setattr(module, "this_cpu", lambda: here)
 
 

@@ -18,7 +18,10 @@ from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import MOST_BYTES, streams
-from isamap.tune.caches import (
+from isamap.tune.figures import CacheFigure
+from isamap.tune.overlay import lay_over, warnings, with_caches
+from isamap.tune.profile import Profile, parse_profile, print_profile
+from isamap.tune.real_caches import (
     FILLED,
     MISSED,
     least_of,
@@ -28,10 +31,6 @@ from isamap.tune.caches import (
     usable_bytes,
     with_usable,
 )
-from isamap.tune.compare import warnings
-from isamap.tune.figures import CacheFigure
-from isamap.tune.overlay import lay_over, with_caches
-from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile
 
 MACHINE = load_machine("x86-avx512")

@@ -22,8 +22,7 @@ from isamap.machine import Machine
 from isamap.plan.trial import Evaluation, Trial
 from isamap.scheduler import AnalyticModel
 from isamap.source import UsageProblem
-from isamap.tune.evaluating import Evaluated, Setting, evaluate_all
-from isamap.tune.log import Log, Record
+from isamap.tune.evaluating import Evaluated, Log, Record, Setting, evaluate_all
 
 RECORD = Record(
     key="k",
@@ -49,7 +48,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from tests_of_log import RECORD
-from isamap.tune.log import Log
+from isamap.tune.evaluating import Log
 log = Log(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
     log.add(replace(RECORD, key=f"{sys.argv[2]} {number}"))
@@ -64,7 +63,9 @@ def log(tmp_path: Path) -> Log:
 
 def writer(log: Log, name: str, count: int, tmp_path: Path) -> subprocess.Popen[str]:
     """A process that adds records, and says each number once it is kept."""
-    (tmp_path / "tests_of_log.py").write_text(f"from isamap.tune.log import Record\nRECORD = {RECORD!r}\n")
+    (tmp_path / "tests_of_log.py").write_text(
+        f"from isamap.tune.evaluating import Record\nRECORD = {RECORD!r}\n"
+    )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     words = [sys.executable, "-c", WRITER, str(log.path), name, str(count)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path})

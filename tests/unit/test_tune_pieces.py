@@ -19,9 +19,8 @@ from isamap.posing.hierarchy import Memories
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over
-from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.streams import best_in_place
+from isamap.tune.row_streams import best_in_place, piece_figure
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
@@ -100,7 +99,7 @@ def test_a_machine_without_room_for_a_sweep_says_nothing_of_one(monkeypatch: pyt
             raise Infeasible(Diagnostic("no-schedule", "there is no room"))
         return best_in_place(problem, along_sum, hinted)
 
-    monkeypatch.setattr("isamap.tune.pieces.best_in_place", none)
+    monkeypatch.setattr("isamap.tune.row_streams.best_in_place", none)
     figure, _ = measured()
     assert isinstance(figure, PieceFigure)
     assert (figure.swept_start_ns, figure.hinted_start_ns is None) == (None, False)

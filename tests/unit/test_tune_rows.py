@@ -18,8 +18,17 @@ from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
+from isamap.tune.row_starts import (
+    DEEP,
+    LEAST_ROWS,
+    MOST_ROWS,
+    SWEPT,
+    UNIT,
+    crowded_piece_ns,
+    row_figures,
+    shape,
+)
 from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
-from isamap.tune.rows import DEEP, LEAST_ROWS, MOST_ROWS, SWEPT, UNIT, crowded_piece_ns, row_figures, shape
 
 MACHINE = load_machine("x86-avx512")
 N, K = 400, 2048
@@ -165,7 +174,7 @@ def given(monkeypatch: pytest.MonkeyPatch, made: Callable[[Product], Callable[[o
         del machine
         return made(one)
 
-    monkeypatch.setattr("isamap.tune.rows._program", program)
+    monkeypatch.setattr("isamap.tune.row_starts._program", program)
 
 
 def timed(one: Product) -> Took:

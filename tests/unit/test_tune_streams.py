@@ -19,9 +19,8 @@ from isamap.posing.hierarchy import Memories
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
 from isamap.tune.figures import StreamFigure, Unmeasured
 from isamap.tune.overlay import lay_over
-from isamap.tune.pieces import piece_figure
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.streams import FEW, MORE, Took, figure_of, stream_figure
+from isamap.tune.row_streams import FEW, MORE, Took, figure_of, piece_figure, stream_figure
 
 MACHINE = load_machine("x86-avx512")
 STATED = Memories.of(MACHINE).beyond_streams
