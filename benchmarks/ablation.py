@@ -19,7 +19,7 @@ from statistics import median
 
 from alternate import program, source, turns
 
-from isamap.bench.statistics import ratio
+from isamap.bench.turns import ratio
 from isamap.driver.api import FILLS, find_mappings
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare

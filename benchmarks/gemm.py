@@ -18,8 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from isamap.bench.peak import measure_peak
-from isamap.bench.roofline import mapped_tile
+from isamap.bench.ceilings import mapped_tile, measure_peak
 from isamap.codegen.fills import make_arrays
 from isamap.codegen.runner import InProcess
 from isamap.codegen.toolchain import compile_library

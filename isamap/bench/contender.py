@@ -41,7 +41,7 @@ class Contender:
     def _start(self) -> None:
         down, up = os.pipe(), os.pipe()
         numbers = (self.threads, down[0], up[1], os.getpid())
-        words = [sys.executable, "-m", "isamap.bench.worker", self.name, *map(str, numbers)]
+        words = [sys.executable, "-m", "isamap.bench.contender_process", self.name, *map(str, numbers)]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the contender; a pipe could fill
         self._process = subprocess.Popen(
             words, env=self._environment, pass_fds=(down[0], up[1]), stdin=subprocess.DEVNULL,

@@ -16,9 +16,9 @@ from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
 
-from isamap.bench import packed
-from isamap.bench.loops import Product, load_loops, pointers
+from isamap.bench import packed_libraries
 from isamap.bench.task import Mapped
+from isamap.bench.timed_loops import Product, load_loops, pointers
 
 Timed = Callable[[int, int], int]
 """Performs so many calls, beginning with that copy of the ring: nanoseconds of all calls."""
@@ -104,12 +104,12 @@ def prepare_mkl(mapped: Mapped, threads: int) -> Ready:
     library = mkl_library()
     pack: str | None = None
     if mapped.task.packed:
-        loop, name, pack = packed.MKL[mapped.task.form]
+        loop, name, pack = packed_libraries.MKL[mapped.task.form]
     library.MKL_Set_Num_Threads(threads)
     says = ctypes.create_string_buffer(200)
     library.MKL_Get_Version_String(says, 199)
     words = says.value.decode(errors="replace").strip()
-    ready = packed.pack_for_mkl(library, pack, mapped) if pack else None
+    ready = packed_libraries.pack_for_mkl(library, pack, mapped) if pack else None
     return _blas(mapped, loop, library[name], f"{name}, {words}", ready)
 
 
@@ -129,7 +129,7 @@ def _blas(
     loop: str,
     function: Any,
     implementation: str,
-    packs: list[packed.PackedMemory] | None = None,
+    packs: list[packed_libraries.PackedMemory] | None = None,
 ) -> Ready:
     task = mapped.task
     a, b, c = (pointers(mapped.addresses(name)) for name in "ABC")
@@ -139,7 +139,7 @@ def _blas(
         *(ctypes.addressof(x) for x in (a, b, c)),
     )  # fmt: skip
     timed = getattr(load_loops(task.loops), loop)
-    lent = packed.with_packed(product, packs) if packs else mapped
+    lent = packed_libraries.with_packed(product, packs) if packs else mapped
     address, kept = ctypes.cast(function, ctypes.c_void_p), (mapped, a, b, c, lent)
 
     def time(calls: int, first: int) -> int:
@@ -209,7 +209,7 @@ def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], li
         # oneDNN refuses element types that this processor has no instructions for.
         with torch.inference_mode():
             try:
-                return packed.packed_torch_call(torch, mapped, tensors), c
+                return packed_libraries.packed_torch_call(torch, mapped, tensors), c
             except RuntimeError as problem:
                 if "cpu support" not in str(problem):
                     raise
@@ -260,7 +260,7 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
             raise NotOffered
     function, workspace_bytes = load_function(program["library"], program["function"])
     ring = range(mapped.task.ring)
-    packs = [packed.pack_for_program(program["packs"], mapped, at) for at in ring]
+    packs = [packed_libraries.pack_for_program(program["packs"], mapped, at) for at in ring]
     arguments = [
         make_arguments(
             program["fields"], [_address(mapped, packs[at], name, at) for name in program["tensors"]]
@@ -283,7 +283,7 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     return Ready(time, program["implementation"], True)
 
 
-def _address(mapped: Mapped, packs: Mapping[str, packed.PackedMemory], name: str, at: int) -> int:
+def _address(mapped: Mapped, packs: Mapping[str, packed_libraries.PackedMemory], name: str, at: int) -> int:
     """Where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
     return packs[name].address if name in packs else mapped.addresses(name)[at]
 

@@ -7,19 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from time import perf_counter
 
-from isamap.bench.cases import GemmCase
-from isamap.bench.check import check_product
+from isamap.bench.cases import Form, GemmCase, Row, kernel_text, shapes
+from isamap.bench.ceilings import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
 from isamap.bench.contender import Contender
-from isamap.bench.forms import Form, kernel_text, shapes
-from isamap.bench.memory import Shared
-from isamap.bench.packed import packs_of
+from isamap.bench.packed_libraries import packs_of
 from isamap.bench.predictions import predicted_ns
-from isamap.bench.reading import fastest_bytes_per_ns, readings
-from isamap.bench.roofline import Bandwidths, Peaks, attainable_seconds, mapped_tile, padded_operations
-from isamap.bench.rows import Row
-from isamap.bench.statistics import Ratio, ratio
+from isamap.bench.product_check import check_product
+from isamap.bench.ring import Shared, fastest_bytes_per_ns, readings
 from isamap.bench.task import Task
-from isamap.bench.turns import play
+from isamap.bench.turns import Ratio, play, ratio
 from isamap.codegen.arguments import make_call
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import Prepared, prepare

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from isamap.bench.rows import Row
-from isamap.bench.statistics import geometric_mean
+from isamap.bench.cases import Row
+from isamap.bench.turns import geometric_mean
 from isamap.driver.sizes import read_size
 from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from isamap.bench.memory import Array, Place, map_place
+from isamap.bench.ring import Array, Place, map_place
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from isamap.source import replace_file
 
 if TYPE_CHECKING:
     from isamap.bench.campaign import Campaign
-    from isamap.bench.rows import Row
+    from isamap.bench.cases import Row
 
 
 DTYPES = ("f32", "bf16", "int8")
@@ -129,11 +129,9 @@ def gemm_command(
 
 
 def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object]) -> Answer:
-    from isamap.bench.chart import ratio_chart
-    from isamap.bench.prediction_chart import prediction_chart
+    from isamap.bench.charts import prediction_chart, ratio_chart
     from isamap.bench.predictions import agreements
-    from isamap.bench.summary import summarise
-    from isamap.bench.tables import dispatch_text, rows_csv, rows_table, summary_text
+    from isamap.bench.summary import dispatch_text, rows_csv, rows_table, summarise, summary_text
 
     summaries = summarise(rows)
     title = (

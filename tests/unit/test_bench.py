@@ -14,18 +14,16 @@ import pytest
 
 from isamap.bench import FORMS_OF_DTYPE, gemm_cases, pick_rows
 from isamap.bench.campaign import Campaign, run_campaign
-from isamap.bench.chart import ratio_chart
-from isamap.bench.check import check_product
+from isamap.bench.cases import FORMS, Row, kernel_text, shapes
+from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable_seconds
+from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
-from isamap.bench.forms import FORMS, kernel_text, shapes
-from isamap.bench.loops import READS, build_loops, load_loops
-from isamap.bench.memory import random_values
-from isamap.bench.roofline import SIZES_BYTES, Bandwidths, attainable_seconds
-from isamap.bench.rows import Row
-from isamap.bench.statistics import Ratio, geometric_mean, ratio, trimmed
-from isamap.bench.summary import summarise
-from isamap.bench.tables import rows_csv, rows_table, summary_text
+from isamap.bench.product_check import check_product
+from isamap.bench.ring import random_values
+from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.bench.task import Task
+from isamap.bench.timed_loops import READS, build_loops, load_loops
+from isamap.bench.turns import Ratio, geometric_mean, ratio, trimmed
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.ir import bind

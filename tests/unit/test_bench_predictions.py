@@ -11,11 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from isamap.bench.prediction_chart import prediction_chart
+from isamap.bench.cases import Row
+from isamap.bench.charts import prediction_chart
 from isamap.bench.predictions import agreements, pairs, predicted_ns, spearman
-from isamap.bench.rows import Row
-from isamap.bench.summary import summarise
-from isamap.bench.tables import rows_csv, rows_table, summary_text
+from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.codegen.spread import Spread
 from isamap.driver.api import source_of
 from isamap.driver.request import Request

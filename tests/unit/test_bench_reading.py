@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from isamap.bench import gemm_cases
-from isamap.bench.forms import FORMS, shapes
-from isamap.bench.loops import build_loops
+from isamap.bench.cases import FORMS, shapes
 from isamap.bench.measure import Rules, ring_of
-from isamap.bench.memory import Array
-from isamap.bench.reading import fastest_bytes_per_ns, readings
+from isamap.bench.ring import Array, fastest_bytes_per_ns, readings
+from isamap.bench.timed_loops import build_loops
 
 
 def copies(size_bytes: int, count: int = 3) -> list[Array]:
@@ -38,7 +37,7 @@ def test_copies_are_read_in_turn_as_far_as_whole_chunks_reach(monkeypatch: pytes
     def load(_: str) -> Loops:
         return loops
 
-    monkeypatch.setattr("isamap.bench.reading.load_loops", load)
+    monkeypatch.setattr("isamap.bench.ring.load_loops", load)
     one, other = readings("loops", ring)
     assert (one.name, other.name) == ("time_reads", "time_streams")
     assert one.time(4, 2) == 4

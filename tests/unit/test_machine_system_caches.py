@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isamap.bench.environment import caches_bytes
+from isamap.bench.campaign import caches_bytes
 from isamap.machine.processor import SystemCache, system_caches
 
 WAYS, LINE = "ways_of_associativity", "coherency_line_size"
@@ -73,5 +73,5 @@ def test_a_system_without_such_folders_says_nothing(tmp_path: Path) -> None:
 
 def test_benchmarks_sum_up_the_same_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     said = (SystemCache(1000, 2, 64), SystemCache(20000, 2, 64))
-    monkeypatch.setattr("isamap.bench.environment.system_caches", lambda: said)
+    monkeypatch.setattr("isamap.bench.campaign.system_caches", lambda: said)
     assert caches_bytes() == 21000

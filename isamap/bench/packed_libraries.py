@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.loops import Product
 from isamap.bench.task import Mapped
+from isamap.bench.timed_loops import Product
 from isamap.codegen.arguments import make_call
 from isamap.codegen.packed_arguments import Packer
 

@@ -1,21 +1,37 @@
 """The process of one contender: is told a task, prepares it, and times calls when it is asked to.
 
-python -m isamap.bench.worker NAME THREADS READ WRITE PARENT
+python -m isamap.bench.contender_process NAME THREADS READ WRITE PARENT
 
 READ and WRITE are the numbers of two pipes, on which requests and answers are lines of JSON, PARENT is the
 process that it ends with; standard output is the library's own.
+
+A contender ends with the process that started it, however that one ended.
+
+It is stopped outside its turns, and what is stopped does not see that its pipe was closed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 from typing import Any, TextIO
 
 from isamap.bench.libraries import PREPARE, NotOffered, Ready
-from isamap.bench.orphans import end_with
 from isamap.bench.task import Mapped, Task
+
+PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
+
+
+def end_with(parent: int) -> None:
+    """Has the system kill this process when its parent ends, on Linux; at once where it has ended already."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:

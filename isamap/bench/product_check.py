@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.forms import Form
-from isamap.bench.memory import Array
+from isamap.bench.cases import Form
+from isamap.bench.ring import Array
 from isamap.ir import DTYPES
 
 SAMPLED = 24  # rows and columns whose elements are computed exactly

@@ -1,22 +1,30 @@
 """Operands in memory that several processes share: a ring of copies each, so that caches can be kept cold.
 
 with Shared({"A": (64, 32), …}, form, ring=3) as shared:   # shared.paths["A"] can be mapped by a child
+
+Reading the weights of a ring by themselves, in turns with the contenders that multiply by them.
+
+What memory gives one core of a shared computer changes from minute to minute: the roof that a row in
+memory is compared with is measured in the row's own rounds, by plain loops over the very copies.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.forms import Form
+from isamap.bench.cases import Form
+from isamap.bench.timed_loops import READS, load_loops
 from isamap.ir import DTYPES
 
 Array = NDArray[Any]
@@ -94,3 +102,37 @@ def random_values(shape: tuple[int, int], dtype: str, seed: tuple[int, int]) -> 
         return values.astype(kind.numpy())
     low, high = (1, 256) if dtype == "u8" else (-128, 128)
     return rng.integers(low, high, shape, dtype=np.int16).astype(kind.numpy())
+
+
+CHUNK = 512  # what loops.h reads at once. Units: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way of reading the copies, as something that takes turns."""
+
+    name: str
+    loops: str
+    copies: Sequence[Array]
+
+    @property
+    def size_bytes(self) -> int:
+        """How much of a copy is read."""
+        return self.copies[0].nbytes // CHUNK * CHUNK
+
+    def time(self, calls: int, first: int = 0) -> int:
+        """Nanoseconds of reading so many copies, from that number on."""
+        read, sink = getattr(load_loops(self.loops), self.name), ctypes.c_int64(0)
+        copies = (self.copies[(first + n) % len(self.copies)] for n in range(calls))
+        return sum(read(c.ctypes.data, self.size_bytes, 1, ctypes.addressof(sink)) for c in copies)
+
+
+def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
+    """The ways of reading: in one stream, and in eight; none where there is nothing to read."""
+    ways = tuple(Reading(name, loops, copies) for name in READS)
+    return ways if ways[0].size_bytes else ()
+
+
+def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence[float]]) -> float:
+    """The faster way's bytes per nanosecond, by the median of its rounds."""
+    return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
