@@ -57,7 +57,7 @@ def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output
 
 def _schedule(request: Request) -> Done:
     from isamap.driver.pipeline import compile_kernel
-    from isamap.source.collecting import full_collection_put_off
+    from isamap.source.process import full_collection_put_off
 
     with full_collection_put_off():  # between rows, and in none's seconds
         started = time.perf_counter()

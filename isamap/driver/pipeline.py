@@ -31,7 +31,7 @@ from isamap.posing.matches import Matches
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
-from isamap.source.collecting import full_collection_put_off
+from isamap.source.process import full_collection_put_off
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, make_guards_explicit
 

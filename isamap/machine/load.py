@@ -31,7 +31,7 @@ from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Source
-from isamap.source.collecting import full_collection_put_off
+from isamap.source.process import full_collection_put_off
 
 
 @dataclass(frozen=True, slots=True)

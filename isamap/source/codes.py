@@ -6,9 +6,8 @@ other layers stand here.
 
 from __future__ import annotations
 
-from isamap.source.codegen_codes import CODEGEN_CODES
-from isamap.source.command_codes import COMMAND_CODES
-from isamap.source.explanation import Explanation
+from isamap.source.command_codes import CODEGEN_CODES, COMMAND_CODES
+from isamap.source.diagnostic import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
 from isamap.source.machine_codes import MACHINE_CODES
 from isamap.source.match_codes import MATCH_CODES

@@ -5,10 +5,17 @@ gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
                ^^^^^^^^^^^^^^^^^
   note: left is f32, right is bf16
   help: cast one side, as in `f32(B[k, j])`
+
+Edits applied to a text: each replaces one span, all at once.
+
+`apply_edits("a + b", (Edit(span of "b", "f32(b)"),))` is `"a + f32(b)"`.
+
+What is said about a diagnostic code, at length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,3 +105,23 @@ def _window(line: str, offset: int) -> tuple[str, int]:
     lead = "..." if start else ""
     tail = "..." if start + _WIDTH < len(line) else ""
     return lead + line[start + len(lead) : start + _WIDTH - len(tail)] + tail, offset - start
+
+
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """The text with every edit made; edits do not overlap, and stand in any order."""
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):
+        assert edit.span.start >= at, "edits do not overlap"
+        pieces += [text[at : edit.span.start], edit.replacement]
+        at = edit.span.end
+    return "".join((*pieces, text[at:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a code means, in one line and at length, and a text that is refused with it."""
+
+    title: str
+    text: str
+    example: str | None = None

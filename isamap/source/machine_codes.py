@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.source.explanation import Explanation
+from isamap.source.diagnostic import Explanation
 
 MACHINE_CODES: dict[str, Explanation] = {
     "bad-cost": Explanation(

@@ -5,7 +5,7 @@ Those of a refusal stand in the order in which conditions are tried; they name t
 
 from __future__ import annotations
 
-from isamap.source.explanation import Explanation
+from isamap.source.diagnostic import Explanation
 
 REFUSAL_CODES: dict[str, Explanation] = {
     # --- the instruction, the statement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.source.explanation import Explanation
+from isamap.source.diagnostic import Explanation
 
 PLAN_CODES: dict[str, Explanation] = {
     "buffers-empty": Explanation(

@@ -1,12 +1,15 @@
 """Text with positions: a `Source` holds one input, a `Span` marks a piece of it.
 
 `Span(source, 10, 14)` of a file `gemm.ir` prints as `gemm.ir:2:3`.
+
+The question that a typo is answered with: did you mean `gemm_f32`?
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -84,3 +87,13 @@ def _escaped(found: re.Match[str]) -> str:
 def is_digits(text: str) -> bool:
     """Whether a text is digits from 0 to 9; Python takes those of other scripts for digits, too."""
     return text.isascii() and text.isdigit()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The question after the nearest names, None where none is near."""
+    from difflib import SequenceMatcher, get_close_matches
+
+    near = get_close_matches(word, list(known), n=3)
+    ratios = [SequenceMatcher(None, name, word).ratio() for name in near]
+    best = sorted(name for name, ratio in zip(near, ratios, strict=True) if ratio == max(ratios))
+    return f"did you mean {' or '.join(f'`{name}`' for name in best)}?" if best else None

@@ -11,7 +11,7 @@ import pytest
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.source.collecting import YOUNG, full_collection_put_off
+from isamap.source.process import YOUNG, full_collection_put_off
 
 BEFORE = (700, 10, 10)
 

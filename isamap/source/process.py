@@ -1,4 +1,6 @@
-"""Python's full search for cycles put off until a shape is done or a machine read: it visits all alive.
+"""What this process may grant its children: never more than it may use itself.
+
+Python's full search for cycles put off until a shape is done or a machine read: it visits all alive.
 
     with full_collection_put_off():
         compile_kernel(request)  # only what was made lately is searched, each 50,000 objects
@@ -22,6 +24,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
+
+
+def most_allowed(limit: str) -> int | None:
+    """The hard limit of this process on a resource, such as `RLIMIT_AS`; None where there is none.
+
+    It can be lowered, and not raised again: `ulimit -v` of a shell sets it for all that the shell starts.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    hard = resource.getrlimit(getattr(resource, limit))[1]
+    return None if hard == resource.RLIM_INFINITY else hard
+
 
 YOUNG = 50_000  # a shape rarely makes so many objects that stay; some 3 ms to look through
 NEVER = 1_000_000_000
