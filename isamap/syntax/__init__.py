@@ -1,9 +1,17 @@
 """From text to typed IR: grammar, syntax tree, name resolution and type checking."""
 
-from isamap.syntax.build import parse_declarations
-from isamap.syntax.format import format_source
-from isamap.syntax.parse import parse_expression, parse_index, parse_kernel, parse_module
-from isamap.syntax.templates import VARIABLE, parse_template, resolve_template, substitute_text
+from isamap.syntax.parser import format_source
+from isamap.syntax.parsing import (
+    VARIABLE,
+    parse_expression,
+    parse_index,
+    parse_kernel,
+    parse_module,
+    parse_template,
+    resolve_template,
+    substitute_text,
+)
+from isamap.syntax.tree_builder import parse_declarations
 
 __all__ = [
     "VARIABLE",

@@ -17,11 +17,10 @@ from isamap.ir.nodes import (
     StateField,
 )
 from isamap.syntax import ast
+from isamap.syntax.bodies import check_free, resolve_placement
 from isamap.syntax.indices import resolve_index
-from isamap.syntax.operands import resolve_placement
 from isamap.syntax.routines import resolve_bounds, resolve_routine
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
-from isamap.syntax.statements import check_free
 
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align")),

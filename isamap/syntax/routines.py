@@ -27,10 +27,9 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.syntax import ast
+from isamap.syntax.bodies import check_free, resolve_operand, resolve_statement
 from isamap.syntax.indices import resolve_constraint, resolve_index
-from isamap.syntax.operands import resolve_operand
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
-from isamap.syntax.statements import check_free, resolve_statement
 
 
 @dataclass

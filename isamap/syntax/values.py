@@ -17,10 +17,17 @@ from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
 from isamap.source import Edit, Span, TypeProblem
 from isamap.syntax import ast
-from isamap.syntax.casts import cast_target, convert
+from isamap.syntax.conversions import (
+    FUNCTIONS,
+    cast_target,
+    convert,
+    is_bare,
+    is_known,
+    literal_value,
+    make_const,
+)
 from isamap.syntax.hints import remark, written_as
 from isamap.syntax.indices import combine, resolve_index
-from isamap.syntax.literals import FUNCTIONS, is_bare, is_known, literal_value, make_const
 from isamap.syntax.scope import Scope, problem, unknown
 
 _INDEX_OPS = frozenset(("add", "sub", "mul", "div", "rem", "min", "max"))

@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from isamap.ir import (
-    Assign,
-    Call,
-    Cast,
-    Expr,
-    Kernel,
-    Loop,
-    Operand,
-    Read,
-    Stmt,
-    print_stmt,
-    verify,
-)
+from isamap.ir import Assign, Call, Cast, Expr, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
 from isamap.source import Span
-from isamap.syntax.statements import RESERVED
+from isamap.syntax.bodies import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements
 
 

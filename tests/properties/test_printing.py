@@ -9,9 +9,9 @@ from properties.routines import kernels
 from isamap.ir import Kernel, Module, layout, print_module
 from isamap.source import Source
 from isamap.syntax import format_source
-from isamap.syntax.build import parse_declarations
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.scope import Findings
+from isamap.syntax.tree_builder import parse_declarations
 
 
 @given(kernels())

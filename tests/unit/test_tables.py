@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isamap.syntax import tables
+from isamap.syntax import parser
 
 TEXT = """
 memory mem: addressable();
@@ -24,21 +24,21 @@ def parse(parser: Any) -> str:
 
 
 def test_the_tables_are_those_of_the_grammar() -> None:
-    stored = json.loads(tables.read_part(tables.FILE))
-    here = tables.made_from(tables.read_part("grammar.lark"))
-    assert stored["made_from"] == here, "see isamap/syntax/tables.py"
+    stored = json.loads(parser.read_part(parser.FILE))
+    here = parser.made_from(parser.read_part("grammar.lark"))
+    assert stored["made_from"] == here, "see isamap/syntax/parser.py"
 
 
 def test_stored_tables_parse_as_the_grammar_does() -> None:
-    assert parse(tables.load_parser()) == parse(tables.build_parser(tables.read_part("grammar.lark")))
+    assert parse(parser.load_parser()) == parse(parser.build_parser(parser.read_part("grammar.lark")))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "not json", '{"made_from": "another grammar"}'])
 def test_other_tables_are_not_used(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = tables.read_part
+    read = parser.read_part
 
     def read_other(name: str) -> str:
-        return text if name == tables.FILE else read(name)
+        return text if name == parser.FILE else read(name)
 
-    monkeypatch.setattr(tables, "read_part", read_other)
-    assert "select" in parse(tables.load_parser())
+    monkeypatch.setattr(parser, "read_part", read_other)
+    assert "select" in parse(parser.load_parser())

@@ -1,0 +1,169 @@
+"""The front door: text in, typed and verified IR out.
+
+`parse_kernel(Source("gemm.ir", text))` is a `Kernel`, or raises one error that carries every finding.
+
+Families of instructions: one text with variables, many members.
+
+In a template `$T` may stand wherever a name, a part of a name or a number stands: with T = f32 and N = 16,
+`instruction add_$T() { in a: $T[$N] @ reg; … }` is `add_f32` on `f32[16]`. The text is parsed once; members
+are made by renaming in its syntax tree, so that hundreds cost little and every span points into the one text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import cache
+from typing import cast
+
+from isamap.ir import (
+    F64,
+    ConstantDecl,
+    DType,
+    Expr,
+    Index,
+    Kernel,
+    MemoryDecl,
+    Module,
+    Routine,
+    check_view,
+    verify,
+)
+from isamap.source import Diagnostic, IsamapError, Source, Span, TypeProblem, is_digits
+from isamap.syntax import ast
+from isamap.syntax.declarations import resolve_module
+from isamap.syntax.indices import resolve_index
+from isamap.syntax.parser import parse_tree
+from isamap.syntax.scope import Findings, Scope
+from isamap.syntax.tree_builder import (
+    build_declarations,
+    parse_declarations,
+    parse_expression_syntax,
+    read_number,
+)
+from isamap.syntax.values import resolve_value
+
+
+def parse_module(source: Source, known: Module | None = None) -> Module:
+    """The declarations of a text; `known` supplies memories, states and constants from elsewhere.
+
+    Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
+    """
+    return resolve_verified(parse_declarations(source), known or Module(()))
+
+
+def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Module) -> Module:
+    """The typed and verified module of a syntax tree. Raises: TypeProblem with all findings."""
+    findings = Findings()
+    module = resolve_module(declarations, known, findings)
+    constants = [d.param for d in (*known.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
+    memories = {d.name: d for d in (*known.declarations, *module.declarations) if isinstance(d, MemoryDecl)}
+    for declaration in module.declarations:
+        match declaration:
+            case Routine():
+                findings.diagnostics += verify(declaration, constants)
+            case MemoryDecl(base=str() as base):
+                findings.diagnostics += check_view(declaration, memories[base], tuple(constants))
+            case _:
+                pass
+    findings.raise_any()
+    return module
+
+
+def parse_kernel(source: Source, name: str | None = None) -> Kernel:
+    """The kernel of a text: the only one, or the one called `name`. Raises: SyntaxProblem, TypeProblem."""
+    kernels = [d for d in parse_module(source).declarations if isinstance(d, Kernel)]
+    chosen = [k for k in kernels if name is None or k.name == name]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(f"`{k.name}`" for k in kernels) or "none"
+    wanted = "one kernel" if name is None else f"a kernel called `{name}`"
+    raise TypeProblem(
+        Diagnostic(
+            "kernel-missing" if not chosen else "kernel-ambiguous",
+            f"{source.name} should hold {wanted}; it holds {names}",
+            Span(source, 0, 0) if source.text else None,
+            help="say which one is meant" if chosen else "write `kernel NAME(SIZES) { … }`",
+        )
+    )
+
+
+def parse_expression(source: Source, scalars: Mapping[str, DType], dtype: DType = F64) -> Expr:
+    """A value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
+    return resolve_value(parse_expression_syntax(source), Scope(scalars=dict(scalars)), dtype)
+
+
+def parse_index(source: Source, symbols: tuple[str, ...]) -> Index:
+    """One index expression over symbols, such as an extent. Raises: SyntaxProblem, TypeProblem."""
+    return resolve_index(
+        parse_expression_syntax(source), Scope(indices=dict.fromkeys(symbols, "size")), "this"
+    )
+
+
+VARIABLE = re.compile(r"\$([A-Z]+)")
+"""A variable in a template: the longest run of capitals behind `$`."""
+
+
+def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ...]:
+    """The declarations of `text`, which is `source.text` with everything blanked that is not of the language.
+
+    Both have the same length, so that the spans of the tree, and of errors, point into `source`.
+    Raises: SyntaxProblem.
+    """
+    assert len(text) == len(source.text)
+    try:
+        tree = parse_tree(Source(source.name, text.replace("$", "_")))
+    except IsamapError as error:
+        raise type(error)(*(replace(d, span=_moved(d.span, source)) for d in error.diagnostics)) from None
+    return build_declarations(source, tree)
+
+
+def resolve_template(
+    declarations: tuple[ast.DeclarationSyntax, ...], values: Mapping[str, str], known: Module
+) -> Module:
+    """The member of a family for these values of its variables, verified. Raises: TypeProblem."""
+    members = tuple(cast(ast.DeclarationSyntax, _instantiate(d, values)) for d in declarations)
+    return resolve_verified(members, known)
+
+
+def substitute_text(text: str, values: Mapping[str, str]) -> str:
+    """A text with its variables replaced; a variable without a value stays as it is."""
+    return VARIABLE.sub(lambda m: values.get(m[1], m[0]), text) if "$" in text else text
+
+
+def _moved(span: Span | None, source: Source) -> Span | None:
+    return Span(source, span.start, span.end) if span is not None else None
+
+
+def _instantiate(node: object, values: Mapping[str, str]) -> object:
+    """A syntax tree with variables replaced; subtrees without variables are shared."""
+    match node:
+        case ast.Name(_, span) if "$" in (text := span.text):
+            written = substitute_text(text, values)
+            return (
+                ast.Number(read_number(written, span), span)
+                if is_digits(written)
+                else ast.Name(written, span)
+            )
+        case ast.Ident(_, span) if "$" in (text := span.text):
+            return ast.Ident(substitute_text(text, values), span)
+        case ast.Name() | ast.Ident() | ast.Number() | ast.Flag() | Span() | str() | int() | None:
+            return node
+        case tuple():
+            before = cast("tuple[object, ...]", node)
+            after = tuple(_instantiate(part, values) for part in before)
+            return after if _changed(before, after) else before
+        case _:
+            before = tuple(getattr(node, name) for name in _field_names(type(node)))
+            after = tuple(_instantiate(value, values) for value in before)
+            return type(node)(*after) if _changed(before, after) else node
+
+
+def _changed(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
+    return any(a is not b for a, b in zip(before, after, strict=True))
+
+
+@cache
+def _field_names(node: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(node))
