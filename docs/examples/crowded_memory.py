@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from isamap.simulate.evaluator import Simulated
+from isamap.simulate.events import Simulated
 
 
 class CrowdedMemory:

@@ -26,7 +26,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     },
     "cost model": {"analytic": "isamap.scheduler.analytic:AnalyticModel"},
     "evaluator": {
-        "simulated": "isamap.simulate.evaluator:Simulated",
+        "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",
     },
 }

@@ -4,6 +4,8 @@
 
 Loops are run until two iterations take the same time; the iterations that are left are not run but counted,
 so that a product of 1024³ takes seconds. Where it errs: see `LEFT_OUT`.
+
+The simulated cost: a schedule lowered, and its program run by events.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.lower.lower import lower
 from isamap.lower.program import Condition, LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
+from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.simulate.machine_time import WINDOW, MachineTime
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import LINE_BYTES, Reuse, Weights
@@ -173,3 +177,27 @@ def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
             return a <= b
         case "==":
             return a == b
+
+
+class Simulated:
+    """Needs no compiler and no processor of the machine's kind; what it leaves out is among its facts."""
+
+    name = "simulated"
+
+    def evaluate(self, trial: Trial) -> float:
+        """Nanoseconds of one call by the simulator."""
+        return _evaluation(trial).cost_ns
+
+    def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
+        """The simulated cost of each, with what kept the machine busy."""
+        return tuple(_evaluation(trial) for trial in trials)
+
+
+def _evaluation(trial: Trial) -> Evaluation:
+    program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
+    found = simulate(program, trial.machine, trial.problem, trial.profile)
+    facts: list[tuple[str, Fact]] = [("issues", found.issues)]
+    facts += [(f"busy_{unit}_ns", round(ns, 3)) for unit, ns in found.busy_ns]
+    facts += [(f"from_{level}_bytes", round(moved)) for level, moved in found.moved_bytes]
+    facts.append(("left_out", "; ".join(found.left_out)))
+    return Evaluation(found.total_ns, tuple(facts))

@@ -21,9 +21,8 @@ from isamap.ir.evaluate import make_value
 from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.unify import Binding
-from isamap.simulate.batch import operand_shapes, perform_issues
 from isamap.simulate.lanes import Array, Cut, Grid, Sizes, make_grids
-from isamap.simulate.leaks import shown_in_padded_lanes
+from isamap.simulate.leaks import operand_shapes, perform_issues, shown_in_padded_lanes
 from isamap.transform import Statement
 
 MOST_LANES = 1 << 20
