@@ -343,8 +343,8 @@ Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
 def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
     """`(state, field, index, value)` gathered state by state, in their order."""
     found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
-    for state, field, index, value in settings:
-        found[state] = (*found.get(state, ()), (field, index, value))
+    for state, name, index, value in settings:
+        found[state] = (*found.get(state, ()), (name, index, value))
     return found
 
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 STAGES = ("parse", "transform", "match", "pose", "schedule", "check", "lower", "emit")
-# As in the table that is run (`isamap.driver.workspace_packing.ALL_PASSES`), which brings most of the compiler.
+# As in the table that is run (`workspace_packing.ALL_PASSES`), which brings most of the compiler.
 PASS_NAMES = (
     "loops",
     "hold",
