@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.codegen.packed_arguments import pack_in_process
-from isamap.codegen.runner import InProcess
+from isamap.codegen.runner import InProcess, pack_in_process
 from isamap.driver.api import machine_of
 from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from isamap.bench.libraries import threads_environment
-from isamap.bench.task import Task
+from isamap.bench.ring import Task
 from isamap.source import Diagnostic, IsamapError
 
 PATIENCE_S = 900

@@ -20,7 +20,7 @@ import sys
 from typing import Any, TextIO
 
 from isamap.bench.libraries import PREPARE, NotOffered, Ready
-from isamap.bench.task import Mapped, Task
+from isamap.bench.ring import Mapped, Task
 
 PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 

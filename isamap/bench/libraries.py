@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.bench import packed_libraries
-from isamap.bench.task import Mapped
+from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product, load_loops, pointers
 
 Timed = Callable[[int, int], int]

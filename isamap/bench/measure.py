@@ -13,8 +13,7 @@ from isamap.bench.contender import Contender
 from isamap.bench.packed_libraries import packs_of
 from isamap.bench.predictions import predicted_ns
 from isamap.bench.product_check import check_product
-from isamap.bench.ring import Shared, fastest_bytes_per_ns, readings
-from isamap.bench.task import Task
+from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
 from isamap.bench.turns import Ratio, play, ratio
 from isamap.codegen.arguments import make_call
 from isamap.driver.request import BEST_FORM, Request

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.task import Mapped
+from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product
 from isamap.codegen.arguments import make_call
-from isamap.codegen.packed_arguments import Packer
+from isamap.codegen.runner import Packer
 
 PACKED = 2
 """`transpose_b` of a product in loops.h whose B is packed."""

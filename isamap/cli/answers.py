@@ -1,6 +1,8 @@
 """What a command answers: one JSON object, or text for people.
 
 Findings for people go to standard error, in colour on a terminal.
+
+Texts that a command writes where it was told to: whole or not at all, and over nothing by accident.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
-from isamap.source import Diagnostic, printable
+from isamap.source import Diagnostic, UsageProblem, printable, replace_file
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)
@@ -79,3 +83,47 @@ def coloured(text: str, stream: TextIO) -> str:
         return f"  \x1b[{_COLOURS[m['word']]}m{m['word']}\x1b[0m:"
 
     return _BELOW.sub(below, _HEAD.sub(head, text, count=1))
+
+
+def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Makes a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
+    if not overwrite:
+        check_new(path)
+    named, path = path, path.resolve()
+    try:
+        replace_file(path, text.encode(), _mode(path), None if overwrite else _place_new)
+    except FileExistsError:
+        raise _exists(named) from None
+    except OSError as error:
+        raise UsageProblem(
+            Diagnostic("output-unwritable", f"{named} cannot be written: {error.strerror}")
+        ) from None
+
+
+def check_new(path: Path) -> None:
+    """Nothing, where no file is: asked before long work as well. Raises: UsageProblem."""
+    if os.path.lexists(path):
+        raise _exists(path)
+
+
+def _place_new(made: str, path: Path) -> None:
+    """Gives the finished file its name; a link refuses where another has taken it in the meantime."""
+    try:
+        os.link(made, path)
+    except (NotImplementedError, PermissionError):  # some file systems have no links
+        os.replace(made, path)
+
+
+def _mode(path: Path) -> int:
+    """The rights of the file that is replaced, or those that a new one gets."""
+    with suppress(OSError):
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _exists(path: Path) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic("output-exists", f"{path} exists already", help="name another file, or add --overwrite")
+    )

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer
+from isamap.cli.answers import Answer, write_text
 from isamap.cli.words import BEST
-from isamap.cli.writing import write_text
 from isamap.source import Diagnostic, Source, UsageProblem, is_digits
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from isamap.cli.answers import Answer, Finding
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.options import AsJson
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_bytes, read_number
-from isamap.cli.writing import write_text
 from isamap.driver.inputs import read_file
 from isamap.source import Diagnostic, Infeasible
 

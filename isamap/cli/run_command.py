@@ -40,8 +40,7 @@ from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.driver.runnable import Prepared
-    from isamap.driver.timed_runs import Timed
-    from isamap.driver.verifying import Case
+    from isamap.driver.verifying import Case, Timed
 
 FILLS = ("integers", "random", "edges")
 
@@ -70,7 +69,7 @@ def run_command(
 ) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
     from isamap.driver.runnable import prepare
-    from isamap.driver.timed_runs import profile_sizes, time_program
+    from isamap.driver.verifying import profile_sizes, time_program
 
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,

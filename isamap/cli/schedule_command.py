@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isamap.cli.answers import Answer, Finding
+from isamap.cli.answers import Answer, Finding, check_new, write_text
 from isamap.cli.contests import Contest, hold_contest, show_best
 from isamap.cli.options import (
     AsJson,
@@ -34,7 +34,6 @@ from isamap.cli.options import (
 from isamap.cli.requests import Choices, make_request, refuse_cold
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
-from isamap.cli.writing import check_new, write_text
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.source import Diagnostic, UsageProblem
 

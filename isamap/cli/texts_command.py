@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from isamap.cli.answers import Answer, Finding
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.options import AsJson
-from isamap.cli.writing import write_text
 from isamap.driver.inputs import STDIN, read_file, read_kernel
 from isamap.source import CODES, Diagnostic, UsageProblem, did_you_mean
 

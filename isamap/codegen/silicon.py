@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from isamap.codegen.blame import Emissions
 from isamap.codegen.c_names import compute_type
 from isamap.codegen.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
-from isamap.codegen.silicon_cases import Case, encodings, make_cases
-from isamap.codegen.silicon_compare import difference, is_tame
+from isamap.codegen.silicon_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
 from isamap.codegen.toolchain import COMPILERS, build, find_compiler
 from isamap.ir import Index, Operand

@@ -16,8 +16,14 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import checked_sizes
 from isamap.codegen.child import Emulator
-from isamap.codegen.packed_arguments import Packer, compile_packers, pack_in_process, refuse_status
-from isamap.codegen.runner import InProcess, run_program
+from isamap.codegen.runner import (
+    InProcess,
+    Packer,
+    compile_packers,
+    pack_in_process,
+    refuse_status,
+    run_program,
+)
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request

@@ -3,12 +3,15 @@
 How far a result is from what it should be: its element nearest to the bound, or furthest beyond.
 
 With 65504 as f16's largest number, 65530 ± 20 may come out as 65504 or as inf; 70000 ± 20 only as inf.
+
+A program run on random data: verified first, then timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,13 +19,12 @@ from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
-from isamap.codegen.packed_arguments import packed_arrays
-from isamap.codegen.runner import RunResult, run_program
-from isamap.driver.oracle import ORDER_FACTOR, Expected, expect, sum_type
+from isamap.codegen.runner import RunResult, packed_arrays, run_program
+from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
 from isamap.driver.products import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.ir import Kernel, Range, bind, round_to
 from isamap.source import Diagnostic
 from isamap.syntax import parse_kernel
@@ -291,3 +293,67 @@ def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Ite
     for sizes in concrete_sizes(prepared):
         for fill in fills:
             yield verify_case(prepared, sizes, fill, guard=guard)
+
+
+SECONDS = 0.5
+MOST_REPEATS = 20_000
+FIRST_REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A verified run with its times. Units: seconds; `operations` of one call, an addition being one."""
+
+    case: Case
+    seconds: tuple[float, ...]
+    operations: int
+    is_float: bool
+    workspace_bytes: int
+
+    @property
+    def best(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def middle(self) -> float:
+        return median(self.seconds)
+
+    @property
+    def gflops(self) -> float:
+        """Operations per nanosecond by the median."""
+        return self.operations / self.middle / 1e9
+
+
+def profile_sizes(prepared: Prepared) -> dict[str, int]:
+    """The sizes that are timed: those given, and the profile values of ranges."""
+    sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
+    return {n: _profile(v) for n, v in sizes.items()}
+
+
+def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
+    """A run compared with the oracle, and about half a second of further runs. Raises: RunProblem."""
+    kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
+    given = packed_arrays(prepared.packers, arrays, symbols, threads=threads)
+    first = run_program(
+        prepared.compiled, given, symbols, scalars=scalars, repeat=FIRST_REPEATS, threads=threads
+    )
+    case = compare(kernel, arrays, scalars, first, prepared, sizes, "random", False)
+    seconds = first.seconds
+    if case.ok:
+        repeat = int(min(MOST_REPEATS, SECONDS / max(min(first.seconds), 1e-9)))
+        if repeat > FIRST_REPEATS:
+            again = run_program(
+                prepared.compiled, given, symbols, scalars=scalars, repeat=repeat, threads=threads
+            )
+            seconds = again.seconds
+    outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
+    is_float = any(o.dtype.is_float for o in outputs)
+    return Timed(case, seconds, count_operations(kernel), is_float, first.workspace_bytes)
+
+
+def _profile(value: int | Range) -> int:
+    if isinstance(value, int):
+        return value
+    return value.profile if value.profile is not None else value.high

@@ -22,7 +22,6 @@ from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
 from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.index_casts import as_performed
 from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
-from isamap.ir.layout import layout
 from isamap.ir.nodes import (
     Assign,
     Axis,
@@ -71,6 +70,7 @@ from isamap.ir.substitute import (
     substitute_routine,
     substitute_stmt,
 )
+from isamap.ir.text_layout import layout
 from isamap.ir.verify import check_view, verify
 
 __all__ = [

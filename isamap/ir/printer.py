@@ -10,7 +10,6 @@ from math import copysign, isinf
 from typing import assert_never
 
 from isamap.ir.index import Index
-from isamap.ir.layout import layout, one_line
 from isamap.ir.nodes import (
     Assign,
     Call,
@@ -38,6 +37,7 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.ops import OPS, REDUCTIONS
+from isamap.ir.text_layout import layout, one_line
 
 _ATOM = 100
 _FILLED = 1  # `X[i] else 0` could stand inside any operation, but reads badly there

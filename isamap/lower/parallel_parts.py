@@ -27,7 +27,7 @@ from isamap.lower.program import Block, Condition, Fill, For, If, Names, Paralle
 from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
 from isamap.match import Suppliers, Tile
-from isamap.match.moves.copying import BLOCK, COUNTER, joining
+from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 

@@ -12,8 +12,7 @@ from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import clear, copy_loops, group_loops
-from isamap.lower.lines import Along, along_rows, by_lines
+from isamap.lower.copies import Along, along_rows, by_lines, clear, copy_loops, group_loops
 from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
 from isamap.machine import line_bytes

@@ -1,22 +1,10 @@
 """Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
 
 from isamap.match.mappings.enumerate import find_mappings, statement_mappings
+from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
-from isamap.match.mappings.several import GroupMapping, find_groups
 from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.moves.chains import MoveKind, Movement
-from isamap.match.moves.copying import (
-    Copy,
-    Transfer,
-    copy_by_axes,
-    copy_by_cells,
-    fills_all,
-    find_packing,
-    find_transfer,
-    packing_ns,
-    shown_axes,
-    transfer_ns,
-)
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
     Clearing,
@@ -28,6 +16,18 @@ from isamap.match.moves.scratch_buffers import (
     scratch_move,
     scratchpads,
     uncleared,
+)
+from isamap.match.moves.transfers import (
+    Copy,
+    Transfer,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_packing,
+    find_transfer,
+    packing_ns,
+    shown_axes,
+    transfer_ns,
 )
 from isamap.match.moves.variants import Tail, Variant, count_groupings, count_variants, variants
 from isamap.match.patterns.address import Location, address_of, simplify, simplify_expr
@@ -41,8 +41,17 @@ from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
 from isamap.match.supplies.delivery import find_delivery, least_copy_ns, widths
 from isamap.match.supplies.standing import is_lane, standing
-from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want
+from isamap.match.tiles.held_sums import (
+    Written,
+    in_register,
+    own_sum,
+    start_of_sum,
+    sum_of_lanes,
+    tiles_apart,
+    written_by,
+)
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
@@ -57,15 +66,6 @@ from isamap.match.tiles.operand_tiles import (
     sums_can_be_padded,
     suppliers_of,
     tensor_strides,
-)
-from isamap.match.tiles.sums import (
-    Written,
-    in_register,
-    own_sum,
-    start_of_sum,
-    sum_of_lanes,
-    tiles_apart,
-    written_by,
 )
 from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
 

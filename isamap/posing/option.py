@@ -10,7 +10,7 @@ from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between
 from isamap.match import LoopAxis, Suppliers, Tile, in_tiles
 from isamap.match import Mapping as Mapped
-from isamap.match.moves.copying import BLOCK, JOINABLE, find_joining
+from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.posing.carriable import with_carried
 from isamap.posing.copy_costs import with_ends

@@ -22,7 +22,7 @@ from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.unify import Binding
 from isamap.simulate.lanes import Array, Cut, Grid, Sizes, make_grids
-from isamap.simulate.leaks import operand_shapes, perform_issues, shown_in_padded_lanes
+from isamap.simulate.padded_lanes import operand_shapes, perform_issues, shown_in_padded_lanes
 from isamap.transform import Statement
 
 MOST_LANES = 1 << 20

@@ -11,9 +11,9 @@ from typing import Literal, cast
 
 from isamap.ir.dtypes import BOOL, DTYPES, TYPE_SETS, DType
 from isamap.ir.index import Index
-from isamap.ir.layout import KEYWORDS
 from isamap.ir.nodes import Assign, Axis, Expr, Loop, MemoryDecl, Operand, Outside, Placement, Role, Stmt
 from isamap.ir.ops import OPS, REDUCTIONS
+from isamap.ir.text_layout import KEYWORDS
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown

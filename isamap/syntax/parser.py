@@ -26,7 +26,7 @@ from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, Unexpec
 from lark.grammar import Rule
 from lark.lexer import PatternStr, TerminalDef
 
-from isamap.ir.layout import KEYWORDS, layout
+from isamap.ir.text_layout import KEYWORDS, layout
 from isamap.source import Diagnostic, Edit, Source, Span, SyntaxProblem
 from isamap.syntax.hints import sign_hint
 

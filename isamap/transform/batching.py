@@ -18,7 +18,6 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from isamap.ir import ZERO, Axis, Index, Kernel, Read
-from isamap.transform.conflicts import Conflicts, is_wide, never_meet, sums_in_any_order, targets_meet
 from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
     Refusal,
@@ -30,6 +29,7 @@ from isamap.transform.rewrite import (
     shown,
     with_statements,
 )
+from isamap.transform.shared_elements import Conflicts, is_wide, never_meet, sums_in_any_order, targets_meet
 from isamap.transform.statements import Statement, statements
 
 

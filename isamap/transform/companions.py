@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Expr, Index, Kernel, Read, substitute_expr, substitute_read
-from isamap.transform.conflicts import Conflicts, is_wide, may_be_one, never_meet
 from isamap.transform.rewrite import accesses, map_reads
+from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one, never_meet
 from isamap.transform.statements import Statement, reads, statements
 
 HELD = "$held"

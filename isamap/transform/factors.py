@@ -34,7 +34,6 @@ from isamap.ir import (
 )
 from isamap.ir.contraction import symbols_of
 from isamap.ir.index import ZERO
-from isamap.transform.conflicts import Conflicts, sums_in_any_order
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (
     Refusal,
@@ -46,6 +45,7 @@ from isamap.transform.rewrite import (
     shown,
     with_statements,
 )
+from isamap.transform.shared_elements import Conflicts, sums_in_any_order
 from isamap.transform.statements import Statement, reads, statements
 
 DISTRIBUTES = {("add", "mul"), ("or", "and"), ("and", "or"), ("xor", "and")}

@@ -17,8 +17,8 @@ from itertools import permutations
 
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.ir.contraction import symbols_of
-from isamap.transform.conflicts import Conflicts
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, map_accesses, with_statements
+from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements
 
 Dimensions = dict[str, int]

@@ -18,8 +18,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from isamap.ir import Axis, Index, Kernel, Loop, Stmt, substitute_stmt
-from isamap.transform.conflicts import Conflicts, never_meet, sums_in_any_order
 from isamap.transform.rewrite import Rewrite, accepted, accesses, alone, shown, with_statements
+from isamap.transform.shared_elements import Conflicts, never_meet, sums_in_any_order
 from isamap.transform.statements import Statement, statements
 
 

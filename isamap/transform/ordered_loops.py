@@ -37,7 +37,6 @@ from dataclasses import replace
 from itertools import count
 
 from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
-from isamap.transform.conflicts import Conflicts, writes_all
 from isamap.transform.rewrite import (
     Rewrite,
     accepted,
@@ -56,6 +55,7 @@ from isamap.transform.sequences import (
     sequential_loops,
     without_order,
 )
+from isamap.transform.shared_elements import Conflicts, writes_all
 from isamap.transform.statements import Statement, statements
 
 

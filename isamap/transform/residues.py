@@ -30,7 +30,7 @@ from isamap.ir import (
     substitute_stmt,
 )
 from isamap.ir.index import Mod
-from isamap.transform.conflicts import Conflicts, is_wide, sums_in_any_order
+from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
 from isamap.transform.statements import Statement
 
 # Statements in place of one, and remainders that are looked at for them.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from isamap.ir import Axis
-from isamap.transform.conflicts import ALWAYS, Conflicts, Relation, meetings
+from isamap.transform.shared_elements import ALWAYS, Conflicts, Relation, meetings
 from isamap.transform.statements import Statement
 
 Unit = tuple[Statement, ...]

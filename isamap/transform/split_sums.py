@@ -36,7 +36,9 @@ from isamap.ir import (
     substitute_read,
     substitute_stmt,
 )
-from isamap.transform.conflicts import (
+from isamap.transform.guards import identity_of
+from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.shared_elements import (
     Conflicts,
     commute_with,
     is_wide,
@@ -44,8 +46,6 @@ from isamap.transform.conflicts import (
     sums_in_any_order,
     writes_all,
 )
-from isamap.transform.guards import identity_of
-from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.statements import Statement, reads, statements
 
 

@@ -45,8 +45,8 @@ from isamap.ir import (
 )
 from isamap.ir.dtypes import DTYPES
 from isamap.transform.companions import companions
-from isamap.transform.conflicts import Conflicts, is_wide
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.shared_elements import Conflicts, is_wide
 from isamap.transform.statements import Statement, reads, statements, symbols
 
 

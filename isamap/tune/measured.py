@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.c import emit_c
 from isamap.codegen.fills import make_arrays, make_scalars
-from isamap.codegen.packed_arguments import compile_packers, packed_arrays
-from isamap.codegen.runner import Limits, RunProblem, run_program
+from isamap.codegen.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.codegen.toolchain import Compiled, compile_library, find_compiler
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower

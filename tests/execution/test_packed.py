@@ -10,8 +10,7 @@ import pytest
 import isamap
 from isamap.codegen.c_interface import STATUSES
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.packed_arguments import packed_arrays
-from isamap.codegen.runner import run_program
+from isamap.codegen.runner import packed_arrays, run_program
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import CompiledKernel, Prepared, prepare
 from isamap.driver.verifying import all_cases, verify_case

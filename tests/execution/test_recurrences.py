@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from isamap.codegen.fills import FILLS, make_arrays
-from isamap.codegen.packed_arguments import packed_arrays
-from isamap.codegen.runner import run_program
+from isamap.codegen.runner import packed_arrays, run_program
 from isamap.driver.oracle import expect
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare

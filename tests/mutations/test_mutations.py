@@ -134,8 +134,8 @@ MATCHING = (
     Mutation("take any cast for exact", f"{MATCH}patterns.unify:passes_through", always(True)),
     Mutation("drop commutativity", f"{MATCH}patterns.unify:OPS", commuting()),
     Mutation("let differences commute", f"{MATCH}patterns.unify:OPS", commuting("add", "mul", "sub")),
-    Mutation("count images under symmetries", f"{MATCH}mappings.symmetry:Seen.is_new", always(True)),
-    Mutation("take every renaming for a symmetry", f"{MATCH}mappings.symmetry:_shape", always("")),
+    Mutation("count images under symmetries", f"{MATCH}mappings.mapping:Seen.is_new", always(True)),
+    Mutation("take every renaming for a symmetry", f"{MATCH}mappings.mapping:_shape", always("")),
     Mutation("never cut an axis", f"{FIND}_classes", each_a_class),
     Mutation("cut over all axes", f"{FIND}_classes", all_one_class),
     Mutation("let an axis be in two places", f"{FIND}_groups", in_two_places),
@@ -233,7 +233,7 @@ LOWERING = (
 MOVING = (
     Mutation(
         "read behind a part",
-        "isamap.match.supplies.supply:reads_past",
+        "isamap.match.supplies.supplying:reads_past",
         always(False),
         chains_touch_what_is_wanted,
     ),

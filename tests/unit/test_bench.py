@@ -19,9 +19,8 @@ from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable_seconds
 from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.product_check import check_product
-from isamap.bench.ring import random_values
+from isamap.bench.ring import Task, random_values
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
-from isamap.bench.task import Task
 from isamap.bench.timed_loops import READS, build_loops, load_loops
 from isamap.bench.turns import Ratio, geometric_mean, ratio, trimmed
 from isamap.driver.request import Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from isamap.driver.explaining import form_warnings
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.slowness import form_warnings
 from isamap.machine import load_machine
 from isamap.source import Source
 from isamap.syntax import parse_kernel

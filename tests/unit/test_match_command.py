@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
+from isamap.cli.answers import write_text
 from isamap.cli.words import fill_values
-from isamap.cli.writing import write_text
 from isamap.source import UsageProblem
 
 GEMM = """kernel k(M, N, K) {

@@ -6,7 +6,7 @@ import pytest
 from unit.matching import MEMORIES, kernel
 
 from isamap.ir import Instruction, Kernel, bind
-from isamap.match.mappings.several import GroupMapping, groups_of, patterns_of
+from isamap.match.mappings.groups import GroupMapping, groups_of, patterns_of
 from isamap.source import Source
 from isamap.syntax import parse_module
 from isamap.transform import statements

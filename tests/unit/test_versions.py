@@ -12,8 +12,7 @@ from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.size_versions import PRECISION, compile_request, end_of_first
 from isamap.driver.sizes import has_versions, read_profiles, read_size, whole_sizes
-from isamap.driver.timed_runs import profile_sizes
-from isamap.driver.verifying import concrete_sizes, verify_case
+from isamap.driver.verifying import concrete_sizes, profile_sizes, verify_case
 from isamap.ir import Range
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, If

@@ -22,8 +22,7 @@ from isamap.ir import Assign, Index, Kernel
 from isamap.machine import Machine
 from isamap.match.mappings.amos import find_unions
 from isamap.match.mappings.exact import Space, can_be_met, unit_axes
-from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping
-from isamap.match.mappings.symmetry import Seen
+from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping, Seen
 from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, Bindings, places, unify, unify_once

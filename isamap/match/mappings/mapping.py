@@ -3,15 +3,35 @@
     tdpbf16ps { m: m, n: n, k: k, p: k } (a = A[m, k], b = B[k, n])
 
 says that instruction axes k and p together run over kernel axis k, cut; operand a stands for A[m, k].
+
+Symmetries of an instruction: renamings of its axes and operands that leave its meaning as it stands.
+
+The two inputs of `c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result
+would be transposed. Mappings that differ only by a symmetry are one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import permutations
 from typing import Literal
 
-from isamap.ir import Cast, Const, Expr, IndexValue, Read, Scalar, print_expr, print_stmt
+from isamap.ir import (
+    OPS,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    IndexValue,
+    Instruction,
+    Read,
+    Scalar,
+    print_expr,
+    print_stmt,
+)
+from isamap.match.patterns.pattern import Pattern, pattern_of, patterns_of
 from isamap.match.patterns.unify import Bindings, places
 from isamap.transform import Statement
 
@@ -85,3 +105,106 @@ def is_simple(expr: Expr) -> bool:
 def statement_text(statement: Statement) -> str:
     """The statement as one line: its target, operation and value."""
     return print_stmt(statement.assign).strip()
+
+
+Renaming = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+Key = tuple[tuple[tuple[str, str, str], ...], tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
+
+
+class Seen:
+    """The mappings of one pattern that were found, to tell which are new."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        # One statement among several has no symmetries of its own: what leaves it as it stands may change
+        # the others.
+        alone = pattern_of(pattern.instruction) is not None
+        self._symmetries = symmetries(pattern.instruction) if alone else ()
+        self._keys: set[Key] = set()
+
+    def is_new(self, mapping: Mapping) -> bool:
+        """Whether no mapping before was this one, or an image of it under a symmetry."""
+        if len(self._symmetries) <= 1:
+            return True  # the search makes nothing twice
+        keys = [image(mapping, axes, operands) for axes, operands in self._symmetries]
+        if not self._keys.isdisjoint(keys):
+            return False
+        self._keys.add(keys[0])  # the identity comes first
+        return True
+
+
+def image(mapping: Mapping, axes: tuple[tuple[str, str], ...], operands: tuple[tuple[str, str], ...]) -> Key:
+    """Pairing and sets of axes, with the instruction's axes and operands renamed."""
+    axis, operand = dict(axes), dict(operands)
+    pairing = sorted(
+        (operand.get(b.name, b.name), _subscripts(b.pattern, axes), _text(b.subject))
+        for b in mapping.bindings
+    )
+    groups = sorted(
+        (tuple(sorted(axis.get(i, i) for i in g.instruction_axes)), tuple(sorted(g.kernel_axes)))
+        for g in mapping.groups
+    )
+    return (tuple(pairing), tuple(groups))
+
+
+@lru_cache(maxsize=4096)
+def _subscripts(pattern: tuple[Index, ...], axes: tuple[tuple[str, str], ...]) -> str:
+    renamed: dict[str, Index | int] = {a: Index.of(b) for a, b in axes}
+    return ", ".join(str(i.substitute(renamed)) for i in pattern)
+
+
+@lru_cache(maxsize=4096)
+def _text(subject: Expr) -> str:
+    return print_expr(subject)
+
+
+@lru_cache(maxsize=4096)
+def symmetries(instruction: Instruction, wanted: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
+    """All symmetries, the identity first; of the statements `wanted` only, counted from 0, when given."""
+    patterns = [p for n, p in enumerate(patterns_of(instruction)) if wanted is None or n in wanted]
+    axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
+    inputs = [o.name for o in instruction.operands if o.role == "in"]
+    plain = [_shape(p, {}, {}) for p in patterns]
+    found: list[Renaming] = []
+    for axis_order in permutations(axes):
+        for operand_order in permutations(inputs):
+            axis = dict(zip(axes, axis_order, strict=True))
+            operand = dict(zip(inputs, operand_order, strict=True))
+            if _alike(instruction, operand) and [_shape(p, axis, operand) for p in patterns] == plain:
+                found.append((tuple(axis.items()), tuple(operand.items())))
+    return tuple(found)
+
+
+def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
+    """Whether operands that take each other's place are declared alike."""
+    return all(
+        replace(instruction.operand(a), name=b) == instruction.operand(b)
+        for a, b in operand.items()
+        if a != b
+    )
+
+
+def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:
+    """The instruction's meaning as text, with axes and operands renamed and commuting operands sorted."""
+    indices: dict[str, Index | int] = {k: Index.of(v) for k, v in axis.items()}
+
+    def text(e: Expr) -> str:
+        match e:
+            case Read(buffer, index):
+                name = operand.get(buffer, buffer)
+                o = pattern.instruction.operand(name)
+                where = ",".join(str(i.substitute(indices)) for i in index)
+                return f"{name}:{o.dtype}:{o.memory}[{where}]"
+            case Call(op, args):
+                parts = [text(a) for a in args]
+                return f"{op}:{e.mode}({','.join(sorted(parts) if OPS[op].commutative else parts)})"
+            case Cast(value):
+                return f"{e.dtype}:{e.mode}({text(value)})"
+            case _:
+                return str(e)
+
+    extents = sorted((axis.get(a.name, a.name), str(a.extent)) for a in pattern.axes)
+    shapes = sorted(
+        (operand.get(o.name, o.name), str(o.dtype), [str(s) for s in o.shape])
+        for o in pattern.instruction.operands
+    )
+    return f"{text(pattern.target)}={text(pattern.value)};{extents};{shapes}"

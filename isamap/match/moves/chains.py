@@ -7,7 +7,7 @@ from math import prod
 from typing import Literal
 
 from isamap.ir import Index, Instruction
-from isamap.match.moves.copying import Transfer
+from isamap.match.moves.transfers import Transfer
 from isamap.match.patterns.address import Location
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.operand_tiles import OperandTile

@@ -32,7 +32,8 @@ from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
-from isamap.match.moves.copying import (
+from isamap.match.moves.scratch_buffers import through_scratchpad, uncleared
+from isamap.match.moves.transfers import (
     Transfer,
     copy_by_axes,
     copy_by_cells,
@@ -41,15 +42,15 @@ from isamap.match.moves.copying import (
     find_transfer,
     shown_axes,
 )
-from isamap.match.moves.scratch_buffers import through_scratchpad, uncleared
 from isamap.match.moves.unsupplied import array_of, why_unsupplied
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import digits_of, pattern_of
 from isamap.match.patterns.reach import dims, extents_of
 from isamap.match.patterns.unify import read_twice
 from isamap.match.supplies.delivery import find_delivery
-from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
@@ -61,7 +62,6 @@ from isamap.match.tiles.operand_tiles import (
     profile_sizes,
     suppliers_of,
 )
-from isamap.match.tiles.sums import own_sum
 from isamap.match.tiles.walks import choose_params
 from isamap.transform import Statement, reads
 

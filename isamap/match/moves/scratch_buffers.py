@@ -18,14 +18,14 @@ from isamap.ir import Axis, Const, DType, Expr, Index, Read, substitute_expr
 from isamap.ir.index import MinMax
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
-from isamap.match.moves.copying import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.unify import Binding
-from isamap.match.supplies.supply import find_location
+from isamap.match.supplies.supplying import find_location
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
+from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
-from isamap.match.tiles.sums import own_sum
 from isamap.source import Diagnostic, NoMapping, added
 
 

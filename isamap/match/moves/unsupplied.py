@@ -13,7 +13,7 @@ from isamap.ir.bind import comparison_holds
 from isamap.match.moves.scratch_buffers import uncleared
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import axis_limits, fit_shape
-from isamap.match.supplies.supply import find_supply
+from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_read_of
 

@@ -14,8 +14,8 @@ from operator import le
 from isamap.ir import Call, Cast, Expr, Kernel, Operand
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import statement_mappings
+from isamap.match.mappings.groups import find_groups
 from isamap.match.mappings.mapping import CountMode
-from isamap.match.mappings.several import find_groups
 from isamap.transform import Rewrite, Statement, factorisations, reads, rewrites, statements
 
 

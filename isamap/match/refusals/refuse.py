@@ -21,12 +21,12 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import pattern_of, patterns_of
-from isamap.match.refusals.axes import refuse_axes, refuse_guard, refuse_instruction
-from isamap.match.refusals.elements import refuse_elements
+from isamap.match.refusals.axis_conditions import refuse_axes, refuse_guard, refuse_instruction
+from isamap.match.refusals.element_conditions import refuse_elements
 from isamap.match.refusals.heads import refuse_heads, refuse_product
 from isamap.match.refusals.kernel_text import brief
 from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
-from isamap.match.refusals.sizes import (
+from isamap.match.refusals.size_conditions import (
     refuse_flushing,
     refuse_order,
     refuse_padding,

@@ -11,13 +11,13 @@ from functools import cached_property
 from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
 from isamap.machine import Machine
 from isamap.machine.model import EmitNothing
-from isamap.match.mappings.several import find_groups
+from isamap.match.mappings.groups import find_groups
 from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import movements
 from isamap.match.patterns.pattern import Pattern, patterns_of
 from isamap.match.refusals.kernel_text import brief
 from isamap.match.refusals.rejection import Case, Cause
-from isamap.match.supplies.supply import Suppliers
+from isamap.match.supplies.supplying import Suppliers
 from isamap.match.tiles.operand_tiles import suppliers_of
 from isamap.transform import Statement, reads, statements
 

@@ -11,7 +11,7 @@ from isamap.match.patterns.address import laid_over
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
 from isamap.match.patterns.unify import Binding, unify_once
-from isamap.match.supplies.supply import find_location, supply_inputs
+from isamap.match.supplies.supplying import find_location, supply_inputs
 from isamap.match.supplies.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
 

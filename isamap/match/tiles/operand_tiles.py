@@ -24,7 +24,7 @@ from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, dims, extents_of
-from isamap.match.supplies.supply import find_place, find_supply
+from isamap.match.supplies.supplying import find_place, find_supply
 from isamap.match.supplies.want import Leaf, Places, Suppliers, Supply, Want, placement_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
 from isamap.transform import Statement, symbols

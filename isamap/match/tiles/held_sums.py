@@ -25,8 +25,7 @@ from isamap.ir import Call, Cast, Const, Expr, Index, Read
 from isamap.ir.index import ZERO
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
-from isamap.match.mappings.mapping import AxisGroup, Mapping
-from isamap.match.mappings.symmetry import Seen
+from isamap.match.mappings.mapping import AxisGroup, Mapping, Seen
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import dims
 from isamap.match.patterns.unify import Bindings, read_twice

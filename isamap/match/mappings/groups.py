@@ -19,8 +19,7 @@ from math import prod
 from isamap.ir import Expr, Index, Instruction, Kernel
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import find_in_statement
-from isamap.match.mappings.mapping import CountMode, Kind, Mapping
-from isamap.match.mappings.symmetry import image, symmetries
+from isamap.match.mappings.mapping import CountMode, Kind, Mapping, image, symmetries
 from isamap.match.patterns.pattern import Pattern, pattern_of, patterns_of
 from isamap.transform import Statement, reads, statements
 

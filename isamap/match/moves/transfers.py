@@ -22,8 +22,8 @@ from isamap.match.patterns.reach import dims
 from isamap.match.supplies.delivery import find_delivery, widths
 from isamap.match.supplies.standing import is_lane, lying, standing
 from isamap.match.supplies.want import Suppliers, Supply, Want
+from isamap.match.tiles.held_sums import Written, with_held
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
-from isamap.match.tiles.sums import Written, with_held
 from isamap.match.tiles.walks import LoopAxis
 from isamap.transform import symbols
 from isamap.transform.rewrite import map_reads
