@@ -21,7 +21,7 @@ from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, divides, left_inside, start_of, tiles_here
 from isamap.lower.program import Block, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
-from isamap.lower.skipping import skipped
+from isamap.lower.skipping import seen_where, skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.match import Suppliers
@@ -33,7 +33,8 @@ def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) 
     """The loops, copies and issues of one statement of a kernel, and of those that it takes along."""
     tile, nest = tree.tile, tree.schedule
     finish = finish_of(kernel, tile, nest.statement, nest.fused) if tile.accumulator else Finish((), ())
-    return _expanded(Nest(tile, nest, finish, suppliers, names), tree.steps, Scope(start_of(tile)))
+    seen = seen_where(kernel, tile.statement)
+    return _expanded(Nest(tile, nest, finish, suppliers, names, seen), tree.steps, Scope(start_of(tile)))
 
 
 def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:

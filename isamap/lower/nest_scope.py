@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from isamap.ir import Index
+from isamap.ir import Expr, Index
 from isamap.lower.deal import Dealt
 from isamap.lower.finish import Finish
 from isamap.lower.place import Place
@@ -23,13 +23,17 @@ Held = Mapping[tuple[Index, ...], Value | MemoryRef]
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A nest whose nodes are made: what it performs, and where names and moves come from."""
+    """A nest whose nodes are made: what it performs, and where names and moves come from.
+
+    `seen` is what holds of the elements of its target that are ever looked at, None where that is not known.
+    """
 
     tile: Tile
     schedule: NestSchedule
     finish: Finish
     suppliers: Suppliers
     names: Names
+    seen: Expr | None = None
 
     @property
     def loops(self) -> tuple[LoopStep, ...]:

@@ -2,7 +2,10 @@
 
     B[i, r] += select(i > k, -L[i, k] * B[k, r], 0)      for i by 15 { … hold … }
 
-A block whose last i is not beyond k would only add zeros: half of all blocks here.
+A block whose last i is not beyond k would only add zeros: half of all blocks here. So it is where the guard
+stands behind the sum, and what is summed elsewhere is never looked at:
+
+    T[i, j] += A[i, k] * A[j, k]                         C[i, j] = select(j <= i, T[i, j], C[i, j])
 """
 
 from __future__ import annotations
@@ -10,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from isamap.ir import Call, Const, Expr, Index, IndexValue
+from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.lower.nest_scope import Nest, Nodes
 from isamap.lower.place import Place
 from isamap.lower.program import Condition, If
 from isamap.lower.steps import Copies, Step, Turns
-from isamap.transform import identity_of
+from isamap.transform import Statement, identity_of, reads, statements, symbols
 
 End = Literal["least", "most"]
 
@@ -27,21 +30,46 @@ def skipped(nest: Nest, inner: tuple[Step, ...], place: Place, nodes: Nodes) -> 
     `inner` are the steps in it. What it takes along beside its sum, or copies for other iterations, has to be
     done anyhow; so has what an ordered loop carries from one of its iterations to the next.
     """
-    whole = nest.finish.first is None and nest.finish.partial == nest.finish.whole and nest.tile.held is None
     shared = any(isinstance(s, Copies) or (isinstance(s, Turns) and s.carried) for s in inner)
-    if not whole or shared or nest.schedule.carried:
+    if nest.tile.held is not None or shared or nest.schedule.carried:
         return nodes
+    found: list[Condition] = []
     axes = frozenset(axis.name for axis in nest.tile.statement.axes)
-    conditions = tuple(c for c in _conditions(_guard(nest), axes, place) if not _is_certain(c))
+    if nest.finish.first is None and nest.finish.partial == nest.finish.whole:
+        found += _conditions(_adding(nest.tile.statement.assign), axes, place)
+    if {w.target.buffer for w in nest.finish.whole} == {nest.tile.statement.assign.target.buffer}:
+        found += _conditions(nest.seen, axes, place)
+    conditions = tuple(c for c in found if not _is_certain(c))
     return (If(conditions, nodes),) if conditions else nodes
 
 
-def _guard(nest: Nest) -> Expr | None:
+def _adding(assign: Assign) -> Expr | None:
     """What holds in each iteration that changes a sum."""
-    assign = nest.tile.statement.assign
     match assign.op, assign.value:
         case str() as op, Call("select", (guard, _, Const() as nothing)):
             return guard if nothing.value == identity_of(op, nothing.dtype).value else None
+        case _:
+            return None
+
+
+def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
+    """What holds, over a statement's axes, of the elements of its target that are ever looked at.
+
+    None where it is not known.
+    """
+    target = statement.assign.target
+    looking = [s for s in statements(kernel) if any(r.buffer == target.buffer for r in reads(s.assign.value))]
+    if kernel.operand(target.buffer).role != "temp" or len(looking) != 1:
+        return None
+    match looking[0].assign.value:
+        case Call("select", (guard, Read(_, index), other)) if not any(
+            r.buffer == target.buffer for e in (guard, other) for r in reads(e)
+        ):
+            names = {str(theirs): own for theirs, own in zip(index, target.index, strict=True)}
+            axes = {a.name for a in (*looking[0].axes, *looking[0].sequence)}
+            other_array = looking[0].assign.target.buffer != target.buffer
+            plain = len(names) == len(index) and names.keys() <= axes and other_array
+            return substitute_expr(guard, names) if plain and symbols(guard) & axes <= names.keys() else None
         case _:
             return None
 
