@@ -18,8 +18,8 @@ from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
 
 if TYPE_CHECKING:
-    from isamap.codegen.spread import Spread
     from isamap.machine import Machine
+    from isamap.source.numbers import Spread
     from isamap.tune.profile import Profile
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from isamap.codegen.child import Limits, RunProblem, Subject, run_child, shared_file
-from isamap.codegen.spread import Spread
 from isamap.codegen.toolchain import Compiler
+from isamap.source.numbers import Spread
 
 SAMPLE_NS = 30_000
 SAMPLES = 5

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from isamap.ir import DType, Kernel, Operand
 from isamap.ir.contraction import symbols_of
-from isamap.ir.sites import Site, find_sites
+from isamap.ir.facts import Site, find_sites
 
 
 def shares(kernel: Kernel) -> dict[str, float]:

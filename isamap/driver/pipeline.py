@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
-from isamap.driver.choosing import choose_form
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.inputs import with_profile
-from isamap.driver.posing import Extent, Questions, extent_of
+from isamap.driver.posing import Extent, Questions, choose_form, extent_of
 from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from isamap.ir.facts import guard_facts
+from isamap.ir.facts import find_sites, guard_facts, reads_of
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Expr, Loop, Operand, Param, Read, Routine, Stmt
 from isamap.ir.samples import evaluate_on, grid, sample_sizes
-from isamap.ir.sites import find_sites, reads_of
 from isamap.source import Diagnostic
 
 _POINTS = 40_000

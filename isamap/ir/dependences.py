@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from operator import sub
 
 from isamap.ir.equal_axes import shared_axes
-from isamap.ir.facts import Known
+from isamap.ir.facts import Known, Site, find_sites
 from isamap.ir.nodes import Param, Read, Routine
 from isamap.ir.samples import Access, find_meeting
-from isamap.ir.sites import Site, find_sites
 from isamap.source import Diagnostic
 
 MAX_PAIRS = 1 << 20

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from isamap.ir.facts import Known
+from isamap.ir.facts import AxisAt, Known, Site
 from isamap.ir.index import Atom, FloorDiv, Index, Mod
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import Access, listed_apart
-from isamap.ir.sites import AxisAt, Site
 
 _OTHER = "'"
 # Of each assumption: contradictions that there are take few, and a refusal should not be long in coming.

@@ -26,10 +26,10 @@ from isamap.ir.error_bounds import (
     is_tallied,
 )
 from isamap.ir.evaluate import Env, evaluate_expr
+from isamap.ir.facts import reads_of
 from isamap.ir.measuring import Measured, measure_box, most_hits
 from isamap.ir.nodes import Assign, Expr, Instruction, Operand, Routine
 from isamap.ir.rounding import Array, round_to, wrap
-from isamap.ir.sites import reads_of
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
 
 

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir.dtypes import I64, DType, converts_exactly
-from isamap.ir.facts import Known
+from isamap.ir.facts import Known, facts_of, find_sites, loop_guards
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
-from isamap.ir.sites import facts_of, find_sites, loop_guards
 from isamap.source import Diagnostic, Edit, Span
 
 CHECKED_WHEN_BOUND = 32

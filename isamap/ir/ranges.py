@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from isamap.ir.dtypes import BOOL
-from isamap.ir.facts import Known, unequal_gaps
+from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, loop_guards, reads_of, unequal_gaps
 from isamap.ir.index import Index
 from isamap.ir.nodes import Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes, symbols_of
-from isamap.ir.sites import AxisAt, facts_of, find_sites, loop_guards, reads_of
 from isamap.source import Diagnostic, Edit, Span
 
 _POINTS = 20_000

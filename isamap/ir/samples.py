@@ -16,10 +16,10 @@ from itertools import islice, product
 import numpy as np
 
 from isamap.ir.bind import comparison_holds
+from isamap.ir.facts import Site
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
 from isamap.ir.ops import OPS
-from isamap.ir.sites import Site
 
 _TRIED = 4000
 

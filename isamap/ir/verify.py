@@ -19,14 +19,13 @@ import numpy as np
 
 from isamap.ir.definitions import check_definitions
 from isamap.ir.dependences import check_dependences
-from isamap.ir.facts import Known, known_facts
+from isamap.ir.facts import Known, find_sites, known_facts, reads_of
 from isamap.ir.index import ONE, FloorDiv, Index, MinMax, Mod
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Assign, MemoryDecl, Operand, Param, Placement, Read, Routine, Stmt
 from isamap.ir.prove import is_nonnegative
 from isamap.ir.ranges import check_ranges
 from isamap.ir.samples import evaluate_on, grid, sample_sizes
-from isamap.ir.sites import find_sites, reads_of
 from isamap.source import Diagnostic, Span
 
 _POINTS = 300_000

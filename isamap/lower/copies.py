@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from isamap.ir import DType, Expr, Index, index_min
-from isamap.ir.sites import reads_of
+from isamap.ir.facts import reads_of
 from isamap.lower.program import Block, Fill, For, If, Issue, MemoryRef, Names, Node
 from isamap.lower.shift import substituted
 from isamap.lower.supply_issues import Emitter

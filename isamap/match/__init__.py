@@ -35,10 +35,9 @@ from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import dims, extents_of
 from isamap.match.patterns.unify import places, read_twice
 from isamap.match.proofs.proof import Proof, prove
-from isamap.match.refusals.fix import Fix, fixes
-from isamap.match.refusals.improving import Gain, Improvement, improving_rewrites
 from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
+from isamap.match.refusals.remedies import Fix, Gain, Improvement, fixes, improving_rewrites
 from isamap.match.supplies.delivery import find_delivery, least_copy_ns, widths
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply

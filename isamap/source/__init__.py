@@ -1,7 +1,18 @@
 """Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
 
 from isamap.source.codes import CODES
-from isamap.source.diagnostic import Diagnostic, Edit, Explanation, Severity, apply_edits
+from isamap.source.diagnostic import (
+    Diagnostic,
+    Edit,
+    Explanation,
+    Severity,
+    Source,
+    Span,
+    apply_edits,
+    did_you_mean,
+    is_digits,
+    printable,
+)
 from isamap.source.errors import (
     Infeasible,
     IsamapError,
@@ -20,7 +31,6 @@ from isamap.source.errors import (
 from isamap.source.files import read_limited, replace_file
 from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
 from isamap.source.process import most_allowed
-from isamap.source.text import Source, Span, did_you_mean, is_digits, printable
 
 __all__ = [
     "CODES",

@@ -46,7 +46,8 @@ from isamap.transform.rewrite import (
     shown,
     with_statements,
 )
-from isamap.transform.sequences import (
+from isamap.transform.shared_elements import (
+    Conflicts,
     Needs,
     Sequential,
     closure,
@@ -54,8 +55,8 @@ from isamap.transform.sequences import (
     needs,
     sequential_loops,
     without_order,
+    writes_all,
 )
-from isamap.transform.shared_elements import Conflicts, writes_all
 from isamap.transform.statements import Statement, statements
 
 

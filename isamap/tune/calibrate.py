@@ -18,13 +18,13 @@ import numpy as np
 
 from isamap.codegen.blame import Emissions
 from isamap.codegen.clocking import PAGE, Plan, Timed, time_all
-from isamap.codegen.spread import Spread
 from isamap.codegen.timing_source import Timing, timing_source
 from isamap.codegen.toolchain import Compiler, build, find_compiler
 from isamap.machine import Machine, MachineInstruction, missing_features
 from isamap.machine.allowed import PERMISSIONS
 from isamap.machine.processor import system_caches, this_cpu
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
+from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
 from isamap.tune.figures import (

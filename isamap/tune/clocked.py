@@ -29,7 +29,6 @@ from isamap.codegen.c import emit_c
 from isamap.codegen.child import Limits
 from isamap.codegen.clocking import Timed
 from isamap.codegen.runner import RunProblem, run_program
-from isamap.codegen.spread import Spread
 from isamap.codegen.timing_source import FIRST, sampler
 from isamap.codegen.toolchain import Compiled, CompilerRefused, compile_library, pool_files
 from isamap.ir import Kernel, bind
@@ -40,6 +39,7 @@ from isamap.plan.schedule import Schedule
 from isamap.posing.build import build_problem
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source
+from isamap.source.numbers import Spread
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 from isamap.tune.figures import PackingFigure

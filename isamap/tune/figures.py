@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isamap.codegen.spread import Spread
+from isamap.source.numbers import Spread
 
 Params = tuple[tuple[str, int], ...]
 

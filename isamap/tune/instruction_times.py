@@ -14,7 +14,6 @@ from isamap.codegen.c_names import compute_type
 from isamap.codegen.clocking import Timed
 from isamap.codegen.silicon_cases import meets
 from isamap.codegen.silicon_source import Form, why_not
-from isamap.codegen.spread import Spread
 from isamap.codegen.timing_source import (
     CHAIN_ISSUES,
     PLACES,
@@ -26,6 +25,7 @@ from isamap.codegen.timing_source import (
 )
 from isamap.ir import DType, Operand, Param
 from isamap.machine import Machine, MachineInstruction
+from isamap.source.numbers import Spread
 from isamap.tune.figures import InstructionFigure
 
 _REGISTER_BYTES = 64

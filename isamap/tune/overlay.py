@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from isamap.codegen.spread import Spread
 from isamap.ir import F64, Call, Const, Expr, Index
 from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_params, cost_value
 from isamap.report.columns import bytes_text
 from isamap.source import Diagnostic
+from isamap.source.numbers import Spread
 from isamap.tune.figures import CacheFigure, InstructionFigure, Params
 from isamap.tune.profile import Profile
 

@@ -12,9 +12,9 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, cast
 
-from isamap.codegen.spread import Spread
 from isamap.machine.processor import Cpu
 from isamap.source import Diagnostic, Source, UsageProblem, shown
+from isamap.source.numbers import Spread
 from isamap.tune.figures import (
     BandwidthFigure,
     CacheFigure,

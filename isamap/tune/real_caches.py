@@ -31,10 +31,10 @@ from itertools import accumulate
 from math import sqrt
 
 from isamap.codegen.clocking import Timed
-from isamap.codegen.spread import Spread
 from isamap.machine import Machine, caches_from_nearest
 from isamap.machine.processor import SystemCache
 from isamap.report.columns import bytes_text
+from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import Stream, widest_moves
 from isamap.tune.figures import BandwidthFigure, CacheFigure
 

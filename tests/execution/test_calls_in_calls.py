@@ -8,7 +8,6 @@ import pytest
 
 from isamap.bench import ceilings
 from isamap.bench.ceilings import mapped_tile, measure_peak
-from isamap.codegen.spread import Spread
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
@@ -17,6 +16,7 @@ from isamap.kernels import kernel_path
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.machine.processor import Cpu
 from isamap.source import Source
+from isamap.source.numbers import Spread
 from isamap.tune.figures import InstructionFigure
 from isamap.tune.profile import Profile
 

@@ -17,9 +17,9 @@ import pytest
 from bounded import Bounded
 from properties import mutated_inputs as inputs
 
-from isamap.codegen.spread import Spread
 from isamap.machine import load_machine
 from isamap.machine.processor import this_cpu
+from isamap.source.numbers import Spread
 from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
 from isamap.tune.profile import Profile, print_profile
 

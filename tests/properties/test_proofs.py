@@ -29,8 +29,7 @@ from isamap.ir import (
     verify,
 )
 from isamap.ir.equal_axes import never_meet
-from isamap.ir.facts import Known
-from isamap.ir.sites import AxisAt, Site
+from isamap.ir.facts import AxisAt, Known, Site
 
 SIZES = ("M", "N", "K")
 AXES = ("i", "j")

@@ -15,12 +15,12 @@ from isamap.bench.cases import Row
 from isamap.bench.charts import prediction_chart
 from isamap.bench.predictions import agreements, pairs, predicted_ns, spearman
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
-from isamap.codegen.spread import Spread
 from isamap.driver.api import source_of
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
 from isamap.machine.processor import this_cpu
+from isamap.source.numbers import Spread
 from isamap.tune.figures import InstructionFigure
 from isamap.tune.profile import Profile
 

@@ -23,10 +23,9 @@ from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Stage
 from isamap.report.columns import bytes_text, percent_text
-from isamap.report.explained import Explained, differences, explained_json, explained_text
+from isamap.report.explained import Explained, bound_sentence, differences, explained_json, explained_text
 from isamap.report.nest_tree import nest_tree
 from isamap.report.roofline import Roofline, Slope, roofline_svg, rooflines
-from isamap.report.time_spent import bound_sentence
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.shares import where_time_goes
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from isamap.codegen.spread import Spread
 from isamap.machine import caches_from_nearest, load_machine
+from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import UNROLLED, bandwidth_figures, move_bytes, stream_source, streams
 
 MACHINE = load_machine("x86-avx512")

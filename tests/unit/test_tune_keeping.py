@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from isamap.codegen.spread import Spread
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.machine.processor import this_cpu
 from isamap.posing.build import build_problem
 from isamap.source import Source
+from isamap.source.numbers import Spread
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import streams
 from isamap.tune.figures import BandwidthFigure, CacheFigure

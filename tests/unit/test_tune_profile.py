@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.spread import Spread
 from isamap.driver.inputs import ENVIRONMENT, find_profile, with_profile
 from isamap.machine import cost_value, load_machine
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.posing.build import build_problem
 from isamap.source import Source, UsageProblem
+from isamap.source.numbers import Spread
 from isamap.tune.figures import BandwidthFigure, InstructionFigure
 from isamap.tune.overlay import Apart, warnings
 from isamap.tune.profile import Profile, parse_profile, print_profile

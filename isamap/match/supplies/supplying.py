@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read
-from isamap.ir.sites import reads_of
+from isamap.ir.facts import reads_of
 from isamap.match.patterns.address import Location, laid_over, locate
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
