@@ -10,9 +10,9 @@ from itertools import product
 
 import numpy as np
 
-from isamap.plan.batch import Numbers, Some, evaluate_all
-from isamap.plan.bounding import Box, Ends, bounds_all
 from isamap.plan.cost import Cost
+from isamap.plan.cost.arrays import Numbers, Some, evaluate_all
+from isamap.plan.cost.intervals import Box, Ends, bounds_all
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.crossing import open_values
 from isamap.scheduler.space import Assignment, RegisterBlock, Space

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING
 
-from isamap.plan.cost import Cases, Cost, Decision, OverBlocks, evaluate, parts_of
+from isamap.plan.cost import Cases, Cost, Decision, OverBlocks, decisions_in, evaluate, parts_of
 from isamap.scheduler.space import Assignment
 from isamap.scheduler.terms import Term, chosen, equal, picked_sum, switched
 
@@ -51,7 +51,7 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
 def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
     """A factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
     own = set(literals.blocks[0][1])
-    names = sorted({name for name in _decisions(cost.body) if name not in own})
+    names = sorted({name for node in _nodes(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
     return _branched(model, literals, (cost, factor), open_ones, {})
 
@@ -117,11 +117,3 @@ def _nodes(cost: Cost) -> Iterator[Cost]:
     yield cost
     for part in parts_of(cost):
         yield from _nodes(part)
-
-
-def _decisions(cost: Cost) -> Iterator[str]:
-    for node in _nodes(cost):
-        if isinstance(node, Decision):
-            yield node.name
-        elif isinstance(node, Cases):
-            yield node.decision

@@ -16,10 +16,10 @@ from itertools import combinations
 from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, times, total
+from isamap.plan.cost.sharing import shared
 from isamap.plan.decisions import parallel_of, stage_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
-from isamap.plan.sharing import shared
 from isamap.scheduler.space import issues_along
 
 Assignment = Mapping[str, int]

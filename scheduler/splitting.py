@@ -21,8 +21,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.batch import Numbers
-from isamap.plan.bounding import Box, bounds_all
+from isamap.plan.cost.arrays import Numbers
+from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.crossing import open_values

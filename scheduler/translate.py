@@ -24,6 +24,7 @@ from isamap.plan.cost import (
     Threshold,
     decisions_in,
     evaluate,
+    is_whole,
     parts_of,
     times,
 )
@@ -83,7 +84,7 @@ class Translator:
 
     def _scaled(self, cost: Cost, factor: float, *, paid: bool) -> Term:
         """`paid` says that this part of the cost counts in any case, so that the cap limits it."""
-        if _is_whole(cost):
+        if is_whole(cost):
             most = floor(self.cap_ns * self.scale / factor) + 1 if paid and factor > 0 else None
             return weighted(floor(factor), self._exact(cost, most))
         match cost:
@@ -120,7 +121,7 @@ class Translator:
         factor *= prod(part.value for part in flat if isinstance(part, Const))
         rest = tuple(part for part in flat if not isinstance(part, Const))
         broken = min(
-            (part for part in rest if not _is_whole(part)),
+            (part for part in rest if not is_whole(part)),
             key=lambda p: isinstance(p, OverBlocks),
             default=None,
         )
@@ -131,7 +132,7 @@ class Translator:
             return self._scaled(broken, factor, paid=paid)
         if isinstance(broken, OverBlocks):
             return self._often(broken, others, factor)
-        if _is_number(broken) and all(map(_is_whole, others)):
+        if _is_number(broken) and all(map(is_whole, others)):
             # One product with the number that holds, instead of one for each of many numbers.
             once = variable(self.model, self._scaled(broken, factor, paid=False))
             most = floor(self.cap_ns * self.scale) + 1 if paid else None
@@ -140,7 +141,7 @@ class Translator:
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
         """The product of a sum over register blocks and others: whole ones, or such sums."""
-        sums = [part for part in others if isinstance(part, OverBlocks) and not _is_whole(part)]
+        sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
             once = variable(self.model, over_blocks(self.model, self.literals, part, own))
@@ -282,14 +283,3 @@ def _is_number(cost: Cost) -> bool:
     """Whether an expression is one of many numbers, as a decision says."""
     many = isinstance(cost, Cases) and len(cost.branches) > FEW
     return many and all(isinstance(part, Const) for part in parts_of(cost))
-
-
-def _is_whole(cost: Cost) -> bool:
-    """Whether an expression has whole values only."""
-    match cost:
-        case Const(value):
-            return isinstance(value, int)
-        case Threshold(_, _, below, above):
-            return _is_whole(below) and _is_whole(above)
-        case _:
-            return all(_is_whole(part) for part in parts_of(cost))

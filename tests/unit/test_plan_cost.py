@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.plan.batch import evaluate_all
-from isamap.plan.bounding import bounds_all
 from isamap.plan.cost import (
     Add,
     Cases,
@@ -15,13 +13,18 @@ from isamap.plan.cost import (
     Cost,
     Decision,
     Max,
+    Mul,
     OverBlocks,
     Threshold,
+    decisions_in,
     evaluate,
+    is_whole,
     largest,
     times,
     total,
 )
+from isamap.plan.cost.arrays import evaluate_all
+from isamap.plan.cost.intervals import bounds_all
 
 X, Y = Decision("x"), Decision("y")
 # Of 17 issues unrolled by 7 there are blocks of 7, 7 and 3; of 9 unrolled by 5 blocks of 5 and 4.
@@ -48,6 +51,26 @@ BLOCKS = OverBlocks((("x", 17), ("y", 9)), Max((times(X, Y), times(3, Add((X, Y)
 )
 def test_an_expression_has_a_value(cost: Cost, value: int) -> None:
     assert evaluate(cost, {"x": 7, "y": 5}) == value
+
+
+@pytest.mark.parametrize(
+    ("cost", "names", "whole"),
+    [
+        (Const(3), (), True),
+        (Const(0.5), (), False),
+        (X, ("x",), True),
+        (Add((X, Const(0.5))), (), False),
+        (Mul((X, Y)), (), True),
+        (Max((X, Const(0.5))), (), False),
+        (CeilDiv(X, Y), (), True),
+        (Cases("x", ((1, Y), (2, Const(0.5)))), ("x",), False),
+        (Threshold(times(0.5, X), 1, Const(1), Y), (), True),
+        (Threshold(X, 1, Const(1), times(0.5, Y)), (), False),
+        (OverBlocks((("x", 17), ("y", 9)), X), ("x", "y"), True),
+    ],
+)
+def test_a_node_names_decisions_and_is_whole_or_not(cost: Cost, names: tuple[str, ...], whole: bool) -> None:
+    assert (decisions_in(cost), is_whole(cost)) == (names, whole)
 
 
 def test_a_missing_branch_is_an_error() -> None:

@@ -2,7 +2,7 @@
 
     evaluate_all(cost, {"nest0.block.k": array([64, 128, 256])}, 3)  ->  array([…, …, …])
 
-The numbers are those of `isamap.plan.cost`, in double precision: whole ones are exact up to 2**53. What is
+The numbers are those of `number`, in double precision: whole ones are exact up to 2**53. What is
 the same for all is given as one number.
 """
 
@@ -18,7 +18,7 @@ from typing import assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.cost import (
+from isamap.plan.cost.algebra import (
     Add,
     Cases,
     CeilDiv,

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from bounds_of_one_box import bounds
 
-from isamap.plan.bounding import bounds_all
 from isamap.plan.cost import (
     Add,
     Cases,
@@ -19,6 +18,7 @@ from isamap.plan.cost import (
     Threshold,
     times,
 )
+from isamap.plan.cost.intervals import bounds_all
 
 X, Y, Z = Decision("x"), Decision("y"), Decision("z")
 CASES = Cases("z", ((0, X), (1, times(Y, Y)), (2, Const(7)), (5, Max((X, Y)))))

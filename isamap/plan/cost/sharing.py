@@ -11,7 +11,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import assert_never
 
-from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
+from isamap.plan.cost.algebra import (
+    Add,
+    Cases,
+    CeilDiv,
+    Const,
+    Cost,
+    Decision,
+    Max,
+    Mul,
+    OverBlocks,
+    Threshold,
+)
 
 
 def shared(cost: Cost) -> Cost:

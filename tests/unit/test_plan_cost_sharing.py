@@ -20,7 +20,7 @@ from isamap.plan.cost import (
     parts_of,
     times,
 )
-from isamap.plan.sharing import shared
+from isamap.plan.cost.sharing import shared
 
 
 def product(factor: float = 2) -> Cost:

@@ -16,8 +16,19 @@ from typing import assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.plan.batch import Numbers, Some, block_classes_all
-from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Max, Mul, OverBlocks, Threshold
+from isamap.plan.cost.algebra import (
+    Add,
+    Cases,
+    CeilDiv,
+    Const,
+    Cost,
+    Decision,
+    Max,
+    Mul,
+    OverBlocks,
+    Threshold,
+)
+from isamap.plan.cost.arrays import Numbers, Some, block_classes_all
 
 Box = tuple[Some, Some]
 """Least and most of each box, or both as one number that is the same for all."""

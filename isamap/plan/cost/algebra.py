@@ -2,21 +2,20 @@
 
     times(0.14, CeilDiv(Const(1024), Decision("nest0.unroll.m")))
 
-An expression is evaluated for an assignment of numbers to decisions, and translated as it stands for a
-solver. All operations grow with each of their parts (a quotient falls with its divisor), and no value is
-below 0: bounds and translations rely on it.
+Each reading of an expression is a module of its own, with one case analysis that names every node, so that a
+new node breaks type checking: a number for one assignment (`number`), an array for many (`arrays`), bounds
+for many boxes (`intervals`), equal parts as one object (`sharing`), and a solver's term
+(`isamap.scheduler.translate`). All operations grow with each of their parts (a quotient falls with its
+divisor), and no value is below 0: bounds and translations rely on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import assert_never
 
-from isamap.source import added
-
-Assignment = Mapping[str, int]
 Number = int | float
 
 
@@ -98,63 +97,6 @@ class OverBlocks:
 Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold | OverBlocks
 
 
-def evaluate(cost: Cost, assignment: Assignment) -> Number:
-    """The value of an expression: whole where all its numbers are.
-
-    Raises: KeyError for a decision that the assignment lacks or that has no branch.
-    """
-    return _evaluate(cost, assignment, {})
-
-
-def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> Number:
-    """`known` holds the values of shared parts, by identity."""
-    if id(cost) in known:
-        return known[id(cost)]
-    match cost:
-        case Const(value):
-            return value
-        case Decision(name):
-            return assignment[name]
-        case Add(parts):
-            value = added([_evaluate(part, assignment, known) for part in parts])
-        case Mul(parts):
-            value = prod([_evaluate(part, assignment, known) for part in parts])
-        case Max(parts):
-            value = max([_evaluate(part, assignment, known) for part in parts])
-        case CeilDiv(dividend, divisor):
-            value = -(-_evaluate(dividend, assignment, known) // _evaluate(divisor, assignment, known))
-        case Cases(decision, branches):
-            value = _evaluate(_branch(branches, assignment[decision]), assignment, known)
-        case Threshold(load, limit, below, above):
-            exceeds = _evaluate(load, assignment, known) > limit
-            value = _evaluate(above if exceeds else below, assignment, known)
-        case OverBlocks(axes, body):
-            value = added([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
-        case _:
-            assert_never(cost)
-    known[id(cost)] = value
-    return value
-
-
-def block_classes(
-    axes: Sequence[tuple[str, int]], assignment: Assignment
-) -> list[tuple[int, dict[str, int]]]:
-    """The sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
-    found = [(1, dict(assignment))]
-    for name, issues in axes:
-        whole, rest = divmod(issues, assignment[name])
-        kinds = [(whole, assignment[name])] * (whole > 0) + [(1, rest)] * (rest > 0)
-        found = [(n * count, {**made, name: size}) for n, made in found for count, size in kinds]
-    return found
-
-
-def _branch(branches: tuple[tuple[int, Cost], ...], value: int) -> Cost:
-    for key, branch in branches:
-        if key == value:
-            return branch
-    raise KeyError(value)
-
-
 def parts_of(cost: Cost) -> tuple[Cost, ...]:
     """What an expression is made of."""
     match cost:
@@ -181,8 +123,23 @@ def decisions_in(cost: Cost) -> tuple[str, ...]:
             return (name,)
         case OverBlocks(axes, _):
             return tuple(name for name, _ in axes)
-        case _:
+        case Const() | Add() | Mul() | Max() | CeilDiv() | Threshold():
             return ()
+        case _:
+            assert_never(cost)
+
+
+def is_whole(cost: Cost) -> bool:
+    """Whether an expression has whole values only."""
+    match cost:
+        case Const(value):
+            return isinstance(value, int)
+        case Threshold(_, _, below, above):
+            return is_whole(below) and is_whole(above)
+        case Decision() | Add() | Mul() | Max() | CeilDiv() | Cases() | OverBlocks():
+            return all(is_whole(part) for part in parts_of(cost))
+        case _:
+            assert_never(cost)
 
 
 def total(parts: Iterable[Cost]) -> Cost:

@@ -1,0 +1,84 @@
+"""What a cost is for one assignment: a number, whole where all of its numbers are.
+
+evaluate(times(0.5, Decision("nest0.unroll.m")), {"nest0.unroll.m": 3})  ->  1.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import assert_never
+
+from isamap.plan.cost.algebra import (
+    Add,
+    Cases,
+    CeilDiv,
+    Const,
+    Cost,
+    Decision,
+    Max,
+    Mul,
+    Number,
+    OverBlocks,
+    Threshold,
+)
+from isamap.source import added
+
+Assignment = Mapping[str, int]
+
+
+def evaluate(cost: Cost, assignment: Assignment) -> Number:
+    """The value of an expression: whole where all its numbers are.
+
+    Raises: KeyError for a decision that the assignment lacks or that has no branch.
+    """
+    return _evaluate(cost, assignment, {})
+
+
+def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> Number:
+    """`known` holds the values of shared parts, by identity."""
+    if id(cost) in known:
+        return known[id(cost)]
+    match cost:
+        case Const(value):
+            return value
+        case Decision(name):
+            return assignment[name]
+        case Add(parts):
+            value = added([_evaluate(part, assignment, known) for part in parts])
+        case Mul(parts):
+            value = prod([_evaluate(part, assignment, known) for part in parts])
+        case Max(parts):
+            value = max([_evaluate(part, assignment, known) for part in parts])
+        case CeilDiv(dividend, divisor):
+            value = -(-_evaluate(dividend, assignment, known) // _evaluate(divisor, assignment, known))
+        case Cases(decision, branches):
+            value = _evaluate(_branch(branches, assignment[decision]), assignment, known)
+        case Threshold(load, limit, below, above):
+            exceeds = _evaluate(load, assignment, known) > limit
+            value = _evaluate(above if exceeds else below, assignment, known)
+        case OverBlocks(axes, body):
+            value = added([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
+        case _:
+            assert_never(cost)
+    known[id(cost)] = value
+    return value
+
+
+def block_classes(
+    axes: Sequence[tuple[str, int]], assignment: Assignment
+) -> list[tuple[int, dict[str, int]]]:
+    """The sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
+    found = [(1, dict(assignment))]
+    for name, issues in axes:
+        whole, rest = divmod(issues, assignment[name])
+        kinds = [(whole, assignment[name])] * (whole > 0) + [(1, rest)] * (rest > 0)
+        found = [(n * count, {**made, name: size}) for n, made in found for count, size in kinds]
+    return found
+
+
+def _branch(branches: tuple[tuple[int, Cost], ...], value: int) -> Cost:
+    for key, branch in branches:
+        if key == value:
+            return branch
+    raise KeyError(value)
