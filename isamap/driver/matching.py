@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
-from isamap.ir import Kernel, Range, bind
+from isamap.ir import Kernel, Range, bind, typical_size
 from isamap.machine import Machine
 from isamap.match import (
     CountMode,
@@ -51,7 +51,7 @@ def match_parsed(
 ) -> Matched:
     """All mappings of a kernel whose sizes are bound."""
     found, groups = find_mappings(kernel, machine, mode), find_groups(kernel, machine, mode)
-    profile = {name: _profile(value) for name, value in sizes.items()}
+    profile = {name: typical_size(value) for name, value in sizes.items()}
     return Matched(kernel, machine, found, groups, mode, profile)
 
 
@@ -67,10 +67,6 @@ def match_compiled(matched: Matched) -> Matched | None:
     found, groups = (find(kernel, matched.machine, matched.mode) for find in (find_mappings, find_groups))
     compiled = replace(matched, kernel=kernel, mappings=found, groups=groups)
     return None if compiled.unperformed else compiled
-
-
-def _profile(value: int | Range) -> int:
-    return value if isinstance(value, int) else (value.profile or value.high)
 
 
 def forms_of(

@@ -33,7 +33,7 @@ from isamap.driver.oracle import (
 from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
-from isamap.ir import Kernel, Range, bind, round_to
+from isamap.ir import Kernel, Range, bind, round_to, typical_size
 from isamap.source import Diagnostic
 from isamap.syntax import parse_kernel
 
@@ -293,7 +293,7 @@ def _pick(value: Range, which: str) -> int:
         case "high":
             return value.high
         case _:
-            return value.profile if value.profile is not None else value.high
+            return value.typical
 
 
 def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
@@ -335,7 +335,7 @@ class Timed:
 def profile_sizes(prepared: Prepared) -> dict[str, int]:
     """The sizes that are timed: those given, and the profile values of ranges."""
     sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
-    return {n: _profile(v) for n, v in sizes.items()}
+    return {n: typical_size(v) for n, v in sizes.items()}
 
 
 def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
@@ -359,9 +359,3 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
     outputs = [o for o in kernel.operands if o.role in ("out", "inout")]
     is_float = any(o.dtype.is_float for o in outputs)
     return Timed(case, seconds, count_operations(kernel), is_float, first.workspace_bytes)
-
-
-def _profile(value: int | Range) -> int:
-    if isinstance(value, int):
-        return value
-    return value.profile if value.profile is not None else value.high

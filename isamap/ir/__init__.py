@@ -1,6 +1,6 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
-from isamap.ir.bind import Range, bind
+from isamap.ir.bind import Range, bind, typical_size
 from isamap.ir.dtypes import (
     BF16,
     BOOL,
@@ -19,7 +19,7 @@ from isamap.ir.dtypes import (
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.error_bounds import Measure, count_roundings
 from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
-from isamap.ir.index import ONE, ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir.index import ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.ir.index_casts import as_performed
 from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
 from isamap.ir.nodes import (
@@ -27,7 +27,6 @@ from isamap.ir.nodes import (
     Axis,
     Call,
     Cast,
-    CastMode,
     Comparison,
     Const,
     ConstantDecl,
@@ -43,33 +42,19 @@ from isamap.ir.nodes import (
     MemoryKind,
     Module,
     Operand,
-    Outside,
     Param,
-    ParamKind,
     Placement,
     Read,
-    Require,
-    Role,
     Routine,
     Scalar,
-    Setting,
     StateDecl,
-    StateField,
-    StateRef,
     Stmt,
 )
-from isamap.ir.ops import OPS, REDUCTIONS, SPELLED, Op
+from isamap.ir.ops import OPS, REDUCTIONS, Op
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.rounding import convert, round_to
-from isamap.ir.substitute import (
-    substitute_constraint,
-    substitute_expr,
-    substitute_operand,
-    substitute_read,
-    substitute_routine,
-    substitute_stmt,
-)
+from isamap.ir.substitute import substitute_expr, substitute_read, substitute_routine, substitute_stmt
 from isamap.ir.text_layout import layout
 from isamap.ir.verify import check_view, verify
 
@@ -82,18 +67,15 @@ __all__ = [
     "FLUSHING",
     "I64",
     "NUMERICS",
-    "ONE",
     "OPS",
     "REDUCTIONS",
     "REORDERING",
-    "SPELLED",
     "ZERO",
     "Assign",
     "Atom",
     "Axis",
     "Call",
     "Cast",
-    "CastMode",
     "Comparison",
     "Const",
     "ConstantDecl",
@@ -118,20 +100,13 @@ __all__ = [
     "Module",
     "Op",
     "Operand",
-    "Outside",
     "Param",
-    "ParamKind",
     "Placement",
     "Range",
     "Read",
-    "Require",
-    "Role",
     "Routine",
     "Scalar",
-    "Setting",
     "StateDecl",
-    "StateField",
-    "StateRef",
     "Stmt",
     "as_performed",
     "bind",
@@ -158,11 +133,10 @@ __all__ = [
     "product",
     "round_to",
     "strict_forbids",
-    "substitute_constraint",
     "substitute_expr",
-    "substitute_operand",
     "substitute_read",
     "substitute_routine",
     "substitute_stmt",
+    "typical_size",
     "verify",
 ]

@@ -35,7 +35,16 @@ class Range:
     profile: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}@{self.high if self.profile is None else self.profile}"
+        return f"{self.low}..{self.high}@{self.typical}"
+
+    @property
+    def typical(self) -> int:
+        return self.high if self.profile is None else self.profile
+
+
+def typical_size(value: int | Range) -> int:
+    """The number that stands for a size which may be a range."""
+    return value if isinstance(value, int) else value.typical
 
 
 def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:

@@ -32,7 +32,6 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.prove import Facts
-from isamap.ir.substitute import substitute_routine
 from isamap.source import Span
 
 R = TypeVar("R", bound=Routine)
@@ -60,11 +59,6 @@ def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:
     facts += [e.substitute(bindings) - 1 for o in routine.operands for e in o.shape if e.value is None]
     open_facts = tuple(dict.fromkeys(f for f in facts if f.value is None))
     return Known(Facts(lows=lows, nonnegative=open_facts), bindings)
-
-
-def apply_known(routine: R, known: Known) -> R:
-    """The routine over the symbols that the facts speak of."""
-    return substitute_routine(routine, known.bindings)
 
 
 def _low(p: Param) -> int:

@@ -177,7 +177,3 @@ REDUCTIONS: dict[str, str] = {
     "+": "add", "*": "mul", "max": "max", "min": "min", "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
 """What may stand before `=` in a statement, and the operation that it means."""
-
-SPELLED: dict[tuple[str, int], str] = {
-    (op.spelling, op.arity): op.name for op in OPS.values() if op.spelling is not None
-}

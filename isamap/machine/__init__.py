@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isamap.machine.chain import list_machines, machine_digest
-    from isamap.machine.checks import MachineSummary, check_machine
+    from isamap.machine.checks import check_machine
     from isamap.machine.costs import cost_params, cost_value
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
-        Emission,
         EmitArg,
         EmitCall,
         EmitNothing,
@@ -26,31 +25,26 @@ if TYPE_CHECKING:
         MachineInstruction,
         Memory,
         State,
-        Target,
-        Unit,
         caches_from_nearest,
         held_between,
         line_bytes,
-        memory_graph,
     )
     from isamap.machine.processor import detect_features, detect_machine, missing_features
 
 _HOMES = {
-    "checks": ("MachineSummary", "check_machine"),
+    "checks": ("check_machine",),
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("list_machines", "machine_digest"),
     "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
-        "Cost", "Emission", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "Link", "Machine",
-        "MachineInstruction", "Memory", "State", "Target", "Unit", "caches_from_nearest", "held_between",
-        "line_bytes", "memory_graph",
+        "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "Link", "Machine",
+        "MachineInstruction", "Memory", "State", "caches_from_nearest", "held_between", "line_bytes",
     ),
 }  # fmt: skip
 
 __all__ = [
     "Cost",
-    "Emission",
     "EmitArg",
     "EmitCall",
     "EmitNothing",
@@ -59,11 +53,8 @@ __all__ = [
     "Link",
     "Machine",
     "MachineInstruction",
-    "MachineSummary",
     "Memory",
     "State",
-    "Target",
-    "Unit",
     "caches_from_nearest",
     "check_machine",
     "cost_params",
@@ -76,7 +67,6 @@ __all__ = [
     "list_machines",
     "load_machine",
     "machine_digest",
-    "memory_graph",
     "missing_features",
 ]
 

@@ -4,7 +4,7 @@ from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
-from isamap.match.moves.chains import MoveKind, Movement
+from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
     Clearing,
@@ -29,16 +29,16 @@ from isamap.match.moves.transfers import (
     shown_axes,
     transfer_ns,
 )
-from isamap.match.moves.variants import Tail, Variant, count_groupings, count_variants, variants
-from isamap.match.patterns.address import Location, address_of, simplify, simplify_expr
+from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
+from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
-from isamap.match.patterns.reach import dims, extents_of
+from isamap.match.patterns.reach import dims
 from isamap.match.patterns.unify import places, read_twice
 from isamap.match.proofs.proof import Proof, prove
 from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
-from isamap.match.refusals.remedies import Fix, Gain, Improvement, fixes, improving_rewrites
-from isamap.match.supplies.delivery import find_delivery, least_copy_ns, widths
+from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
+from isamap.match.supplies.delivery import find_delivery, least_copy_ns
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want
@@ -80,13 +80,11 @@ __all__ = [
     "Fix",
     "Gain",
     "GroupMapping",
-    "Improvement",
     "Leaf",
     "Location",
     "LoopAxis",
     "Loops",
     "Mapping",
-    "MoveKind",
     "Movement",
     "OperandTile",
     "Pattern",
@@ -94,7 +92,6 @@ __all__ = [
     "Rejection",
     "Suppliers",
     "Supply",
-    "Tail",
     "Tile",
     "Transfer",
     "Variant",
@@ -102,7 +99,6 @@ __all__ = [
     "Want",
     "Written",
     "accumulator_delivery",
-    "address_of",
     "apply_mapping",
     "bring",
     "choices",
@@ -112,7 +108,6 @@ __all__ = [
     "count_groupings",
     "count_variants",
     "dims",
-    "extents_of",
     "fills_all",
     "find_clearing",
     "find_delivery",
@@ -148,8 +143,6 @@ __all__ = [
     "scratch_move",
     "scratchpads",
     "shown_axes",
-    "simplify",
-    "simplify_expr",
     "standing",
     "start_of_sum",
     "statement_mappings",
@@ -164,6 +157,5 @@ __all__ = [
     "uncleared",
     "variants",
     "walk_of",
-    "widths",
     "written_by",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from isamap.ir import Kernel, Range
+from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
@@ -39,10 +39,3 @@ class Evaluation:
 
     cost_ns: float
     facts: tuple[tuple[str, Fact], ...] = ()
-
-
-def typical_size(value: int | Range) -> int:
-    """The number that stands for a size which may be a range."""
-    if isinstance(value, int):
-        return value
-    return value.profile if value.profile is not None else value.high

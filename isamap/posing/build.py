@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from isamap.ir import Kernel, Range
+from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine
 from isamap.match import Mapping as Mapped
 from isamap.match import (
@@ -22,7 +22,7 @@ from isamap.match import (
     suppliers_of,
 )
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.posing.frame import Frame, profile_of
+from isamap.posing.frame import Frame
 from isamap.posing.matches import Matches, tiles_of
 from isamap.posing.option import option_of, reorders, whole_option
 from isamap.posing.packable import packed_options, require_packable
@@ -76,7 +76,7 @@ class Offer:
 def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> tuple[Offer, ...]:
     """All mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
     suppliers = suppliers_of(kernel, machine)
-    profile = {name: profile_of(value) for name, value in sizes.items()}
+    profile = {name: typical_size(value) for name, value in sizes.items()}
     return tuple(
         Offer(number, m.ident, m.kind, _why_not(kernel, statement, m, suppliers, profile))
         for number, statement in enumerate(statements(kernel))

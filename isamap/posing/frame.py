@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Kernel, Range
+from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.problem import NestProblem, Problem
@@ -45,7 +45,7 @@ class Frame:
         """The frame of a kernel at these sizes, performed by so many threads; matches are found where they
         are not known.
         """
-        profile = {name: profile_of(value) for name, value in sizes.items()}
+        profile = {name: typical_size(value) for name, value in sizes.items()}
         suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
         turns = tuple(
             prod(axis.extent.substitute(profile).value or 1 for axis in statement.sequence)
@@ -87,8 +87,3 @@ class Frame:
             tlb=machine.tlb,
             loops=machine.loops,
         )
-
-
-def profile_of(value: int | Range) -> int:
-    """The number that a size has in costs."""
-    return value if isinstance(value, int) else (value.profile or value.high)

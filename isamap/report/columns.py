@@ -53,3 +53,8 @@ def percent_text(share: float) -> str:
     """A share of a whole: `87 %`, `0.4 %`, `0 %`."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 10 or value == 0 else f"{value:.1f} %"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 way`, `2 ways`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -26,7 +26,7 @@ from functools import cached_property
 
 from isamap.machine import Machine
 from isamap.match import statement_text
-from isamap.report.columns import table
+from isamap.report.columns import counted, table
 from isamap.report.mapping_facts import (
     NONE,
     Matched,
@@ -150,9 +150,9 @@ def _headline(coverage: Coverage) -> str:
     mode = "" if coverage.mode == "complete" else f", counted as {coverage.mode}"
     covered = len(coverage.rows) - len(coverage.uncovered)
     return (
-        f"coverage of {coverage.machine}: {covered} of {_counted(len(coverage.rows), 'statement')} in "
-        f"{_counted(len(coverage.kernels), 'kernel')}, by {len(coverage.used)} of "
-        f"{_counted(len(coverage.instructions), 'computing instruction')}{mode}"
+        f"coverage of {coverage.machine}: {covered} of {counted(len(coverage.rows), 'statement')} in "
+        f"{counted(len(coverage.kernels), 'kernel')}, by {len(coverage.used)} of "
+        f"{counted(len(coverage.instructions), 'computing instruction')}{mode}"
     )
 
 
@@ -183,12 +183,8 @@ def _left_out(coverage: Coverage) -> list[str]:
     unused = [i for i in coverage.instructions if i not in coverage.totals]
     if unused:
         first = ", ".join(unused[:NAMED]) + (", …" if len(unused) > NAMED else "")
-        lines.append(f"{_counted(len(unused), 'instruction')} without a mapping: {first}")
+        lines.append(f"{counted(len(unused), 'instruction')} without a mapping: {first}")
     return ["", *lines] if lines else []
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------

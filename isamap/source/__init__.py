@@ -4,8 +4,6 @@ from isamap.source.codes import CODES
 from isamap.source.diagnostic import (
     Diagnostic,
     Edit,
-    Explanation,
-    Severity,
     Source,
     Span,
     apply_edits,
@@ -16,7 +14,6 @@ from isamap.source.diagnostic import (
 from isamap.source.errors import (
     Infeasible,
     IsamapError,
-    LimitReached,
     MissingTool,
     NoMapping,
     NotKept,
@@ -26,7 +23,6 @@ from isamap.source.errors import (
     TypeProblem,
     Unkept,
     UsageProblem,
-    VerificationFailed,
 )
 from isamap.source.files import read_limited, replace_file
 from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
@@ -36,15 +32,12 @@ __all__ = [
     "CODES",
     "Diagnostic",
     "Edit",
-    "Explanation",
     "Infeasible",
     "IsamapError",
-    "LimitReached",
     "MissingTool",
     "NoMapping",
     "NotKept",
     "OnlyWarned",
-    "Severity",
     "Source",
     "Span",
     "SpecProblem",
@@ -52,7 +45,6 @@ __all__ = [
     "TypeProblem",
     "Unkept",
     "UsageProblem",
-    "VerificationFailed",
     "added",
     "apply_edits",
     "did_you_mean",

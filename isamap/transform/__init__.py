@@ -1,16 +1,14 @@
 """IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
-from isamap.transform.factors import Factorisation, factorisations, unfactored
+from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.margins import tells_apart
-from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
+from isamap.transform.rewrite import Rewrite, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
-    "Factorisation",
-    "Refusal",
     "Rewrite",
     "Statement",
     "factorisations",
