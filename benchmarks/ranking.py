@@ -16,34 +16,23 @@ a store is judged by the odd ones.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import random
-import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from math import exp, log
 from pathlib import Path
 
-import numpy as np
-from ranking_cases import Case, cases
+from ranking_cases import cases
 from ranking_report import judge, report
+from ranking_times import measure_schedules
 
-from isamap.codegen.arguments import make_call
-from isamap.codegen.c import emit_c
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.codegen.worker import ask_permission, load_function, make_arguments
-from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.lower.lower import lower
+from isamap.driver.pipeline import compile_kernel
 from isamap.machine import detect_machine
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.plan.text import print_schedule
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.assemble import Solved, assemble
 from isamap.scheduler.candidates import Candidate, decided, open_options
@@ -53,7 +42,6 @@ CANDIDATES = 10
 WIDEST = 3.0  # how many times the best predicted cost a candidate may have
 STEPS = 400
 SECONDS = 1.2
-LEAST_ROUNDS = 7
 HALVES = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
 
 
@@ -112,90 +100,6 @@ def walk(problem: Problem) -> Iterator[Schedule]:
         yield assemble(problem, model.name, [Solved(found, 0.0, "HEURISTIC", True)])
 
 
-# --- measuring --------------------------------------------------------------------------------------------
-
-
-class Loaded:
-    """A compiled program with its arguments in place: a call costs what the program costs."""
-
-    def __init__(self, compiled: Compiled, arrays: Mapping[str, np.ndarray]) -> None:
-        for component in compiled.permissions:
-            assert ask_permission(component), "the kernel refuses a permission"
-        self.function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
-        call = make_call(compiled.interface, arrays, {}, {}, in_place=True)
-        self.arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
-        self.pointer = ctypes.addressof(self.arguments)
-        needed = workspace_bytes(self.pointer)
-        self.workspace = np.zeros(needed + 64, np.uint8)
-        self.place = ctypes.c_void_p(-(-self.workspace.ctypes.data // 64) * 64)
-
-    def __call__(self) -> int:
-        """The ns of one call."""
-        started = time.perf_counter_ns()
-        status = self.function(self.pointer, self.place, None)
-        took = time.perf_counter_ns() - started
-        assert status == 0, f"status {status}"
-        return took
-
-
-def arrays_of(made: Compilation) -> dict[str, np.ndarray]:
-    """Random operands, 64 bytes aligned."""
-    found: dict[str, np.ndarray] = {}
-    for name, drawn in make_arrays(made.kernel, "random").items():
-        room = np.zeros(drawn.nbytes + 64, np.uint8)
-        start = -room.ctypes.data % 64
-        found[name] = room[start : start + drawn.nbytes].view(drawn.dtype).reshape(drawn.shape)
-        found[name][...] = drawn
-    return found
-
-
-def measure_case(case: Case, seconds: float, limit_s: float) -> dict[str, object]:
-    """The candidates of a case with the ns of their calls, and the problem that they answer."""
-    made = compile_kernel(case.request(detect_machine(), "none"), "pose")
-    assert made.machine
-    assert made.canonical
-    assert made.problem
-    machine, canonical = made.machine, made.canonical
-    schedules = candidates(made.problem, limit_s)
-    emitted = [emit_c(lower(canonical, machine, s, case.sizes), machine) for s in schedules]
-    with ThreadPoolExecutor(2) as pool:
-        compiled = list(pool.map(partial(compile_library, machine=machine), emitted))
-    arrays = arrays_of(made)
-    outputs = [o.name for o in made.kernel.operands if o.role != "in"]
-    first = {name: arrays[name].copy() for name in outputs}
-    programs = [Loaded(c, arrays) for c in compiled]
-    _agree(programs, arrays, first)
-    times: list[list[int]] = [[] for _ in programs]
-    order, started = list(range(len(programs))), time.perf_counter()
-    while len(times[0]) < LEAST_ROUNDS or time.perf_counter() - started < seconds:
-        random.shuffle(order)
-        for n in order:
-            for name in outputs:
-                arrays[name][...] = first[name]
-            times[n].append(programs[n]())
-    return {
-        "case": case.name,
-        "schedules": [print_schedule(s) for s in schedules],
-        "ns": [{"min": min(t), "median": statistics.median(t), "count": len(t)} for t in times],
-    }
-
-
-def _agree(
-    programs: Sequence[Loaded], arrays: Mapping[str, np.ndarray], first: Mapping[str, np.ndarray]
-) -> None:
-    """All schedules compute the same: exactly in integers, closely in floats."""
-    seen: list[dict[str, np.ndarray]] = []
-    for program in programs:
-        for name, value in first.items():
-            arrays[name][...] = value
-        program()
-        seen.append({name: arrays[name].astype(np.float64) for name in first})
-    for other in seen[1:]:
-        for name, value in other.items():
-            scale = np.abs(seen[0][name]).max()
-            assert np.allclose(value, seen[0][name], rtol=0, atol=0.02 * scale), "schedules disagree"
-
-
 # --- the command ------------------------------------------------------------------------------------------
 
 
@@ -215,7 +119,9 @@ def main() -> None:
             if case.name in done:
                 continue
             started = time.perf_counter()
-            entry = measure_case(case, options.seconds, options.limit)
+            made = compile_kernel(case.request(detect_machine(), "none"), "pose")
+            assert made.problem
+            entry = measure_schedules(case, made, candidates(made.problem, options.limit), options.seconds)
             with store.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             took = time.perf_counter() - started
