@@ -32,6 +32,7 @@ class Loaded:
     def __init__(self, compiled: Compiled, arrays: Mapping[str, np.ndarray]) -> None:
         for component in compiled.permissions:
             assert ask_permission(component), "the kernel refuses a permission"
+        self.arrays = arrays  # alive as long as they may be called for
         self.function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
         call = make_call(compiled.interface, arrays, {}, {}, in_place=True)
         self.arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
