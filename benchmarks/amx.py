@@ -32,20 +32,17 @@ from ranking_cases import Case
 from ranking_report import judge, report
 from ranking_times import Loaded, arrays_of, measure_schedules
 
-from isamap.bench.cases import GemmCase
-from isamap.bench.forms import BF16_F32, F32, FORMS_OF_DTYPE, S8S8, Form, kernel_text
-from isamap.bench.roofline import mapped_tile
-from isamap.codegen.packing import pack_in_process
+from isamap.bench.cases import BF16_F32, F32, FORMS_OF_DTYPE, S8S8, Form, GemmCase, kernel_text
+from isamap.bench.ceilings import mapped_tile
+from isamap.codegen.runner import pack_in_process
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.prepare import Prepared, prepare
 from isamap.driver.request import Request
+from isamap.driver.runnable import Prepared, prepare
 from isamap.machine import detect_machine, load_machine
-from isamap.machine.cpu import this_cpu
-from isamap.machine.system_caches import system_caches
+from isamap.machine.processor import system_caches, this_cpu
 from isamap.plan.text import parse_schedule
 from isamap.source import IsamapError, Source
-from isamap.tune.compare import compare
-from isamap.tune.overlay import lay_over
+from isamap.tune.overlay import compare, lay_over
 from isamap.tune.profile import Profile, parse_profile
 
 STORE = Path(__file__).with_name("stores") / "emerald-rapids-small-batch.jsonl"

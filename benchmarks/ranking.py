@@ -34,9 +34,9 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule as solve
-from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, decided, open_options
-from isamap.scheduler.greedy import first_assignment, first_candidate, moves
+from isamap.scheduler.search.assembling import Solved, assemble
+from isamap.scheduler.search.candidates import Candidate, decided, open_options
+from isamap.scheduler.search.greedy import first_assignment, first_candidate, moves
 
 CANDIDATES = 10
 WIDEST = 3.0  # how many times the best predicted cost a candidate may have

@@ -15,8 +15,8 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.text import parse_schedule
-from isamap.scheduler.codec import read, write
 from isamap.scheduler.nests.pricing import price
+from isamap.scheduler.process.codec import read, write
 from isamap.source import Source
 
 

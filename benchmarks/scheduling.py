@@ -34,7 +34,8 @@ from scheduling_cases import Case, all_cases
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, ortools_version
 from isamap.machine import load_machine
-from isamap.scheduler import cpsat, splitting
+from isamap.scheduler import cpsat
+from isamap.scheduler.search import splitting
 from isamap.source.process import full_collection_put_off
 
 FIRST_S, FINAL_S, GAP = 1.0, 10.0, 0.05  # what is asked for

@@ -2,16 +2,16 @@
 
 from isamap.plan.plugins import check_name, known_names, load_cost_model, load_heuristic
 from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.annealing import Annealing
 from isamap.scheduler.answer import schedule
-from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided, open_options
-from isamap.scheduler.children import start_early
 from isamap.scheduler.cpsat import CpSat
-from isamap.scheduler.greedy import Greedy, greedy_candidate
-from isamap.scheduler.narrowing import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.pinning import complete
-from isamap.scheduler.ranking import Ranking, k_best
+from isamap.scheduler.process.children import start_early
+from isamap.scheduler.search.annealing import Annealing
+from isamap.scheduler.search.assembling import Solved, assemble
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided, open_options
+from isamap.scheduler.search.greedy import Greedy, greedy_candidate
+from isamap.scheduler.search.narrowing import FIRST_LOOKS, narrow_problem
+from isamap.scheduler.search.ranking import Ranking, k_best
 
 __all__ = [
     "FIRST_LOOKS",

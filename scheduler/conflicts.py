@@ -18,12 +18,12 @@ from math import prod
 
 from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.scheduler.candidates import fixed_names, heeds
 from isamap.scheduler.causes import cause_of, other_mappings, too_few_registers, unsupplied
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_options
 from isamap.scheduler.scratch_causes import too_small_scratchpads
+from isamap.scheduler.search.candidates import fixed_names, heeds
+from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.space import MAX_UNROLLED, Assignment, Space, issues_along
 from isamap.scheduler.summing import may_unroll
 from isamap.source import Diagnostic, Infeasible

@@ -8,10 +8,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.candidates import Candidate
 from isamap.scheduler.crossing import limit_crossing, open_values
 from isamap.scheduler.orders import Pairs, canonical
 from isamap.scheduler.scratch import limit_scratch
+from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.sums import summed_axis

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from tiers import TIERS, left_out
 
-from isamap.scheduler.children import start_early
+from isamap.scheduler.process.children import start_early
 
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 

@@ -29,8 +29,8 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import DIGITS, parse_schedule, print_schedule
-from isamap.scheduler.codec import read, write
 from isamap.scheduler.nests.pricing import price
+from isamap.scheduler.process.codec import read, write
 from isamap.source import IsamapError, OnlyWarned, Source, added
 from isamap.version import __version__
 

@@ -160,7 +160,7 @@ def tuning_json(winner: Winner) -> dict[str, object]:
 
 def _contenders(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
     """`first`, the solver's next best, and other register blocks, as many as are asked for."""
-    from isamap.scheduler.varied import varied
+    from isamap.scheduler.search.varied import varied
 
     given = {name: value for name, value in request.fixed.items() if value is not None}
     half = replace(request, best=(request.tune + 1) // 2)

@@ -21,8 +21,8 @@ Kind = Literal["heuristic", "cost model", "evaluator"]
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "heuristic": {
         "cpsat": "isamap.scheduler.cpsat:CpSat",
-        "greedy": "isamap.scheduler.greedy:Greedy",
-        "annealing": "isamap.scheduler.annealing:Annealing",
+        "greedy": "isamap.scheduler.search.greedy:Greedy",
+        "annealing": "isamap.scheduler.search.annealing:Annealing",
     },
     "cost model": {"analytic": "isamap.scheduler.analytic:AnalyticModel"},
     "evaluator": {

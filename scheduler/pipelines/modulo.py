@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import isamap
 from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
-from isamap.scheduler.codec import read, write
+from isamap.scheduler.process.codec import read, write
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

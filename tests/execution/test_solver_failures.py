@@ -14,8 +14,8 @@ import pytest
 
 import isamap
 from isamap.cli.running import run
-from isamap.scheduler import children
-from isamap.scheduler.children import Child, Command
+from isamap.scheduler.process import children
+from isamap.scheduler.process.children import Child, Command
 
 WORDS = ["gemm_f64", "--hw", "generic-c", "-D", "M=127", "N=121", "K=119"]
 FAILED, STOPPED = "solver-failed", "solver-stopped"
@@ -56,7 +56,7 @@ def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setattr(children, "kept", kept)
     monkeypatch.setattr(children, "start", start_another)
     # Splitting would prove by itself what the solver did not.
-    monkeypatch.setattr("isamap.scheduler.splitting.MOST_BOXES", 0)
+    monkeypatch.setattr("isamap.scheduler.search.splitting.MOST_BOXES", 0)
     yield end
     for child in kept:
         child.end()

@@ -20,10 +20,10 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.candidates import open_options
 from isamap.scheduler.crossing import crossing, crossing_values, name_of
-from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.orders import first_order
+from isamap.scheduler.search.candidates import open_options
+from isamap.scheduler.search.floors import costs_of, floors_of
 from isamap.scheduler.space import Assignment, Space
 from isamap.scheduler.summing import sum_choices
 from isamap.source import Source

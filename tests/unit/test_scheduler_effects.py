@@ -20,7 +20,7 @@ from isamap.report.explained import explained_text
 from isamap.scheduler import AnalyticModel, analytic, schedule
 from isamap.scheduler.effect import Effect, Figure, whole
 from isamap.scheduler.effects import EFFECTS
-from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.shares import Counts, Share, priced, where_time_goes
 from isamap.scheduler.space import Space
 

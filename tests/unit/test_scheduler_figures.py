@@ -19,7 +19,7 @@ from isamap.posing.build import build_problem
 from isamap.posing.hierarchy import Memories
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.greedy import first_assignment
+from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.space import Space
 
 STREAMS = StreamTimes(0.6, 1.8, 1.1, 60.0, 1.0, 512, 8192)

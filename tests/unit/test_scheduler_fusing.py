@@ -12,9 +12,9 @@ from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
-from isamap.scheduler.codec import read, write
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.ranking import k_best
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.search.ranking import k_best
 from isamap.source import Infeasible, UsageProblem
 
 HEURISTICS = ("greedy", "annealing", "cpsat")

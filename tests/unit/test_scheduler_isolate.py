@@ -18,24 +18,24 @@ from isamap.plan.cost import Add, CeilDiv, Const, Cost, Decision, evaluate
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler import CpSat, schedule
-from isamap.scheduler.children import borrowed, idle, start_early
-from isamap.scheduler.codec import read, write
 from isamap.scheduler.cpsat import Ask
-from isamap.scheduler.exchange import Found, Limits, Search
-from isamap.scheduler.isolate import Answer, ask_apart, ask_here
 from isamap.scheduler.model import NestModel
-from isamap.scheduler.search import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
+from isamap.scheduler.process.children import borrowed, idle, start_early
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.exchange import Found, Limits, Search
+from isamap.scheduler.process.isolate import Answer, ask_apart, ask_here
+from isamap.scheduler.process.solving import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.source import Infeasible
 
 PYTHON = sys.executable
-SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.solve")
+SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.process.solve")
 READY = "print('ready', flush=True); "
 
 
 @pytest.fixture(autouse=True)
 def solver_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is split: here that would prove by itself what the solver did not."""
-    monkeypatch.setattr("isamap.scheduler.splitting.MOST_BOXES", 0)
+    monkeypatch.setattr("isamap.scheduler.search.splitting.MOST_BOXES", 0)
 
 
 def child(program: str) -> tuple[str, ...]:
@@ -46,9 +46,9 @@ def child(program: str) -> tuple[str, ...]:
 def solving(first: str = "0", told: str = "0") -> str:
     """The solver's own program that does something before it searches, or after it told of a schedule."""
     return (
-        "import sys, os; from isamap.scheduler import search, solve\n"
+        "import sys, os; from isamap.scheduler.process import solve, solving\n"
         f"def searching(job, tell):\n    {first}\n"
-        f"    return search.search(job, lambda found: (tell(found), {told}))\n"
+        f"    return solving.search(job, lambda found: (tell(found), {told}))\n"
         "solve.search = searching; sys.argv[1:] = [str(4 << 30)]; solve.main()"
     )
 
@@ -147,7 +147,7 @@ def test_a_child_that_died_in_between_is_replaced() -> None:
 
 def test_a_child_ends_when_its_caller_does() -> None:
     script = (
-        "from isamap.scheduler.children import idle, start_early; import os, time; start_early();"
+        "from isamap.scheduler.process.children import idle, start_early; import os, time; start_early();"
         "(c,) = idle(); c.wait(time.monotonic() + 60); print(c.process.pid, flush=True); os._exit(0)"
     )
     done = subprocess.run(child(script), capture_output=True, text=True, check=True)

@@ -18,9 +18,9 @@ from isamap.posing.build import build_problem
 from isamap.posing.frame import Frame
 from isamap.posing.outline import Outline, outlines
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
-from isamap.scheduler.candidates import open_options
-from isamap.scheduler.greedy import SAME, descend, greedy_candidate, moves
-from isamap.scheduler.narrowing import looked_at
+from isamap.scheduler.search.candidates import open_options
+from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
+from isamap.scheduler.search.narrowing import looked_at
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
@@ -109,7 +109,7 @@ def test_changes_that_do_not_pay_are_priced_once(monkeypatch: pytest.MonkeyPatch
     def again(*_: object) -> list[float]:
         raise AssertionError("priced again")
 
-    monkeypatch.setattr("isamap.scheduler.greedy.costs_of", again)
+    monkeypatch.setattr("isamap.scheduler.search.greedy.costs_of", again)
 
     assert tried
     assert descend(found, moves, tried=tried) is found
@@ -132,7 +132,7 @@ def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.Monkey
     kernel, machine = bind(parse_kernel(Source("window.ir", WINDOW)), sizes), load_machine("x86-amx")
 
     fewer = narrow_problem(kernel, machine, sizes, 1, MODEL)
-    monkeypatch.setattr("isamap.scheduler.narrowing.MOST_BOXES", 0)
+    monkeypatch.setattr("isamap.scheduler.search.narrowing.MOST_BOXES", 0)
     more = narrow_problem(kernel, machine, sizes, 1, MODEL)
 
     (few,), (many,) = fewer.nests, more.nests

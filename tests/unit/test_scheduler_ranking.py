@@ -12,10 +12,11 @@ from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
-from isamap.scheduler import AnalyticModel, Ranking, k_best, ranking, schedule
+from isamap.scheduler import AnalyticModel, Ranking, k_best, schedule
 from isamap.scheduler.crossing import first_crossings
 from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.orders import axes_in_order, decisions_of
+from isamap.scheduler.search import ranking
 from isamap.scheduler.space import Space
 from isamap.scheduler.summing import sum_choices
 from isamap.source import Infeasible

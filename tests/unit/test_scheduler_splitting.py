@@ -8,11 +8,11 @@ import pytest
 
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.candidates import OpenOption, decided, open_options
-from isamap.scheduler.floors import floors_of
-from isamap.scheduler.greedy import first_assignment, greedy_candidate
-from isamap.scheduler.pool import all_candidates
-from isamap.scheduler.splitting import Raised, raised_floors
+from isamap.scheduler.search.candidates import OpenOption, decided, open_options
+from isamap.scheduler.search.floors import floors_of
+from isamap.scheduler.search.greedy import first_assignment, greedy_candidate
+from isamap.scheduler.search.ranking import all_candidates
+from isamap.scheduler.search.splitting import Raised, raised_floors
 from tests.plan_problems import conv2d, gemm
 
 SIZES = [(7, 32, 8), (5, 48, 16), (20, 16, 64)]

@@ -18,9 +18,9 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.greedy import first_assignment
 from isamap.scheduler.parallel import part_of
 from isamap.scheduler.prefetching import prefetches_of
+from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.space import Space
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.sums import sweeping_axis

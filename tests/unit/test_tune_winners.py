@@ -18,7 +18,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Trial
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.varied import varied
+from isamap.scheduler.search.varied import varied
 from isamap.source import UsageProblem
 from isamap.tune import tournament
 from isamap.tune.tournament import Tournament, schedule_digest, standing

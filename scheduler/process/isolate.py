@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from isamap.scheduler.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
-from isamap.scheduler.codec import read, write
-from isamap.scheduler.exchange import RUNNING, Found, Search
-from isamap.scheduler.search import search
+from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.exchange import RUNNING, Found, Search
+from isamap.scheduler.process.solving import search
 from isamap.source import Diagnostic
 
 # How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from isamap.plan.cost.arrays import Numbers
 from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.greedy import SAME, descend, moves
 from isamap.scheduler.orders import Pairs, axes_in_order, first_order
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.greedy import SAME, descend, moves
 from isamap.scheduler.space import RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
 from isamap.scheduler.sums import summed_axis

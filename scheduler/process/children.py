@@ -25,7 +25,7 @@ import isamap
 
 # What a child may take of memory. Far above what any problem here needs; units: bytes.
 MEMORY_BYTES = 4 << 30
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.solve", str(MEMORY_BYTES))
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.process.solve", str(MEMORY_BYTES))
 READY = b"ready\n"
 
 Command = tuple[str, ...]

@@ -21,10 +21,10 @@ from isamap.posing.frame import Frame
 from isamap.posing.matches import Matches
 from isamap.posing.outline import Outline, outlines
 from isamap.posing.unmatched import no_mapping
-from isamap.scheduler.candidates import Candidate, OpenOption, open_options
-from isamap.scheduler.floors import floors_of
-from isamap.scheduler.greedy import greedy_candidate
-from isamap.scheduler.splitting import raised_floors
+from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
+from isamap.scheduler.search.floors import floors_of
+from isamap.scheduler.search.greedy import greedy_candidate
+from isamap.scheduler.search.splitting import raised_floors
 from isamap.source import added
 from isamap.transform import statements
 from isamap.transform.companions import companions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.candidates import Candidate, fixed_names
+from isamap.scheduler.search.candidates import Candidate, fixed_names
 from isamap.source import Diagnostic, added
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.

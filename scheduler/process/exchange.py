@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isamap.scheduler.candidates import Candidate
 from isamap.scheduler.model import Contender
+from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.space import Assignment
 
 RUNNING = "RUNNING"

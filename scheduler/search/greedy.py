@@ -14,13 +14,13 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.assemble import Solved, assemble, impossible
-from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.crossing import first_crossings, has_crossing, other_crossings, other_prefetches
-from isamap.scheduler.floors import costs_of, floors_of
 from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.orders import first_order, other_orders
 from isamap.scheduler.scratch_least import least_assignments
+from isamap.scheduler.search.assembling import Solved, assemble, impossible
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.floors import costs_of, floors_of
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import refactored, sum_choices
 from isamap.source import Infeasible

@@ -15,10 +15,10 @@ from math import exp
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.fusing import solve_all
-from isamap.scheduler.greedy import SAME, all_moves, first_assignment, first_candidate
+from isamap.scheduler.search.assembling import Solved, assemble
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.greedy import SAME, all_moves, first_assignment, first_candidate
 
 STEPS = 2000
 SEED = 0

@@ -1,6 +1,6 @@
 """The child process: reads jobs from standard input, a line each, and answers with a line per schedule found.
 
-    python -m isamap.scheduler.solve MEMORY_BYTES
+    python -m isamap.scheduler.process.solve MEMORY_BYTES
 
 It says `ready` once OR-Tools is there, and ends when its input does.
 """
@@ -17,10 +17,10 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
-from isamap.scheduler.children import READY
-from isamap.scheduler.codec import read, write
-from isamap.scheduler.exchange import Found, Search
-from isamap.scheduler.search import search
+from isamap.scheduler.process.children import READY
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.exchange import Found, Search
+from isamap.scheduler.process.solving import search
 from isamap.source import most_allowed
 
 

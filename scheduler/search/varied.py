@@ -15,12 +15,12 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.assemble import Solved, assemble
-from isamap.scheduler.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.fixing import resolve
-from isamap.scheduler.floors import floors_of
 from isamap.scheduler.fusing import solve_groups
-from isamap.scheduler.greedy import descend, first_assignment, first_candidate, moves
+from isamap.scheduler.search.assembling import Solved, assemble
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.floors import floors_of
+from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
 
 # Of the blocks that promise most, how many are looked at for each schedule that is wanted.
 LOOKED_AT = 2
