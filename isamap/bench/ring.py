@@ -2,12 +2,10 @@
 
 with Shared({"A": (64, 32), …}, form, ring=3) as shared:   # shared.paths["A"] can be mapped by a child
 
-Reading the weights of a ring by themselves, in turns with the contenders that multiply by them.
-
-What memory gives one core of a shared computer changes from minute to minute: the roof that a row in
-memory is compared with is measured in the row's own rounds, by plain loops over the very copies.
-
-What a contender is told about one case: plain data that travels as JSON.
+A contender is told of them by a `Task`, plain data that travels as JSON. In turns with the contenders the
+weights of a ring are read by themselves: what memory gives one core of a shared computer changes from minute
+to minute, and so the roof that a row in memory is compared with is measured in the row's own rounds, over the
+very copies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`isamap bench deepbench gemm`: emitted code beside the installed libraries, all rows of the suite.
-
-The options of `isamap bench`.
-"""
+"""`isamap bench deepbench gemm`: emitted code beside the installed libraries, all rows of the suite."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
 """`isamap hw`: which machines are described, what is in them, whether it is right, and which one this is.
 
-Where it is remembered which descriptions were checked.
-
-How `hw show` prints what a machine takes beside instructions and bandwidths.
+`hw show` prints what a machine takes beside instructions and bandwidths as
 
 rows, l3 → l2  zen5-loops  start_ns 2, again_ns 12
 tlb            typical     count 64, page_bytes 4096, miss_ns 0.5
 
-The part of `isamap hw check --run` that runs instructions: here, emulated, or as plain-C models.
+`hw check --run` runs instructions: here, emulated, or as plain-C models.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """`isamap match`: every way in which a machine's instructions perform a kernel, and why the others do not.
 
-The options of `isamap match`.
-
-The coverage matrix of `isamap match`: several kernels, or folders of them, against one machine.
+Of several kernels, or folders of them, against one machine a coverage matrix.
 """
 
 from __future__ import annotations

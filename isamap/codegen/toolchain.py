@@ -2,8 +2,6 @@
 
 The user's choice comes first, then gcc or clang on PATH when it takes the machine's flags, then the compiler
 in the `ziglang` package. Compilers get argument lists, never a shell, and only files written for them.
-
-The pool of threads that is written beside emitted code with parts for several: two files of C.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""What is to be seen of a schedule, put together: the scheduler prices it, and the report shows it.
+"""What is to be seen of a compilation, put together: its schedule, access counts, passes, what is slow in it.
 
-Access counts of a schedule: which memory the arrays live in, and how fast it feeds the others.
-
-What each pass of lowering leaves, written to a folder as it is made: before a failure, all up to it.
-
-01-loops.txt  02-hold.txt  03-stage.txt  …  11-workspace.txt
-
-What is said of statements that a machine performs slowly, though it has instructions that are faster.
+Each pass of lowering is written to a folder as it is made, so that before a failure all up to it is there:
+01-loops.txt 02-hold.txt 03-stage.txt … 11-workspace.txt. Statements that a machine performs slowly, though it
+has instructions that are faster, are warned of:
 
 y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw);   help: `--transform` takes the zero points out
 """

@@ -1,8 +1,7 @@
-"""Problems posed of the forms of a kernel: recalled, or built of the mappings that `match` finds.
+"""Problems posed of the forms of a kernel, and which form is compiled: as written, or rewritten.
 
-Which mappings a problem needs: all of them, those that may win, enough for a first schedule, or some.
-
-Which form of a kernel to compile: as written, or rewritten so that instructions perform more of it.
+A problem is recalled, or built of the mappings that `match` finds: all of them, those that may win, enough
+for a first schedule, or some. Forms are rewritten so that instructions perform more of them:
 
     gemm_s8s8, where an instruction multiplies u8 by i8  ->  one factor shifted, and the sum corrected
 

@@ -1,8 +1,6 @@
-"""A compilation made ready to run: natively, under an emulator, or as a plain-C model of its instructions.
+"""A compilation made ready to run: natively, under an emulator, or as a plain-C model; as a Python callable.
 
 The model is for a processor that lacks something where no emulator is named.
-
-A compiled kernel as a Python callable.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """One program with several schedules, among which the sizes of a call choose: `-D M=1..8192@1,35,512`.
 
-Each profile value has a schedule of its own. One ends where the next one is cheaper by the cost model
-(`isamap.driver.size_versions`); a text of several schedules says itself what each is for.
-
-Where the schedule for one profile value of a size ends, and that for the next one begins.
-
-Between two profile values the cost model prices both schedules: for M = 1 and M = 35 the first is cheaper up
-to M = 1, say. Steps are by ratios, so that a boundary is found within an eighth.
+Each profile value has a schedule of its own; a text of several schedules says itself what each is for. One
+ends where the next one is cheaper by the cost model, which prices both: for M = 1 and M = 35 the first is
+cheaper up to M = 1, say. Steps are by ratios, so that a boundary is found within an eighth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of the stages of a compilation, and of the passes of the stage `lower`, each in their order.
+"""The stages of a compilation and the passes of the stage `lower`, in their order; a clock for each stage.
 
 | stage | what it makes |
 |---|---|
@@ -10,8 +10,6 @@
 | check | the schedule judged; warnings about what is slow |
 | lower | the program, pass by pass, judged |
 | emit | C |
-
-How long each stage of a compilation takes (`isamap.driver.stages`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""A program's results held against the oracle: on several fills, beside memory that must not be touched.
+"""A program's results held against the oracle, on several fills, beside memory not to be touched; its time.
 
-How far a result is from what it should be: its element nearest to the bound, or furthest beyond.
-
+How far a result is from what it should be is told by its element nearest to the bound, or furthest beyond.
 With 65504 as f16's largest number, 65530 ± 20 may come out as 65504 or as inf; 70000 ± 20 only as inf.
-
-A program run on random data: verified first, then timed.
 """
 
 from __future__ import annotations

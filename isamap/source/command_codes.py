@@ -1,7 +1,4 @@
-"""The codes of command lines, of output folders, and of what running and comparing find.
-
-The codes of building and running emitted code.
-"""
+"""The codes of command lines, of output folders, of building and running emitted code, and of comparing."""
 
 from __future__ import annotations
 

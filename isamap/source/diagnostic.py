@@ -1,4 +1,4 @@
-"""What the compiler has to say about an input, and how it is printed.
+"""Text with positions, what the compiler has to say about it, how that is printed, and edits that mend it.
 
 gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
     C[i, j] += A[i, k] + B[k, j];
@@ -6,17 +6,9 @@ gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
   note: left is f32, right is bf16
   help: cast one side, as in `f32(B[k, j])`
 
-Edits applied to a text: each replaces one span, all at once.
-
-`apply_edits("a + b", (Edit(span of "b", "f32(b)"),))` is `"a + f32(b)"`.
-
-What is said about a diagnostic code, at length.
-
-Text with positions: a `Source` holds one input, a `Span` marks a piece of it.
-
-`Span(source, 10, 14)` of a file `gemm.ir` prints as `gemm.ir:2:3`.
-
-The question that a typo is answered with: did you mean `gemm_f32`?
+A `Source` holds one input, a `Span` marks a piece of it: `Span(source, 10, 14)` of `gemm.ir` prints as
+`gemm.ir:2:3`. Edits replace one span each, all at once: `apply_edits("a + b", (Edit(span of "b",
+"f32(b)"),))` is `"a + f32(b)"`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What this process may grant its children: never more than it may use itself.
+"""This process's memory: what it may grant its children, and Python's full search for cycles put off.
 
-Python's full search for cycles put off until a shape is done or a machine read: it visits all alive.
+A child never gets more than this process may use itself. The search visits all that is alive, and so waits
+until a shape is done or a machine read:
 
     with full_collection_put_off():
         compile_kernel(request)  # only what was made lately is searched, each 50,000 objects

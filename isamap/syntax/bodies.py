@@ -1,7 +1,4 @@
-"""Operands: shape, memory, strides, placement and what an output holds outside.
-
-Statements: loops bring axes into scope, assignments are typed against their target.
-"""
+"""The body of a routine: its operands, and statements, where loops bring axes and targets say types."""
 
 from __future__ import annotations
 

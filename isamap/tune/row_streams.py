@@ -4,7 +4,7 @@
 
 Four products say it: those of 16 rows what computing adds, those of 4 what is left beside it for each row.
 Where 16 take longer to compute than to come from memory, nothing streams, and there are fewer.
-Pieces of rows, which lie across a sum, are measured with all others (`rows`).
+Pieces of rows, which lie across a sum, are measured with all others (`row_starts`).
 
 What beginning a long piece of a row takes that streams from memory: unasked, hinted, swept, and both.
 

@@ -1,4 +1,4 @@
-"""What the times of products say of rows that come out of a memory: `rows` measures them.
+"""What the times of products say of rows that come out of a memory: `row_starts` measures them.
 
 pieces of a column - pieces that follow others                    to begin a piece
 pieces of 16 rows of A - of 4, over what these compute more       how much of computing shows

@@ -1,7 +1,4 @@
-"""How far an instruction reaches: its axes on a register of given shape, of which only a part may matter.
-
-Parameters of instructions: values that make an operand's shape the wanted one, and what they must obey.
-"""
+"""How far an instruction reaches on a register of given shape, and what its parameters are for that."""
 
 from __future__ import annotations
 

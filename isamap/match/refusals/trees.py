@@ -1,8 +1,6 @@
-"""Where two expressions differ: the first node of an instruction's that a statement's does not agree with.
+"""The condition on the two expressions: they agree node by node, types included.
 
 a[i] * 2 * b[i]        A[i] * 3 * B[i]        constant-differs: `2` where the statement has `3`
-
-The condition on the two expressions: they agree node by node, types included.
 
 The first node that differs is named on both sides; where casts are all that is missing, they are the edit.
 """
