@@ -8,7 +8,6 @@ from isamap.plan.cost import Const, Cost, times, total
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.carrying import carrying
 from isamap.scheduler.following import if_followed
-from isamap.scheduler.leaks import LEAK
 from isamap.scheduler.least import Way
 from isamap.scheduler.overlapping import entries
 from isamap.scheduler.space import issues_along
@@ -33,7 +32,7 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     if space.option.carried is not None:
         moved = carrying(tiling, space.option.carried, moved, problem)
     held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
-    return if_followed(tiling, problem, times(LEAK, held), held)
+    return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
 
 
 def least_in_and_out(way: Way) -> float:
@@ -42,5 +41,6 @@ def least_in_and_out(way: Way) -> float:
     What streams is not known of outlines yet.
     """
     streams = way.problem.memory_streams
-    shown = LEAK if streams is not None and streams.swept_start_ns is not None else 1.0
+    follows = streams is not None and streams.swept_start_ns is not None
+    shown = way.problem.model.leak_factor if follows else 1.0
     return shown * added(b.moved_ns for b in way.operands if b.operand.is_accumulator)

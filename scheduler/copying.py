@@ -11,7 +11,6 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.leaks import LEAK
 from isamap.scheduler.least import Way
 from isamap.scheduler.levels import copying_afar, copying_shared
 from isamap.scheduler.outgoing import out_and_back
@@ -44,16 +43,17 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 def least_packing(way: Way) -> float:
     """One copy of what is staged, sums both ways: of what a unit moves by itself, what shows of it."""
-    return added(brought.copied * _least_ns(brought.operand) for brought in way.operands if brought.copied)
+    leak = way.problem.model.leak_factor
+    return added(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
-def _least_ns(operand: TileOperand) -> float:
+def _least_ns(operand: TileOperand, leak: float) -> float:
     """What copying an element shows at least. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
     if not operand.mover:
         return at_once
     before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0
-    return min(at_once, before + LEAK * operand.moved_ns_per_element)
+    return min(at_once, before + leak * operand.moved_ns_per_element)
 
 
 def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:

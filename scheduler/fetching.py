@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
     from isamap.plan.schedule import NestSchedule
 
-SHARED_AHEAD = 2  # iterations later what is hinted is used, where several register blocks share its hints
 # The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
-NEAR_AHEAD = 2  # iterations later they are used
 NEAR_SHARE = 2  # from so many issues on that share a vector it pays
 MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes an iteration reads
 
@@ -87,7 +85,9 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
         return 1
     shared = any(inside.counts for inside in nest.loops[loop + 1 : nest.hold])
     turn_bytes = _turn_bytes(option, nest, operand, loop)
-    return max(SHARED_AHEAD if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes))))
+    return max(
+        operand.ahead_counts[1] if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes)))
+    )
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
@@ -130,7 +130,7 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     )
     if shared < NEAR_SHARE or spans[operand.dense_axis] * operand.tensor_bytes < operand.line_bytes:
         return None
-    return along[0] + 1, NEAR_AHEAD
+    return along[0] + 1, operand.ahead_counts[0]
 
 
 def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:

@@ -16,7 +16,6 @@ from math import inf, prod
 
 from isamap.plan.cost import Cases, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.scheduler.fetching import SHARED_AHEAD
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.tiling import Tiling
 
@@ -58,10 +57,11 @@ def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) 
     if axis is None:
         return many  # rows of one register block: hints are about later rows
     step, blocks = tiling.step[axis.name], tiling.blocks[axis.name]
-    worse = largest([total([many, times(SHARED_AHEAD / ENOUGH_TURNS[0], few)]), few])
+    first = operand.ahead_counts[1]  # iterations, which come after none that could hint at their pieces
+    worse = largest([total([many, times(first / ENOUGH_TURNS[0], few)]), few])
     found: Cost = worse
     for turns in ENOUGH_TURNS:
-        shown = total([many, times(SHARED_AHEAD / turns, few)])
+        shown = total([many, times(first / turns, few)])
         found = Threshold(times(turns, step, blocks), axis.extent, shown, found)
     only = Threshold(times(ENOUGH_TURNS[0], step), axis.extent, many, worse)
     return Threshold(blocks, 1, only, found)

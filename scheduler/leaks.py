@@ -11,24 +11,20 @@ from isamap.scheduler.levels import Misses
 from isamap.scheduler.supply import least_supply, shown_hints
 from isamap.scheduler.tiling import Tiling
 
-# The model's, not a machine's: time that should hide behind the slowest unit shows by this fraction, as no
-# processor overlaps perfectly; and the same of what hardware prefetchers bring.
-LEAK = 0.1
-STREAM_LEAK = 0.06
-
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
     """What shows of what is `hidden`, of hints, and of traffic: less of inputs, which are read in order and
     fetched ahead.
     """
-    yield times(LEAK, hidden)
+    model = problem.model
+    yield times(model.leak_factor, hidden)
     operands = tiling.space.option.operands
     yield from (shown_hints(tiling, o, problem) for o in operands if not o.is_accumulator)
     for level in missed:
         for operand, cost in zip(operands, level.costs, strict=True):
-            yield times(LEAK if operand.is_accumulator else STREAM_LEAK, cost)
+            yield times(model.leak_factor if operand.is_accumulator else model.stream_leak_factor, cost)
 
 
 def least_leak(way: Way) -> float:
     """What shows of bringing inputs."""
-    return LEAK * least_supply(way)
+    return way.problem.model.leak_factor * least_supply(way)

@@ -6,7 +6,6 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.leaks import LEAK
 from isamap.scheduler.prefetching import by_asking
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of
 
@@ -34,4 +33,6 @@ def pages(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     ]
     visits = times(tlb.miss_ns * all_rows / rows_per_page, *around)
     paid = Threshold(together, tlb.count * rows_per_page, Const(0), visits)
-    return by_stage(space, operand, by_asking(tiling, operand, paid, times(LEAK, paid)), Const(0))
+    return by_stage(
+        space, operand, by_asking(tiling, operand, paid, times(problem.model.leak_factor, paid)), Const(0)
+    )

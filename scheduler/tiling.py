@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
-from isamap.plan.problem import USABLE, Cache, TileAxis, TileOperand
+from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.space import Space, issues_along
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
@@ -205,7 +205,7 @@ def usable_bytes(cache: Cache) -> int:
     Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
     little lose next to nothing where nothing does (docs/decisions/0020-memory-model.md).
     """
-    return int(cache.capacity_bytes * (USABLE / 2 if cache.cores > 1 else USABLE))
+    return int(cache.capacity_bytes * cache.usable_factor / (2 if cache.cores > 1 else 1))
 
 
 def kept_points(space: Space, cache: Cache) -> int:

@@ -30,8 +30,10 @@ from isamap.source import Diagnostic, OnlyWarned, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
-    from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
+    from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
     from isamap.tune.profile import Profile
+
+    Timings = RowTimes | StreamTimes | Tlb | LoopTimes | ModelFigures
 
 
 def stamps_folder() -> Path | None:
@@ -50,14 +52,14 @@ def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
     ]
 
 
-def timing_json(figures: RowTimes | StreamTimes | Tlb | LoopTimes | None) -> dict[str, object] | None:
+def timing_json(figures: Timings | None) -> dict[str, object] | None:
     """The figures that are stated, by key; None where none is."""
     if figures is None or not (stated := _stated(figures)):
         return None
     return {**dict(stated), "source": figures.source}
 
 
-def _all_timings(machine: Machine) -> Iterator[tuple[str, RowTimes | StreamTimes | Tlb | LoopTimes]]:
+def _all_timings(machine: Machine) -> Iterator[tuple[str, Timings]]:
     for link in machine.links:
         ends = f"{link.source_memory} → {link.target_memory}"
         yield f"rows, {ends}", link.rows
@@ -65,11 +67,16 @@ def _all_timings(machine: Machine) -> Iterator[tuple[str, RowTimes | StreamTimes
             yield f"streams, {ends}", link.streams
     yield "tlb", machine.tlb
     yield "loops", machine.loops
+    yield "model", machine.model
 
 
-def _stated(figures: RowTimes | StreamTimes | Tlb | LoopTimes) -> list[tuple[str, float]]:
+def _stated(figures: Timings) -> list[tuple[str, float]]:
+    from isamap.machine.timings import ModelFigures
+
+    # What is usual of the model counts as much as anything else does.
+    keeps_usual = isinstance(figures, ModelFigures) and figures.source
     values = [(f, getattr(figures, f.name)) for f in fields(figures) if f.name != "source"]
-    return [(f.name, value) for f, value in values if value != f.default]
+    return [(f.name, value) for f, value in values if value != f.default or keeps_usual]
 
 
 def check_silicon(
@@ -171,6 +178,7 @@ def show_command(name: MachineArgument, as_json: AsJson = False) -> Answer:
         ],
         "tlb": timing_json(machine.tlb),
         "loops": timing_json(machine.loops),
+        "model": timing_json(machine.model),
         "units": {u.name: u.count for u in machine.units.values()},
         "instructions": [_instruction_json(i) | measured.get(i.name, {}) for i in _described(machine)],
     }

@@ -26,6 +26,7 @@ from isamap.lower.place import Place, divides
 from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
 from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
+from isamap.machine import Machine, line_bytes
 from isamap.match import Suppliers, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
@@ -33,8 +34,6 @@ from isamap.plan.schedule import NestSchedule
 
 InPart = Callable[[Place], Nodes]
 Counters = tuple[tuple[str, Index], ...]
-
-LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +74,13 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
     claimed, place = len(nest.names.buffers), scope.place
     if not step.split:
         body = in_parts(nest.tile, parts, place, lambda here: inside(scope.at(here)))
-        return _regions(body, parts.counters, nest.names, claimed)
+        return _regions(body, parts.counters, nest.names, claimed, nest.suppliers.machine)
     sums = _split(nest, parts)
     within = scope.with_staged(sums.staged, sums.staged.operand.name)
     body = in_parts(
         nest.tile, parts, place, lambda here: (*sums.first_contents(here), *inside(within.at(here)))
     )
-    nodes = _regions(body, parts.counters, nest.names, claimed)
+    nodes = _regions(body, parts.counters, nest.names, claimed, nest.suppliers.machine)
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
@@ -119,7 +118,7 @@ def in_parts(
     return (If((full,), enter(Index.of(step), counter)), If((last,), enter(rest, counter)))
 
 
-def _regions(body: Nodes, counters: Counters, names: Names, claimed: int) -> Nodes:
+def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machine: Machine) -> Nodes:
     """The body for all parts, each with copies of its own of the buffers claimed since then."""
     if not counters:
         return body
@@ -127,7 +126,7 @@ def _regions(body: Nodes, counters: Counters, names: Names, claimed: int) -> Nod
     moves: dict[str, Index] = {}
     for number in range(claimed, len(names.buffers)):
         buffer = names.buffers[number]
-        stride = copy_stride(buffer.elements, buffer.dtype.size_bytes)
+        stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, machine)
         moves[buffer.name] = part * stride
         names.buffers[number] = replace(buffer, elements=stride * count, why=f"{buffer.why}, per part")
     return (Parallel(counters, shifted(body, moves)),)
@@ -141,9 +140,9 @@ def part_number(counters: Counters) -> Index:
     return total
 
 
-def copy_stride(elements: Index, element_bytes: int) -> Index:
+def copy_stride(elements: Index, element_bytes: int, machine: Machine) -> Index:
     """Elements from one part's copy of a buffer to the next: whole cache lines, and whole blocks to join."""
-    unit = lcm(BLOCK, -(-LINE_BYTES // element_bytes))
+    unit = lcm(BLOCK, -(-(line_bytes(machine) or machine.model.line_bytes) // element_bytes))
     return elements.ceildiv(unit) * unit
 
 
@@ -239,5 +238,5 @@ def _split(nest: Nest, parts: Parts) -> SplitSum:
     known = nest.suppliers, nest.names
     staged = stage_at(acc, nest.schedule.parallel, tile, nest.loops, *known)
     buffer = nest.names.buffers[-1]
-    stride = copy_stride(buffer.elements, buffer.dtype.size_bytes)
+    stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, nest.suppliers.machine)
     return SplitSum(tile, parts, nest.loops, staged, stride, op, nest.finish, *known)

@@ -114,6 +114,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,
         tlb=world.tlb,
         loops=world.loops,
+        model=world.model,
         sources=world.sources,
         digest=digest,
         hints=hints,

@@ -19,7 +19,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
-from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, LoopTimes, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import (
+    MODEL,
+    NO_LOOPS,
+    NO_ROWS,
+    NO_TLB,
+    LoopTimes,
+    ModelFigures,
+    RowTimes,
+    StreamTimes,
+    Tlb,
+)
 from isamap.source import Span
 
 if TYPE_CHECKING:
@@ -272,6 +282,7 @@ class Machine:
     thread_start_ns: float = THREAD_START_NS
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
+    model: ModelFigures = MODEL
     starts_cold: bool = False
     word: str = ""
     figures: str = ""

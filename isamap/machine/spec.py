@@ -21,8 +21,15 @@ from isamap.machine.fields import (
     read_text,
     read_texts,
 )
-from isamap.machine.timing_fields import Stated, read_loop_times, read_row_times, read_stream_times, read_tlb
-from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
+from isamap.machine.timing_fields import (
+    Stated,
+    read_loop_times,
+    read_model,
+    read_row_times,
+    read_stream_times,
+    read_tlb,
+)
+from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
 
@@ -139,6 +146,7 @@ class Spec:
     units: tuple[UnitSpec, ...]
     tlb: Stated[Tlb] | None
     loops: Stated[LoopTimes] | None
+    model: Stated[ModelFigures] | None
     states: tuple[StateSpec, ...]
     remove: tuple[Scalar, ...]
     instructions: tuple[InstructionSpec, ...]
@@ -146,7 +154,7 @@ class Spec:
 
 KEYS = (
     "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "thread_start_ns", "language",
-    "memories", "links", "units", "tlb", "loops", "states", "remove", "instructions",
+    "memories", "links", "units", "tlb", "loops", "model", "states", "remove", "instructions",
 )  # fmt: skip
 VERSION = "1"
 
@@ -180,6 +188,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         named("units", _read_unit),
         read_tlb(keys.get("tlb"), findings),
         read_loop_times(keys.get("loops"), findings),
+        read_model(keys.get("model"), findings),
         named("states", _read_state),
         listed("remove", _read_removed),
         listed("instructions", _read_instruction),

@@ -1,4 +1,4 @@
-"""What a description states of rows, streams, pages and loops: YAML to figures, with what is wrong with them.
+"""What a description states of rows, streams, pages, loops and for models: YAML to figures, and what errs.
 
 rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
 ->  Stated(RowTimes(5.0, 20.0, 128, source="measured"), …)
@@ -11,11 +11,11 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_mapping, read_number, read_text
-from isamap.machine.timings import LoopTimes, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
-T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes)
+T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,15 @@ def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] 
     return _read(LoopTimes, node, "`loops`", findings, required=())
 
 
+def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
+    """What `model` says."""
+    found = _read(ModelFigures, node, "`model`", findings, required=())
+    if found is not None:
+        for name in ("leak_factor", "stream_leak_factor", "usable_factor"):
+            _check_part(found, name, findings)
+    return found
+
+
 def _read(
     kind: type[T], node: Node | None, what: str, findings: Findings, required: Iterable[str]
 ) -> Stated[T] | None:
@@ -85,6 +94,16 @@ def _read(
         return None
     figures = kind(**values, source=source.text if source is not None else "")
     return Stated(figures, source, {name: keys[name].span for name in values})
+
+
+def _check_part(found: Stated[T], name: str, findings: Findings) -> None:
+    """Keep a finding where a figure that is a part of something is nothing of it, or more than all."""
+    value = getattr(found.figures, name)
+    if name in found.spans and not 0 < value <= 1:
+        findings.report(
+            "number-out-of-range", f"`{name}` is {value:g}; it should be above 0, and at most 1",
+            found.spans[name],
+        )  # fmt: skip
 
 
 def _check_together(found: Stated[T], what: str, names: tuple[str, str], findings: Findings) -> None:

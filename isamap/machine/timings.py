@@ -4,7 +4,8 @@
       - {from: l3, to: l2, …, rows: {start_ns: 2, again_ns: 12, source: measured}}
 
 A figure that a description does not state is 0, and what it would price costs nothing; it is None
-where another figure stands for it. `source` names the citation of all figures beside it.
+where another figure stands for it, and those of the model are what is usual. `source` names the citation of
+all figures beside it.
 """
 
 from __future__ import annotations
@@ -121,5 +122,25 @@ class LoopTimes:
     source: str = ""
 
 
-# What a description says that says nothing.
-NO_ROWS, NO_TLB, NO_LOOPS = RowTimes(), Tlb(), LoopTimes()
+@dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """What cost models take of a machine as a whole, where no part of it states its own.
+
+    `leak_factor` is how much shows of time that should hide behind the slowest unit, `stream_leak_factor` of
+    what comes in order and is fetched ahead; `usable_factor` is how much of a cache a working set may take
+    before it evicts itself. Prefetches into the nearest cache, of rows that were hinted before, stand
+    `near_ahead_count` iterations before their use; those that several register blocks share at least
+    `shared_ahead_count`. `line_bytes` is a line of memory where no cache states one.
+    """
+
+    leak_factor: float = 0.1
+    stream_leak_factor: float = 0.06
+    usable_factor: float = 0.75
+    near_ahead_count: int = 2
+    shared_ahead_count: int = 2
+    line_bytes: int = 64
+    source: str = ""
+
+
+# What a description says that says nothing, and what is usual.
+NO_ROWS, NO_TLB, NO_LOOPS, MODEL = RowTimes(), Tlb(), LoopTimes(), ModelFigures()

@@ -14,7 +14,7 @@ from isamap.machine.emission import Declarations
 from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec, TargetSpec
-from isamap.machine.timings import NO_LOOPS, NO_TLB, LoopTimes, Tlb
+from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Span
 from isamap.syntax import resolve_template
@@ -48,6 +48,7 @@ class World:
     thread_start_ns: float | None = None
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
+    model: ModelFigures = MODEL
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -74,6 +75,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         thread_start_ns=spec.thread_start_ns if spec.thread_start_ns is not None else world.thread_start_ns,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
         loops=spec.loops.figures if spec.loops is not None else world.loops,
+        model=spec.model.figures if spec.model is not None else world.model,
         units={**world.units, **{u.name: Unit(u.name, u.count) for u in spec.units}},
     )
     for cited in (
@@ -81,7 +83,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         *(m.source for m in spec.memories),
         *(k.source for k in spec.links),
         *(stated.source for k in spec.links for stated in (k.rows, k.streams) if stated is not None),
-        *(stated.source for stated in (spec.tlb, spec.loops) if stated is not None),
+        *(stated.source for stated in (spec.tlb, spec.loops, spec.model) if stated is not None),
     ):
         check_source(cited, world.sources, findings)
     world = replace(world, declarations=_declarations(world, language or (), findings))

@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, LoopTimes, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import (
+    MODEL,
+    NO_LOOPS,
+    NO_ROWS,
+    NO_TLB,
+    LoopTimes,
+    ModelFigures,
+    RowTimes,
+    StreamTimes,
+    Tlb,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,9 @@ class TileOperand:
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and the unit that computes copies as well.
     `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
-    ahead, with nanoseconds per byte; one hint names `line_bytes`. `streams` says that it comes from beyond
+    ahead, with nanoseconds per byte; one hint names `line_bytes`. `ahead_counts` are so many iterations: that
+    what was hinted is hinted into the nearest cache, and at least that what register blocks share is.
+    `streams` says that it comes from beyond
     all caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their
     use. `swept` says that a few of its rows may be worth reading side by side to their ends, each by loads of
     its own. `late` says that pieces of its rows may come sooner where they are hinted, though it does not
@@ -85,6 +97,7 @@ class TileOperand:
     moved_ns_per_element: float = 0.0
     hints: tuple[tuple[str, float], ...] = ()
     line_bytes: int = 0
+    ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
     streams: bool = False
     ahead_bytes: int = 0
     swept: bool = False
@@ -180,15 +193,12 @@ class NestProblem:
     starts: tuple[Start, ...] = ()
 
 
-# How much of a cache a working set may take before it evicts itself: the models', not a machine's.
-USABLE = 0.75
-
-
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
     it together, its bandwidth too; `cores` of them share its room. `rows` is what reading rows out of it
-    takes. A line not touched for `kept_ns` is lost to others that share it (0: it is kept).
+    takes. A line not touched for `kept_ns` is lost to others that share it (0: it is kept). A working set of
+    more than `usable_factor` of it evicts itself.
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
@@ -202,6 +212,7 @@ class Cache:
     rows: RowTimes = NO_ROWS
     kept_ns: int = 0
     cores: int = 1
+    usable_factor: float = MODEL.usable_factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +221,8 @@ class Problem:
 
     `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
     beyond the last cache, and `memory_shared` whether cores share that; `memory_rows` and `memory_streams`
-    are what reading it takes beside, `tlb` and `loops` what pages and loops take. `threads` is how many there
+    are what reading it takes beside, `tlb` and `loops` what pages and loops take, and `model` what prices are
+    made with beside figures of parts. `threads` is how many there
     are to perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other,
     once.
     `hinted` are the caches into which an instruction brings memory ahead of its use.
@@ -233,6 +245,12 @@ class Problem:
     memory_streams: StreamTimes | None = None
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
+    model: ModelFigures = MODEL
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a line of the caches, the shortest; where none states one, what the model takes."""
+        return min((c.line_bytes for c in self.caches if c.line_bytes), default=self.model.line_bytes)
 
     @property
     def rows_behind(self) -> tuple[RowTimes, ...]:

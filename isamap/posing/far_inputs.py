@@ -31,7 +31,8 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
                 / hint.line_bytes,
             )
         )
-    return replace(operand, hints=tuple(found), line_bytes=line_bytes)
+    ahead = machine.model.near_ahead_count, machine.model.shared_ahead_count
+    return replace(operand, hints=tuple(found), line_bytes=line_bytes, ahead_counts=ahead)
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:

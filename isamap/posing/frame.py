@@ -86,4 +86,5 @@ class Frame:
             memory_streams=self.memories.beyond_streams,
             tlb=machine.tlb,
             loops=machine.loops,
+            model=machine.model,
         )

@@ -63,6 +63,7 @@ def _cache(machine: Machine, name: str) -> Cache:
         max(outward, key=lambda link: link.bandwidth_bytes_per_ns).rows if outward else NO_ROWS,
         _attribute(memory, "kept_ns"),
         _attribute(memory, "cores") or 1,
+        machine.model.usable_factor,
     )
 
 

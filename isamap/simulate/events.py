@@ -20,7 +20,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.simulate.machine_time import WINDOW, MachineTime
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
-from isamap.simulate.reuse import LINE_BYTES, Reuse, Weights
+from isamap.simulate.reuse import Reuse, Weights
 
 LEFT_OUT = (
     "branches, address arithmetic, and how many issues the processor takes in at once",
@@ -66,12 +66,12 @@ def simulate(
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
     bandwidths = bandwidths[: len(problem.caches)]
-    reuse = Reuse(prepared.accesses, problem.caches, prepared.array_bytes)
-    state = MachineTime(len(prepared.units), prepared.registers, bandwidths)
+    reuse = Reuse(prepared.accesses, problem.caches, prepared.array_bytes, problem.line_bytes)
+    state = MachineTime(len(prepared.units), prepared.registers, bandwidths, problem.line_bytes)
     _Walk(prepared, reuse, state, dict(prepared.env)).run(prepared.body, 0)
     units = len(prepared.units)
     sources = [*(cache.name for cache in problem.caches[1:]), "memory"][: len(bandwidths)]
-    moved = [LINE_BYTES * lines for lines in state.done[units:-1]]
+    moved = [problem.line_bytes * lines for lines in state.done[units:-1]]
     return Simulation(
         state.now,
         tuple(zip(prepared.units, state.done[:units], strict=True)),

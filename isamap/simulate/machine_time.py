@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.ir import Index
-from isamap.simulate.reuse import LINE_BYTES, Weights
+from isamap.simulate.reuse import Weights
 
 # Scratchpads are looked at in pieces of so many elements: a row of a tile.
 PIECE = 16
@@ -51,7 +51,7 @@ class Step:
 class MachineTime:
     """Clocks of units and links, when registers are ready, when the last issues retired; and sums of work."""
 
-    def __init__(self, units: int, registers: int, bandwidths: Sequence[float]) -> None:
+    def __init__(self, units: int, registers: int, bandwidths: Sequence[float], line_bytes: int) -> None:
         self.units = [0.0] * units
         self.links = [0.0] * len(bandwidths)
         self.ready = [0.0] * registers
@@ -61,7 +61,7 @@ class MachineTime:
         # When the last write and the last read of each piece of a scratchpad are done.
         self.written: dict[Piece, float] = {}
         self.read: dict[Piece, float] = {}
-        self._line_ns = [LINE_BYTES / bandwidth for bandwidth in bandwidths]
+        self._line_ns = [line_bytes / bandwidth for bandwidth in bandwidths]
         # Work done so far: busy time per unit, then lines per link, then issues.
         self.done = [0.0] * (units + len(bandwidths) + 1)
 

@@ -18,9 +18,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from isamap.ir import Index
-from isamap.plan.problem import USABLE, Cache
-
-LINE_BYTES = 64
+from isamap.plan.problem import Cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +80,12 @@ Weights = tuple[tuple[int, float], ...]
 
 @dataclass(eq=False)
 class Reuse:
-    """Answers for all accesses of a program. Units: bytes; `sizes` of the arrays."""
+    """Answers for all accesses of a program. Units: bytes; `sizes` of the arrays, `line_bytes` of a line."""
 
     accesses: Sequence[Access]
     caches: Sequence[Cache]
     sizes: Mapping[str, int]
+    line_bytes: int
     _touched: dict[int, int] = field(default_factory=dict[int, int])
     _cold: dict[int, int] = field(default_factory=dict[int, int])
     _by_array: dict[str, list[Access]] = field(default_factory=dict[str, list[Access]])
@@ -107,19 +106,21 @@ class Reuse:
                 found[level] = found.get(level, 0.0) + left
                 left = 0.0
                 break
-            if 0 < abs(stride) < LINE_BYTES:
-                lines = -(-turn.trips * abs(stride) // LINE_BYTES) / turn.trips
+            if 0 < abs(stride) < self.line_bytes:
+                lines = -(-turn.trips * abs(stride) // self.line_bytes) / turn.trips
                 found[level] = found.get(level, 0.0) + left * (1 - lines)
                 left *= lines
         if left:
             level = self._cold_level(access)
             found[level] = found.get(level, 0.0) + left
-        lines = max(1, access.size // LINE_BYTES)
+        lines = max(1, access.size // self.line_bytes)
         return tuple((level, share * lines) for level, share in sorted(found.items()) if level and share > 0)
 
     def level(self, touched_bytes: int) -> int:
         """The nearest level that still has what so many bytes were touched after."""
-        fitting = (i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * USABLE)
+        fitting = (
+            i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * c.usable_factor
+        )
         return next(fitting, len(self.caches))
 
     def touched(self, loop: Turn | None) -> int:
@@ -138,7 +139,7 @@ class Reuse:
         alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
         for access in accesses:
             alike.setdefault(access.inside(loop), []).append(access)
-        most = max(_covered(turns, own) for turns, own in alike.items())
+        most = max(_covered(turns, own, self.line_bytes) for turns, own in alike.items())
         return min(most, self.sizes[array])
 
     def _cold_level(self, access: Access) -> int:
@@ -149,7 +150,11 @@ class Reuse:
 
     def _since_another(self, access: Access) -> int:
         """Bytes touched since an earlier access of the same line, or since the previous call."""
-        earlier = [o for o in self._by_array[access.array] if o.number < access.number and _meet(o, access)]
+        earlier = [
+            o
+            for o in self._by_array[access.array]
+            if o.number < access.number and _meet(o, access, self.line_bytes)
+        ]
         if not earlier:
             return self.touched(None)
         chain = access.loop.chain if access.loop is not None else ()
@@ -158,26 +163,26 @@ class Reuse:
         return self.touched(chain[len(chain) - depth] if depth else None)
 
 
-def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access]) -> int:
+def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], line_bytes: int) -> int:
     """Bytes that accesses with these strides cover, in whole lines."""
     span, count = max(a.size for a in accesses), 1
     for stride, trips in sorted(turns):
-        if stride <= max(span, LINE_BYTES):
+        if stride <= max(span, line_bytes):
             span += stride * (trips - 1)
         else:
             count *= trips
     bases = sorted({a.base for a in accesses})
     gaps = [min(span, b - a) for a, b in pairwise(bases)]
-    near = sum(max(gap, LINE_BYTES) if gap >= LINE_BYTES else gap for gap in gaps)
-    return count * (near + -(-span // LINE_BYTES) * LINE_BYTES)
+    near = sum(max(gap, line_bytes) if gap >= line_bytes else gap for gap in gaps)
+    return count * (near + -(-span // line_bytes) * line_bytes)
 
 
-def _meet(one: Access, other: Access) -> bool:
+def _meet(one: Access, other: Access, line_bytes: int) -> bool:
     """Whether two accesses of an array touch lines in common."""
     if one.loop is other.loop and one.strides == other.strides:
         apart = abs(one.base - other.base)
         steps = [(abs(s), t.trips) for t, s in one.turns if s]
-        return apart < LINE_BYTES or any(apart % s == 0 and apart // s < trips for s, trips in steps)
+        return apart < line_bytes or any(apart % s == 0 and apart // s < trips for s, trips in steps)
     (low, high), (first, last) = _interval(one), _interval(other)
     return low < last and first < high
 

@@ -12,7 +12,7 @@ from unit.rewriting import shipped
 
 from isamap.ir import bind
 from isamap.machine import load_machine
-from isamap.machine.timings import NO_LOOPS, NO_ROWS, NO_TLB, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import MODEL, NO_LOOPS, NO_ROWS, NO_TLB, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.posing.build import build_problem
@@ -67,6 +67,15 @@ def streams(problem: Problem, **figures: float) -> Problem:
     return replace(problem, memory_streams=replace(STREAMS, **figures))
 
 
+def model(problem: Problem, **figures: float) -> Problem:
+    return replace(problem, model=replace(problem.model, **figures))
+
+
+def usable(problem: Problem, factor: float) -> Problem:
+    caches = tuple(replace(cache, usable_factor=factor) for cache in problem.caches)
+    return replace(problem, caches=caches)
+
+
 Change = Callable[[Problem], Problem]
 IN_PLACE = {"stage_a": 0, "stage_b": 0}
 SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
@@ -104,6 +113,9 @@ SOME_MORE_NS: dict[str, tuple[Problem, dict[str, int], Change]] = {
     "unrolled step": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_ns=0.06)),
     "unrolled issue": (NEAR, {"unroll_k": 2}, lambda p: loops(p, unrolled_issue_ns=0.012)),
     "share of a copy": (NEAR, {"stage_b": 1, "ahead_b": 1}, lambda p: loops(p, share_ns=240.0)),
+    "less of what should hide": (NEAR, {}, lambda p: model(p, leak_factor=0.2)),
+    "less of what is fetched ahead": (FAR, IN_PLACE, lambda p: model(p, stream_leak_factor=0.12)),
+    "less room in caches": (gemm(256, 256, 256), IN_PLACE, lambda p: usable(p, 0.25)),
     "traffic that streams": (
         streaming(),
         {"stage_b": 0, "prefetch_b": 0, "unroll_n": 8},
@@ -188,6 +200,13 @@ language: |
 memories: {mem: {source: guess}, l1: {source: guess}, reg: {c_types: {f32: float}, source: guess}}
 links: [{from: mem, to: l1, bandwidth_bytes_per_ns: 10, source: guess}]
 """
+MODEL_AGAIN = """isamap: 1
+name: again
+summary: the same parent with other figures of the model
+extends: x86-avx2
+sources: {here: measured here}
+model: {leak_factor: 0.2, usable_factor: 0.5, near_ahead_count: 3, shared_ahead_count: 4, source: here}
+"""
 AGAIN = """isamap: 1
 name: again
 summary: the same parent with links and pages of its own
@@ -231,6 +250,26 @@ def test_two_descriptions_that_differ_in_a_figure_price_a_kernel_otherwise(tmp_p
     assert 8192 in {o.ahead_bytes for option in first.nests[0].options for o in option.operands if o.streams}
     assert replace(second, machine=first.machine, tlb=first.tlb) == first
     assert second.tlb.count == 96
+
+
+def test_a_description_states_figures_of_the_model_and_the_usual_ones_stand_for_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "again.yaml").write_text(MODEL_AGAIN)
+    sizes = {"M": 4, "N": 7680, "K": 2560}
+    machine = load_machine(str(tmp_path / "again.yaml"))
+    usual, stated = (
+        build_problem(bind(shipped("gemm_f32"), sizes), made, sizes)
+        for made in (load_machine("x86-avx2"), machine)
+    )
+    assert machine.model == ModelFigures(0.2, 0.06, 0.5, 3, 4, 64, "here") == stated.model
+    assert replace(usual.model, source="") == MODEL
+    assert {cache.usable_factor for cache in stated.caches} == {0.5}
+    counts = [
+        {o.ahead_counts for option in problem.nests[0].options for o in option.operands if o.hints}
+        for problem in (usual, stated)
+    ]
+    assert counts == [{(2, 2)}, {(3, 4)}]
 
 
 def test_hints_are_asked_for_where_long_pieces_begin_anew() -> None:

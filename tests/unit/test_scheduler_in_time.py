@@ -14,7 +14,6 @@ from isamap.plan.problem import Problem
 from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.bursts import shown
 from isamap.scheduler.in_time import if_in_time
-from isamap.scheduler.leaks import LEAK
 from isamap.scheduler.levels import misses
 from isamap.scheduler.pieces import beside_rows
 
@@ -73,6 +72,14 @@ def test_the_first_turns_of_each_block_of_columns_ask_too_late() -> None:
     assert cost(late(columns=16)) == 1.0, "one register block: what is hinted is later rows"
 
 
+def test_hints_that_stand_further_ahead_are_late_for_more_of_the_first_turns() -> None:
+    problem = late()
+    (option,) = problem.nests[0].options
+    operands = tuple(replace(operand, ahead_counts=(2, 4)) for operand in option.operands)
+    nest = replace(problem.nests[0], options=(replace(option, operands=operands),))
+    assert cost(replace(problem, nests=(nest,)), block_n=16 * 64) == 1.0 + 5.0 * 4 / 16
+
+
 def test_of_hinted_pieces_as_much_traffic_shows_as_is_stated_of_them() -> None:
     def ns(hinted_traffic_factor: float | None, **decided: int) -> float:
         problem = late(hinted_traffic_factor=hinted_traffic_factor)
@@ -119,4 +126,4 @@ def test_pages_that_hints_have_visited_hide_as_other_work_does() -> None:
     _, names = of_blocks(problem)
     unasked, asked = (float(evaluate(pages, {**names, "nest0.prefetch.b": value})) for value in (0, 2))
     assert unasked == pytest.approx(0.5 * SIZE * (SIZE / 4) * (SIZE / 64)), "each row, each register block"
-    assert asked == pytest.approx(LEAK * unasked)
+    assert asked == pytest.approx(problem.model.leak_factor * unasked)

@@ -115,7 +115,7 @@ WIDE = {"M": 1, "N": 7680, "K": 2560}
 
 
 def swept(
-    sizes: dict[str, int] = WIDE, name: str = "gemm_f32", **figures: float | None
+    sizes: dict[str, int] = WIDE, name: str = "gemm_f32", near_ahead: int = 2, **figures: float | None
 ) -> tuple[Problem, NestOption]:
     """A product whose weights stream, on a machine where long pieces begin anew."""
     stated: dict[str, Any] = {"long_start_ns": 50.0, "swept_start_ns": 0.0, **figures}
@@ -124,7 +124,8 @@ def swept(
         replace(x, streams=replace(x.streams, **stated) if x.streams else None) for x in machine.links
     )
     kernel = make_guards_explicit(bind(shipped(name), sizes))
-    problem = build_problem(kernel, replace(machine, links=links, starts_cold=True), sizes)
+    model = replace(machine.model, near_ahead_count=near_ahead)
+    problem = build_problem(kernel, replace(machine, links=links, starts_cold=True, model=model), sizes)
     return problem, option_of(problem, "fma_zmm_f32 { i: n }" if name == "gemm_f32" else "dpbf16_zmm { i: n,")
 
 
@@ -227,7 +228,7 @@ def test_the_next_rows_are_asked_for_as_far_ahead_as_memory_is(columns: int, tur
 def test_rows_that_several_issues_share_are_asked_for_once_more_into_the_nearest_cache(
     kernel: str, rows: int, unrolled: tuple[int, int], near: bool
 ) -> None:
-    problem, option = swept({"M": rows, "N": 7680, "K": 2560}, kernel)
+    problem, option = swept({"M": rows, "N": 7680, "K": 2560}, kernel, near_ahead=3)
     m, n = unrolled
     step = 8 * next(axis.tile for axis in option.axes if axis.name == "k")
     sweep = {"mapping": problem.nests[0].options.index(option), "stage.b": 0, "prefetch.b": 2}
@@ -236,7 +237,7 @@ def test_rows_that_several_issues_share_are_asked_for_once_more_into_the_nearest
     fixed = {f"nest0.{name}": value for name, value in sweep.items()}
     (nest,) = schedule(problem, heuristic="greedy", fixed=fixed).nests
     found = [(nest.loops[p.depth - 1].axis, p.ahead, p.cache) for p in nest.prefetches]
-    assert found == [("k", 1, "l2"), *([("n", 2, "l1")] if near else [])]
+    assert found == [("k", 1, "l2"), *([("n", 3, "l1")] if near else [])]
     space = Space(0, option, dict(problem.registers), {})
     assert prefetches_of(space, nest)["nest0.prefetch.b"] == 2, "the decision is about the next rows"
 

@@ -9,6 +9,7 @@ import pytest
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
+from isamap.plan.problem import Problem
 from isamap.simulate import events
 from isamap.simulate.events import Simulation, simulate
 
@@ -132,3 +133,19 @@ def test_turns_of_scratchpads_that_are_not_run_are_counted(monkeypatch: pytest.M
     whole = on_an_array({}, M=64, N=128, K=128)
     assert whole.run == whole.issues
     assert skipping.total_ns == pytest.approx(whole.total_ns, rel=0.05)
+
+
+def test_a_line_is_as_long_as_caches_say_or_the_model_where_none_does() -> None:
+    made = compiled(M=1024, N=1024, K=1024)
+    assert made.problem is not None
+
+    def with_lines(stated: int, model: int) -> Problem:
+        assert made.problem is not None
+        caches = tuple(replace(cache, line_bytes=stated) for cache in made.problem.caches)
+        return replace(made.problem, caches=caches, model=replace(made.problem.model, line_bytes=model))
+
+    assert (with_lines(128, 32).line_bytes, with_lines(0, 32).line_bytes) == (128, 32)
+    usual, longer = (
+        simulated(replace(made, problem=with_lines(0, line_bytes))).total_ns for line_bytes in (64, 4096)
+    )
+    assert usual == simulated(made).total_ns != longer
