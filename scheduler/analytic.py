@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.scheduler.effect import Context
-from isamap.scheduler.effects import EFFECTS
-from isamap.scheduler.least import Way, ways
+from isamap.scheduler.effects.effect import Context
+from isamap.scheduler.effects.least import Way, ways
+from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.shares import Counts, Share, priced
 from isamap.source import added
 

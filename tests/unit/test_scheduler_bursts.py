@@ -10,8 +10,8 @@ from plan_problems import MEMORY_BANDWIDTH, gemm
 from isamap.machine.timings import StreamTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.bursts import shown
-from isamap.scheduler.levels import misses
+from isamap.scheduler.effects.bursts import shown
+from isamap.scheduler.effects.levels import misses
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile
 

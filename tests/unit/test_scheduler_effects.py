@@ -18,8 +18,8 @@ from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
 from isamap.report.explained import explained_text
 from isamap.scheduler import AnalyticModel, analytic, schedule
-from isamap.scheduler.effect import Effect, Figure, whole
-from isamap.scheduler.effects import EFFECTS
+from isamap.scheduler.effects.effect import Effect, Figure, whole
+from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.scheduler.shares import Counts, Share, priced, where_time_goes
 from isamap.scheduler.space import Space

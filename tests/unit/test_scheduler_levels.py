@@ -10,8 +10,8 @@ from plan_problems import MEMORY_ROWS, gemm
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.levels import Misses, added_in_pieces, copying_afar, one_after_another
-from isamap.scheduler.residence import starts
+from isamap.scheduler.effects.levels import Misses, added_in_pieces, copying_afar, one_after_another
+from isamap.scheduler.effects.residence import starts
 from isamap.scheduler.shares import Counts
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, tile

@@ -9,7 +9,7 @@ from plan_problems import gemm
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.outgoing import out_and_back
+from isamap.scheduler.effects.outgoing import out_and_back
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile, usable_bytes
 

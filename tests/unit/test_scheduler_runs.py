@@ -11,8 +11,8 @@ from properties.sampled_prices import of_blocks, sampled_prices
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.residence import rows_in_a_run, starts
-from isamap.scheduler.revisits import revisits
+from isamap.scheduler.effects.residence import rows_in_a_run, starts
+from isamap.scheduler.effects.revisits import revisits
 
 M, N, START_NS = 4096, 64, 40.0
 

@@ -10,7 +10,7 @@ from plan_problems import problem as made
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
-from isamap.scheduler.levels import copying_shared
+from isamap.scheduler.effects.levels import copying_shared
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import tile
 

@@ -6,8 +6,8 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, times
 from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.effects.least import Way
 from isamap.scheduler.following import if_followed, if_in_sequence
-from isamap.scheduler.least import Way
 from isamap.scheduler.prefetching import hinting
 from isamap.scheduler.space import issues_along
 from isamap.scheduler.tiling import Tiling, by_stage, whole_bytes

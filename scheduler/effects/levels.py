@@ -19,8 +19,8 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.residence import holds_all, starts
-from isamap.scheduler.shared_lines import line_bytes_of, shared_by_copies
+from isamap.scheduler.effects.residence import holds_all, starts
+from isamap.scheduler.effects.shared_lines import line_bytes_of, shared_by_copies
 from isamap.scheduler.space import Space
 from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
 

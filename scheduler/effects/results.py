@@ -30,9 +30,9 @@ from math import ceil, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
+from isamap.scheduler.effects.residence import holds_all, rows_together
+from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_before
 from isamap.scheduler.following import begun
-from isamap.scheduler.residence import holds_all, rows_together
-from isamap.scheduler.shared_lines import if_near, line_bytes_of, part_before
 from isamap.scheduler.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.tiling import (
     Loop,

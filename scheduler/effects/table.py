@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 
 from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, total
-from isamap.scheduler.accumulators import in_and_out, least_in_and_out
-from isamap.scheduler.bursts import shown
-from isamap.scheduler.copying import least_packing, packing
-from isamap.scheduler.crowding import crowded
-from isamap.scheduler.effect import (
+from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
+from isamap.scheduler.effects.bursts import shown
+from isamap.scheduler.effects.copying import least_packing, packing
+from isamap.scheduler.effects.crowding import crowded
+from isamap.scheduler.effects.effect import (
     Context,
     Effect,
     Figure,
@@ -38,17 +38,17 @@ from isamap.scheduler.effect import (
     each_result,
     whole,
 )
-from isamap.scheduler.leaks import leaks, least_leak
-from isamap.scheduler.levels import one_after_another
-from isamap.scheduler.pages import pages
-from isamap.scheduler.pieces import beside_rows
-from isamap.scheduler.register_blocks import chains, loops_ns
-from isamap.scheduler.results import results_begun
-from isamap.scheduler.revisits import revisits
-from isamap.scheduler.same_sets import pieces_at_least
+from isamap.scheduler.effects.leaks import leaks, least_leak
+from isamap.scheduler.effects.levels import one_after_another
+from isamap.scheduler.effects.pages import pages
+from isamap.scheduler.effects.pieces import beside_rows
+from isamap.scheduler.effects.register_blocks import chains, loops_ns
+from isamap.scheduler.effects.results import results_begun
+from isamap.scheduler.effects.revisits import revisits
+from isamap.scheduler.effects.same_sets import pieces_at_least
+from isamap.scheduler.effects.streams import exposed
+from isamap.scheduler.effects.supply import least_supply
 from isamap.scheduler.shares import Counts
-from isamap.scheduler.streams import exposed
-from isamap.scheduler.supply import least_supply
 
 # --- figures that a machine may state ---------------------------------------------------------------------
 

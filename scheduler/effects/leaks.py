@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from isamap.plan.cost import Cost, times
 from isamap.plan.problem import Problem
-from isamap.scheduler.least import Way
-from isamap.scheduler.levels import Misses
-from isamap.scheduler.supply import least_supply, shown_hints
+from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.levels import Misses
+from isamap.scheduler.effects.supply import least_supply, shown_hints
 from isamap.scheduler.tiling import Tiling
 
 

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 from isamap.plan.cost import CeilDiv, Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.overlapping import entries
+from isamap.scheduler.effects.overlapping import entries
 from isamap.scheduler.space import MAX_UNROLLED, Space
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, rows_held
 

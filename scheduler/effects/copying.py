@@ -11,10 +11,10 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.least import Way
-from isamap.scheduler.levels import copying_afar, copying_shared
-from isamap.scheduler.outgoing import out_and_back
-from isamap.scheduler.overlapping import beside, copied, movers
+from isamap.scheduler.effects.least import Way
+from isamap.scheduler.effects.levels import copying_afar, copying_shared
+from isamap.scheduler.effects.outgoing import out_and_back
+from isamap.scheduler.effects.overlapping import beside, copied, movers
 from isamap.scheduler.tiling import Tiling, usable_bytes, whole_bytes
 from isamap.source import added
 
