@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from isamap.plan.cost.intervals import Boxes
 from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
-from isamap.scheduler.crossing import crossing, name_of
+from isamap.scheduler.constraints import Is, may_be_met
+from isamap.scheduler.crossing import STAGES, name_of, open_values
 from isamap.scheduler.orders import Pairs, first_order
-from isamap.scheduler.prefetching import prefetch_values
 from isamap.scheduler.scratch_causes import least_lack, relief_bytes
 from isamap.scheduler.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.scheduler.summing import may_unroll
-from isamap.scheduler.sums import sweeping_axis
 from isamap.source import Diagnostic
-
-STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +198,6 @@ def _block(space: Space) -> Cause | None:
     return None
 
 
-def _sums(space: Space) -> Cause | None:
-    cut = [x for x in space.axes if x.is_reduction and space.fixed.get(space.block(x), x.extent) < x.extent]
-    for operand in space.option.operands:
-        if cut and operand.is_accumulator and operand.stage_whole and 1 not in space.stage_values(operand):
-            axis = cut[0]
-            size = space.fixed[space.block(axis)]
-            return Cause(
-                "fix-sums",
-                f"{space.block(axis)} = {size} cuts the sum over {axis.name} into {-(-axis.extent // size)} "
-                f"parts, which {operand.tensor} cannot hold",
-                (f"{_widths(operand)}: it has to rest in a buffer, {space.stage(operand)} = 1",),
-            )
-    return None
-
-
-def _widths(operand: TileOperand) -> str:
-    size = f"an element of {operand.tensor} has {operand.tensor_bytes} bytes"
-    return f"{size}, a partial sum {operand.staged_bytes}"
-
-
 def _parts(space: Space) -> Cause | None:
     for axis in space.option.axes:
         name = parallel_of(space.statement, axis.name)
@@ -243,35 +221,33 @@ def _parts(space: Space) -> Cause | None:
     return None
 
 
-def _is_dealt(space: Space) -> bool:
-    """Whether parts for threads are looked at, or are what a person wants."""
-    names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
-    return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
+def _together(space: Space) -> Cause | None:
+    """The first constraint that what is fixed breaks, whatever is decided besides.
 
-
-def _crossing(space: Space) -> Cause | None:
-    for operand in crossing(space):
-        name = name_of(space, operand)
-        if not space.fixed.get(name, 0):
-            continue
-        staged = space.fixed.get(space.stage(operand), 1)
-        if staged != 1:
-            why = f"{space.stage(operand)} = {staged} ({STAGES[staged]}) fills no buffer per turn"
-        elif _is_dealt(space):
-            why = "parts for threads have their buffers filled at once"
-        elif operand.is_accumulator:
-            why = "it takes a loop over its elements around the sum, and a sum that is not cut into blocks"
-        else:
-            axes = " or ".join(space.block(axis) for axis in space.axes_of(operand))
-            why = f"it takes a loop around its buffer: a smaller {axes}" if axes else "no loop moves it"
-        return Cause("fix-crossing", f"{name} = 1 cannot be: {why}")
-    for name in prefetch_values(space):
-        if value := space.fixed.get(name, 0):
-            why = "no loop outside the sum moves on to other elements of it"
-            if sweeping_axis(space.option) is not None:
-                why = "register blocks without a loop over rows ask for whole rows, not for parts"
-            return Cause("fix-crossing", f"{name} = {value} cannot be: {why}")
+    Else two of them conflict, and the first is said that is a condition of something fixed.
+    """
+    boxes = _boxes(space)
+    broken = [c for c in space.constraints if not may_be_met(c.facts, boxes).all()]
+    wished = [
+        c
+        for c in space.constraints
+        if isinstance(c.facts[0], Is) and not may_be_met(c.facts[:1], boxes).all()
+    ]
+    for constraint in (*broken, *wished):
+        return Cause(constraint.code, constraint.sentence(space.fixed), constraint.notes)
     return None
+
+
+def _boxes(space: Space) -> Boxes:
+    """Between which values decisions lie: one where they are fixed."""
+    open_ones = {space.stage(operand): space.stage_values(operand) for operand in space.option.operands}
+    found = {
+        name: (min(values, default=0), max(values, default=2))
+        for name, values in {**open_ones, **open_values(space)}.items()
+    }
+    for axis in space.axes:
+        found |= {space.block(axis): (1, axis.extent), space.unroll(axis): (1, issues_along(axis))}
+    return found | {name: (value, value) for name, value in space.fixed.items()}
 
 
 CAUSES: Sequence[Callable[[Space], Cause | None]] = (
@@ -283,8 +259,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
     _unroll,
     _registers,
     _block,
-    _sums,
-    _crossing,
+    _together,
 )
 
 

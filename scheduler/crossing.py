@@ -9,20 +9,18 @@ the unit that computes copies too, they cost more than they save, and are 0 unle
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
-from isamap.plan.decisions import ahead_of, spread_of
+from isamap.plan.cost import Const, Decision, times
+from isamap.plan.decisions import ahead_of, parallel_of, spread_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.prefetching import can_prefetch, limit_prefetches, prefetch_values
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
-    from isamap.scheduler.terms import Literal
-    from isamap.scheduler.translate import Literals
+from isamap.scheduler.constraints import AtMost, Constraint, Fact, Is, Not, is_met, whole
+from isamap.scheduler.prefetching import prefetch_constraints, prefetch_values
 
 Made = Mapping[str, int]
+
+STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
 class Choices(Protocol):
@@ -80,64 +78,50 @@ def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
 
 
 def can_cross(space: Choices, made: Made) -> bool:
-    """Whether all that crosses iterations is staged per block, with iterations to cross around it."""
+    """Whether what crosses iterations, and what is asked for early, can."""
+    return all(is_met(constraint.facts, made) for constraint in crossing_constraints(space))
+
+
+def crossing_constraints(space: Choices) -> Iterator[Constraint]:
+    """What crosses iterations is staged per block, with iterations around to cross; late sums are whole."""
     for operand in crossing(space):
-        if not is_crossed(space, operand, made):
-            continue
-        if made[space.stage(operand)] != 1:
-            return False
-        if operand.is_accumulator and any(_is_cut(space, x, made) for x in space.axes if x.is_reduction):
-            return False
-        if not any(_turns(space, operand, axis, made) for axis in _around(space, operand)):
-            return False
-    return can_prefetch(space, made)
+        yield from _constraints(space, operand)
+    yield from prefetch_constraints(space)
 
 
-def _around(space: Choices, operand: TileOperand) -> list[TileAxis]:
-    """The axes whose loops may stand around an operand's buffer."""
-    return list(space.register_axes) if operand.is_accumulator else space.axes_of(operand)
+def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
+    name, stage = name_of(space, operand), space.stage(operand)
+    still = Is(name, (0,))
 
+    def constraint(facts: Iterable[Fact], why: Callable[[Made], str]) -> Constraint:
+        return Constraint((still, *facts), "fix-crossing", lambda made: f"{name} = 1 cannot be: {why(made)}")
 
-def _turns(space: Choices, operand: TileOperand, axis: TileAxis, made: Made) -> bool:
-    """Whether a loop over an axis around an operand's buffer has iterations to cross."""
     if operand.is_accumulator:
-        return made[space.unroll(axis)] * axis.tile < axis.extent
-    return _is_cut(space, axis, made)
-
-
-def _is_cut(space: Choices, axis: TileAxis, made: Made) -> bool:
-    return made[space.block(axis)] < axis.extent
-
-
-def limit_crossing(model: cp_model.CpModel, space: Choices, literals: Literals) -> None:
-    """Constraints: the same, in the solver's model."""
-    for operand in crossing(space):
-        crossed = literals.single[name_of(space, operand)].get(1)
-        if crossed is None:
-            continue
-        staged = literals.single[space.stage(operand)].get(1)
-        model.add_bool_or([crossed.negated(), *([] if staged is None else [staged])])
-        turns = [
-            at
-            for axis in _around(space, operand)
-            for at, made in literals.joint[axis.name]
-            if _turns(space, operand, axis, made)
+        around = [
+            Not(AtMost(Const(axis.extent), times(axis.tile, Decision(space.unroll(axis)))))
+            for axis in space.register_axes
         ]
-        model.add_bool_or([crossed.negated(), *turns])
-        if operand.is_accumulator:
-            for at in _cuts(space, literals):
-                model.add_bool_or([crossed.negated(), at.negated()])
-    limit_prefetches(model, space, literals)
+        why = "it takes a loop over its elements around the sum, and a sum that is not cut into blocks"
+    else:
+        around = [Not(whole(space.block(axis), axis.extent)) for axis in space.axes_of(operand)]
+        axes = " or ".join(space.block(axis) for axis in space.axes_of(operand))
+        why = f"it takes a loop around its buffer: a smaller {axes}" if axes else "no loop moves it"
+    yield constraint(around, lambda _: why)
+    for axis in space.axes:
+        if axis.is_reduction and operand.is_accumulator:
+            yield constraint([whole(space.block(axis), axis.extent)], lambda _: why)
+    yield constraint(
+        [Is(stage, (1,))],
+        lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per turn",
+    )
+    if _is_dealt(space):
+        yield constraint([], lambda _: "parts for threads have their buffers filled at once")
 
 
-def _cuts(space: Choices, literals: Literals) -> list[Literal]:
-    """The literals that cut a sum into blocks."""
-    return [
-        at
-        for axis in space.axes
-        for at, made in literals.joint[axis.name]
-        if axis.is_reduction and _is_cut(space, axis, made)
-    ]
+def _is_dealt(space: Choices) -> bool:
+    """Whether parts for threads are looked at, or are what a person wants."""
+    names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
+    return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
 
 # --- in heuristics ----------------------------------------------------------------------------------------

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING
 
-from isamap.plan.cost import Cases, Cost, Decision, OverBlocks, decisions_in, evaluate, parts_of
-from isamap.scheduler.space import Assignment
+from isamap.plan.cost import (
+    Assignment,
+    Cases,
+    Cost,
+    Decision,
+    OverBlocks,
+    decisions_in,
+    evaluate,
+    parts_of,
+)
 from isamap.scheduler.terms import Term, chosen, equal, picked_sum, switched
 
 if TYPE_CHECKING:
@@ -45,13 +53,13 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
     if name in literals.single:
         return literals.single[name]
     ways = _ways(literals, name)
-    return {value: _any_of(model, ways, [value]) for value in ways}
+    return {value: any_of(model, ways, [value]) for value in ways}
 
 
 def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
     """A factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
     own = set(literals.blocks[0][1])
-    names = sorted({name for node in _nodes(cost.body) for name in decisions_in(node)} - own)
+    names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
     return _branched(model, literals, (cost, factor), open_ones, {})
 
@@ -79,14 +87,14 @@ def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: s
     """The values of a decision, those taken together for which every part of the body is the same."""
     ways = _ways(literals, name)
     branches = [
-        dict(node.branches) for node in _nodes(body) if isinstance(node, Cases) and node.decision == name
+        dict(node.branches) for node in nodes_of(body) if isinstance(node, Cases) and node.decision == name
     ]
-    plain = any(isinstance(node, Decision) and node.name == name for node in _nodes(body))
+    plain = any(isinstance(node, Decision) and node.name == name for node in nodes_of(body))
     groups: dict[tuple[int, ...], list[int]] = {}
     for value in ways:
         alike = (value,) if plain else tuple(id(own[value]) for own in branches)
         groups.setdefault(alike, []).append(value)
-    return [(_any_of(model, ways, values), values[0]) for values in groups.values()]
+    return [(any_of(model, ways, values), values[0]) for values in groups.values()]
 
 
 def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
@@ -99,7 +107,7 @@ def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
     return found
 
 
-def _any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], values: Sequence[int]) -> Literal:
+def any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], values: Sequence[int]) -> Literal:
     """A literal that holds when a decision has one of these values."""
     inside = [literal for value in values for literal in ways[value]]
     outside = [literal for value, own in ways.items() if value not in values for literal in own]
@@ -112,8 +120,8 @@ def _any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], valu
     return literal
 
 
-def _nodes(cost: Cost) -> Iterator[Cost]:
+def nodes_of(cost: Cost) -> Iterator[Cost]:
     """An expression and all of its parts."""
     yield cost
     for part in parts_of(cost):
-        yield from _nodes(part)
+        yield from nodes_of(part)

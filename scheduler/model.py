@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.crossing import limit_crossing, open_values
-from isamap.scheduler.orders import Pairs, canonical
+from isamap.scheduler.constraints import limit
+from isamap.scheduler.crossing import open_values
+from isamap.scheduler.orders import canonical, order_clauses
 from isamap.scheduler.scratch import limit_scratch
 from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
@@ -125,21 +125,18 @@ def _decision_literals(
             joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
         axis_of |= dict.fromkeys(joint[axis.name][0][1], axis.name)
     single: dict[str, Mapping[int, Literal]] = {}
-    for sweep, pairs, axes in (
-        (False, space.order_pairs(), space.axes),
-        (True, space.sweep_pairs(), space.register_axes),
-    ):
-        single |= _order_literals(model, space, pairs, axes)
-        if not any(name in space.fixed for name, _, _ in pairs):
-            runs_once = {axis.name: _single_literal(model, space, axis, joint, sweep=sweep) for axis in axes}
-            _order_singles(model, pairs, single, runs_once)
+    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
+        outside = model.new_bool_var("")
+        single[name] = {1: outside, 0: outside.negated()}
+        if name in space.fixed:
+            model.add(outside == space.fixed[name])
     for operand in space.option.operands:
         single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
     single |= {name: _value_literals(model, values) for name, values in open_values(space).items()}
     unrolls = [{space.unroll(axis): block[axis.name] for axis in space.register_axes} for block in blocks]
     literals = Literals(joint, axis_of, single, tuple(zip(picked, unrolls, strict=True)))
-    _forbid_narrow_sums(model, space, literals)
-    limit_crossing(model, space, literals)
+    clauses = [constraint.facts for constraint in space.constraints]
+    limit(model, literals, [*order_clauses(space), *clauses])
     limit_scratch(model, space, literals)
     return literals
 
@@ -190,60 +187,6 @@ def _value_literals(model: cp_model.CpModel, values: Sequence[int]) -> Mapping[i
     literals = {value: model.new_bool_var("") for value in values}
     model.add_exactly_one(literals.values())
     return literals
-
-
-def _order_literals(
-    model: cp_model.CpModel, space: Space, pairs: Pairs, axes: Sequence[TileAxis]
-) -> Mapping[str, Mapping[int, Literal]]:
-    """A literal per pair of loops, and no circles."""
-    around = {(outer.name, inner.name): model.new_bool_var("") for _, outer, inner in pairs}
-    for first, second, third in combinations([axis.name for axis in axes], 3):
-        ab, bc, ac = around[first, second], around[second, third], around[first, third]
-        model.add_bool_or([ab.negated(), bc.negated(), ac])
-        model.add_bool_or([ab, bc, ac.negated()])
-    for name, outer, inner in pairs:
-        if name in space.fixed:
-            model.add(around[outer.name, inner.name] == space.fixed[name])
-    return {name: {1: around[a.name, b.name], 0: around[a.name, b.name].negated()} for name, a, b in pairs}
-
-
-def _single_literal(
-    model: cp_model.CpModel,
-    space: Space,
-    axis: TileAxis,
-    joint: Mapping[str, Sequence[tuple[Literal, Assignment]]],
-    *,
-    sweep: bool,
-) -> Literal:
-    """Holds when the loop of an axis runs once."""
-    literal = model.new_bool_var("")
-    model.add(literal == sum(at for at, made in joint[axis.name] if space.is_single(axis, made, sweep=sweep)))
-    return literal
-
-
-def _order_singles(
-    model: cp_model.CpModel,
-    pairs: Pairs,
-    orders: Mapping[str, Mapping[int, Literal]],
-    single: Mapping[str, Literal],
-) -> None:
-    """Loops that run once stand innermost, in their order: elsewhere they are the same schedule."""
-    for name, first, second in pairs:
-        outside = orders[name][1]
-        model.add_bool_or([single[first.name].negated(), single[second.name], outside.negated()])
-        model.add_bool_or([single[second.name].negated(), outside])
-
-
-def _forbid_narrow_sums(model: cp_model.CpModel, space: Space, literals: Literals) -> None:
-    """An accumulator wider than its tensor is staged when a summing axis is cut into blocks."""
-    for operand in space.option.operands:
-        direct = literals.single[space.stage(operand)].get(0)
-        if not (operand.is_accumulator and operand.stage_whole) or direct is None:
-            continue
-        for axis in space.axes:
-            for literal, made in literals.joint[axis.name]:
-                if axis.is_reduction and made[space.block(axis)] < axis.extent:
-                    model.add_bool_or([literal.negated(), direct.negated()])
 
 
 # --- hints and answers ------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 
+from isamap.plan.cost import Decision, times
 from isamap.plan.problem import TileAxis
+from isamap.scheduler.constraints import AtMost, Facts, Is, Not, is_met, whole
 from isamap.scheduler.space import Assignment, Space
 
 Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
@@ -36,7 +38,7 @@ def canonical(space: Space, assignment: Assignment) -> dict[str, int]:
         (space.register_axes, space.sweep_pairs(), True),
     ):
         if not any(name in space.fixed for name, _, _ in pairs):
-            single = [axis for axis in axes if space.is_single(axis, assignment, sweep=sweep)]
+            single = [a for a in axes if is_met((runs_once(space, a, sweep=sweep),), assignment)]
             running = [a for a in axes_in_order(axes, pairs, assignment) if a not in single]
             found |= decisions_of([*running, *single], pairs)
     return found
@@ -63,6 +65,33 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
         order.append(free[0])
         left.remove(free[0])
     return decisions_of(order, pairs)
+
+
+def order_clauses(space: Space) -> Iterator[Facts]:
+    """Loops that run once stand innermost, in their order, unless orders are fixed; none goes in circles.
+
+    Elsewhere they are the same schedule.
+    """
+    for axes, pairs, sweep in (
+        (space.axes, space.order_pairs(), False),
+        (space.register_axes, space.sweep_pairs(), True),
+    ):
+        named = {(first.name, second.name): name for name, first, second in pairs}
+        for a, b, c in combinations([axis.name for axis in axes], 3):
+            for value in (0, 1):
+                yield Is(named[a, b], (value,)), Is(named[b, c], (value,)), Is(named[a, c], (1 - value,))
+        if not any(name in space.fixed for name in named.values()):
+            once = {axis.name: runs_once(space, axis, sweep=sweep) for axis in axes}
+            for name, first, second in pairs:
+                yield Not(once[first.name]), once[second.name], Is(name, (0,))
+                yield Not(once[second.name]), Is(name, (1,))
+
+
+def runs_once(space: Space, axis: TileAxis, *, sweep: bool) -> AtMost:
+    """The loop over blocks of an axis runs once, or that over register blocks within."""
+    if sweep:
+        return AtMost(Decision(space.block(axis)), times(axis.tile, Decision(space.unroll(axis))))
+    return whole(space.block(axis), axis.extent)
 
 
 def other_orders(

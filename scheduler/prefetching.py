@@ -11,22 +11,21 @@ fix.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from isamap.plan.cost import Cases, Const, Cost, largest, times
+from isamap.plan.cost import Cases, Const, Cost, Decision, largest, times
 from isamap.plan.decisions import prefetch_of
-from isamap.plan.problem import Problem, TileAxis, TileOperand
+from isamap.plan.problem import Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
+from isamap.scheduler.constraints import AtMost, Constraint, Facts, Is, Not, is_met, whole
 from isamap.scheduler.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
 from isamap.scheduler.sums import sweeping_axis
 
 if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
-
     from isamap.scheduler.crossing import Choices, Made
     from isamap.scheduler.tiling import Tiling
-    from isamap.scheduler.translate import Literals
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
@@ -46,30 +45,30 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     return (wanted,) if 0 <= wanted <= most else ()
 
 
-def can_prefetch(space: Choices, made: Made) -> bool:
-    """Whether each operand whose lines are named ahead has a loop to be ahead of, and is asked for in whole
-    rows where a register block has no loop over them: hints for parts of rows are late there.
+def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
+    """What is asked for early has a loop to be ahead of, and whole rows are asked for where a register block
+    has no loop over them: hints for parts of rows are late there.
     """
-    return all(
-        _has_loop(space, operand)
-        or any(made[space.block(axis)] < axis.extent for axis in _sums(space, operand))
-        for name, operand in _named(space).items()
-        if made.get(name, 0)
-    ) and not any(_asks_for_parts(space, operand, made) for operand in _asked_for(space, made))
+    rows = sweeping_axis(space.option)
+    for name, operand in _named(space).items():
+        parted = [axis for axis in space.axes_of(operand) if axis.name == operand.dense_axis]
+        if operand.swept and rows is not None and parted:
+            block = times(rows.tile, Decision(space.unroll(rows)))
+            has_loop = Not(AtMost(Decision(space.block(rows)), block))
+            facts = (has_loop, *(whole(space.block(axis), axis.extent) for axis in parted))
+            yield _asked_or(
+                name, facts, "register blocks without a loop over rows ask for whole rows, not for parts"
+            )
+        if not _has_loop(space, operand):
+            cuts = (Not(whole(space.block(a), a.extent)) for a in space.axes_of(operand) if a.is_reduction)
+            yield _asked_or(name, tuple(cuts), "no loop outside the sum moves on to other elements of it")
 
 
-def _asked_for(space: Choices, made: Made) -> list[TileOperand]:
-    return [operand for name, operand in _named(space).items() if made.get(name, 0) and operand.swept]
-
-
-def _asks_for_parts(space: Choices, operand: TileOperand, made: Made) -> bool:
-    cut = any(made[space.block(a)] < a.extent for a in space.axes_of(operand) if a.name == operand.dense_axis)
-    return cut and _has_no_loop_inside(space, made)
-
-
-def _has_no_loop_inside(space: Choices, made: Made) -> bool:
-    axis = sweeping_axis(space.option)
-    return axis is not None and made[space.block(axis)] <= made[space.unroll(axis)] * axis.tile
+def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
+    """Nothing is asked for early, or one of these facts holds."""
+    return Constraint(
+        (Is(name, (0,)), *facts), "fix-crossing", lambda made: f"{name} = {made[name]} cannot be: {why}"
+    )
 
 
 def _has_loop(space: Choices, operand: TileOperand) -> bool:
@@ -77,50 +76,12 @@ def _has_loop(space: Choices, operand: TileOperand) -> bool:
     return any(axis.name in operand.axes and not axis.is_reduction for axis in space.option.axes)
 
 
-def _sums(space: Choices, operand: TileOperand) -> list[TileAxis]:
-    return [axis for axis in space.axes_of(operand) if axis.is_reduction]
-
-
-def limit_prefetches(model: cp_model.CpModel, space: Choices, literals: Literals) -> None:
-    """Constraints: the same, in the solver's model."""
-    for name, operand in _named(space).items():
-        if operand.swept:
-            _limit_parts(model, space, literals, name, operand)
-        if _has_loop(space, operand):
-            continue
-        cuts = [
-            at
-            for axis in _sums(space, operand)
-            for at, made in literals.joint[axis.name]
-            if made[space.block(axis)] < axis.extent
-        ]
-        for value, literal in literals.single[name].items():
-            if value:
-                model.add_bool_or([literal.negated(), *cuts])
-
-
-def _limit_parts(
-    model: cp_model.CpModel, space: Choices, literals: Literals, name: str, operand: TileOperand
-) -> None:
-    """Constraints: no register block without a loop over rows has hints for parts of them."""
-    sums, dense = sweeping_axis(space.option), operand.dense_axis
-    if sums is None or dense not in literals.joint:
-        return
-    extent = next(axis for axis in space.axes if axis.name == dense)
-    whole = [at for at, made in literals.joint[dense] if made[space.block(extent)] >= extent.extent]
-    for at, made in literals.joint[sums.name]:
-        if _has_no_loop_inside(space, made):
-            for value, literal in literals.single[name].items():
-                if value:
-                    model.add_bool_or([literal.negated(), at.negated(), *whole])
-
-
 # --- loops ------------------------------------------------------------------------------------------------
 
 
 def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch, ...]:
     """The prefetches that are decided; none where one cannot be."""
-    if not can_prefetch(space, made):
+    if not all(is_met(constraint.facts, made) for constraint in prefetch_constraints(space)):
         return ()
     found: list[Prefetch] = []
     for name, operand in _named(space).items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from isamap.scheduler.crossing import can_cross, first_crossings, is_crossed
+from isamap.scheduler.crossing import first_crossings, is_crossed
 from isamap.scheduler.orders import first_order
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import sum_choices
@@ -43,5 +43,5 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
         }
         unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns
         made = {**unrolled, **blocks, **order, **sweep, **staged, **crossed}
-        if space.holds_sums(made) and can_cross(space, made):
+        if space.is_allowed(made):
             yield made

@@ -14,9 +14,16 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.crossing import can_cross, crossing_values, is_crossed, name_of, open_values
+from isamap.scheduler.constraints import Constraint, is_met
+from isamap.scheduler.crossing import (
+    crossing_constraints,
+    crossing_values,
+    is_crossed,
+    name_of,
+    open_values,
+)
 from isamap.scheduler.fitting import Taker, fitting, live
-from isamap.scheduler.sums import sweeping_axis
+from isamap.scheduler.sums import sum_constraints, sweeping_axis
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]
@@ -38,13 +45,19 @@ HELD, BLOCK, WHOLE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One option with what may be decided about it. `fixed` are decisions that a person has made."""
+    """One option with what may be decided about it. `fixed` are decisions that a person has made.
+
+    `kept` holds the constraints once they have been asked for.
+    """
 
     statement: int
     option: NestOption
     registers: Mapping[str, int]
     fixed: Assignment
     scratchpads: Mapping[str, int] = field(default_factory=dict[str, int])
+    kept: list[tuple[Constraint, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=list[tuple[Constraint, ...]]
+    )
 
     @property
     def axes(self) -> tuple[TileAxis, ...]:
@@ -95,22 +108,20 @@ class Space:
         """The values of a decision that agree with what is fixed."""
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
-    def is_single(self, axis: TileAxis, made: Assignment, *, sweep: bool) -> bool:
-        """Whether a loop of an axis runs once, so that its place does not matter."""
-        if sweep:
-            return made[self.block(axis)] <= made[self.unroll(axis)] * axis.tile
-        return made[self.block(axis)] >= axis.extent
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What decisions may not do together, but for scratchpads; made once."""
+        if not self.kept:
+            self.kept.append((*sum_constraints(self), *crossing_constraints(self)))
+        return self.kept[0]
+
+    def is_allowed(self, assignment: Assignment) -> bool:
+        """Whether decisions keep the constraints."""
+        return all(is_met(constraint.facts, assignment) for constraint in self.constraints)
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """Whether sums never rest in a tensor too narrow for them, and scratchpads hold what is staged."""
-        possible = self.holds_sums(assignment) and can_cross(self, assignment)
-        return possible and self.fits_scratchpads(assignment)
-
-    def holds_sums(self, assignment: Assignment) -> bool:
-        """Whether sums never rest in a tensor too narrow for them."""
-        cut = any(assignment[self.block(x)] < x.extent for x in self.axes if x.is_reduction)
-        forced = [o for o in self.option.operands if o.is_accumulator and o.stage_whole]
-        return not cut or all(assignment[self.stage(o)] for o in forced)
+        """The same, and scratchpads hold what is staged."""
+        return self.is_allowed(assignment) and self.fits_scratchpads(assignment)
 
     def fits_scratchpads(self, made: Assignment) -> bool:
         """Whether what is staged in scratchpads fits into them."""

@@ -1,8 +1,16 @@
-"""The innermost summing axis: whether its loop may be unrolled, and without a loop over it inside."""
+"""Sums: whether the innermost summing loop may be unrolled, and where what is summed so far has to rest."""
 
 from __future__ import annotations
 
-from isamap.plan.problem import NestOption, TileAxis
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.constraints import Constraint, Is, whole
+
+if TYPE_CHECKING:
+    from isamap.scheduler.crossing import Choices, Made
 
 # Of rows that come in fours and more, each by a load, there are too many to follow.
 MOST_SWEPT_TILE = 2
@@ -24,3 +32,26 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
     return axis if any(o.swept and axis.name in o.axes for o in option.operands) else None
+
+
+def sum_constraints(space: Choices) -> Iterator[Constraint]:
+    """A sum that is cut into blocks rests in a buffer where its tensor is too narrow for it."""
+    for operand in space.option.operands:
+        if operand.is_accumulator and operand.stage_whole:
+            stage = space.stage(operand)
+            widths = (
+                f"an element of {operand.tensor} has {operand.tensor_bytes} bytes, "
+                f"a partial sum {operand.staged_bytes}: it has to rest in a buffer, {stage} = 1"
+            )
+            for axis in (axis for axis in space.axes if axis.is_reduction):
+                facts = whole(space.block(axis), axis.extent), Is(stage, (1,))
+                sentence = partial(_cuts, space.block(axis), axis, operand)
+                yield Constraint(facts, "fix-sums", sentence, (widths,))
+
+
+def _cuts(block: str, axis: TileAxis, operand: TileOperand, made: Made) -> str:
+    size = made[block]
+    return (
+        f"{block} = {size} cuts the sum over {axis.name} into {-(-axis.extent // size)} parts, "
+        f"which {operand.tensor} cannot hold"
+    )

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import inf
 
 import numpy as np
@@ -24,8 +23,9 @@ from numpy.typing import NDArray
 from isamap.plan.cost.arrays import Numbers
 from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
+from isamap.scheduler.constraints import Facts, Mask, decisions_of, may_be_met
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.orders import Pairs, axes_in_order, first_order
+from isamap.scheduler.orders import Pairs, axes_in_order, first_order, order_clauses
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.greedy import SAME, descend, moves
 from isamap.scheduler.space import RegisterBlock, Space
@@ -39,7 +39,6 @@ AT_ONCE = 1 << 12
 PROBED = 8
 
 Places = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Made = Mapping[str, Numbers]
 
 
@@ -117,7 +116,7 @@ def raised_floors(
     is cut from `stop` on the monotonic clock, or when there have been `most` boxes.
     """
     space, best = option.space, None
-    choices = list(choices_of(space, option.register_blocks))
+    choices, clauses = list(choices_of(space, option.register_blocks)), _clauses(space)
     probed = {level for level, one in enumerate(choices) if _is_size(space, one) or start is None}
     known = np.asarray(floors_ns, np.float64)
     found, count = np.full(len(known), np.inf), 0
@@ -138,7 +137,7 @@ def raised_floors(
             continue
         boxes, others = _lowest(boxes, choices[level])
         parts = boxes.cut(choices[level])
-        parts = parts.taken(_is_ordered(space, parts.made, choices[level].names[0]))
+        parts = parts.taken(_keeping(clauses, parts.made, choices[level].names))
         if not len(parts.owner):
             waiting.append((others, level))
             continue
@@ -216,35 +215,23 @@ def _is_size(space: Space, choice: Choice) -> bool:
     return choice.names[0] in [*stages, *blocks]
 
 
-def _is_ordered(space: Space, made: Made, name: str) -> Mask:
-    """Where a pair of loops that is decided goes with what else is, as in the solver's model.
-
-    Loops that run once stand innermost, in their order, and none goes in circles.
-    """
-    sweep = name in [pair for pair, _, _ in space.sweep_pairs()]
-    axes, pairs = _loops(space, sweep=sweep)
-    named = {(first.name, second.name): pair for pair, first, second in pairs}
-    inverse = {pair: both for both, pair in named.items()}
-    everywhere = np.ones(len(next(iter(made.values()))), np.bool_)
-    if name not in inverse or any(pair in space.fixed for pair in inverse):
-        return everywhere
-    first, second = (
-        _runs_once(space, axis, made, sweep=sweep) for axis in axes if axis.name in inverse[name]
-    )
-    found = np.where(made[name] > 0, ~first | second, ~second)
-    for a, b, c in combinations([axis.name for axis in axes], 3):
-        three = named[a, b], named[b, c], named[a, c]
-        if name in three and all(pair in made for pair in three):
-            ab, bc, ac = (made[pair] > 0 for pair in three)
-            found &= (ab != bc) | (ab == ac)
+def _clauses(space: Space) -> dict[str, list[Facts]]:
+    """What decisions have to keep, by each decision that it is about."""
+    found: dict[str, list[Facts]] = {}
+    for facts in (*order_clauses(space), *(constraint.facts for constraint in space.constraints)):
+        for name in {name for fact in facts for name in decisions_of(fact)}:
+            found.setdefault(name, []).append(facts)
     return found
 
 
-def _runs_once(space: Space, axis: TileAxis, made: Made, *, sweep: bool) -> Mask:
-    """Where the loop over blocks of an axis runs once, or that over register blocks within."""
-    if sweep:
-        return made[space.block(axis)] <= made[space.unroll(axis)] * axis.tile
-    return made[space.block(axis)] >= axis.extent
+def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
+    """Where decisions that have just been made keep what they have to with those made before."""
+    points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
+    found = np.ones(count, np.bool_)
+    for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):
+        if all(decisions_of(fact) <= made.keys() for fact in facts):
+            found &= may_be_met(facts, points, count)
+    return found
 
 
 def _loops(space: Space, *, sweep: bool) -> tuple[Sequence[TileAxis], Pairs]:

@@ -1,0 +1,162 @@
+"""What decisions may not do together, each said once: a constraint holds where one of its facts does.
+
+    (Is("nest0.ahead.b", (0,)), Is("nest0.stage.b", (1,)))      what is filled early is staged per block
+
+It is read for decisions that are made, as a clause of the solver's model, and for boxes, in which decisions
+may be open. Where what a person fixed breaks it, a sentence explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.plan.cost import Assignment, Const, Cost, Decision, decisions_in, evaluate
+from isamap.plan.cost.intervals import Boxes, bounds_all
+from isamap.scheduler.literals import Literals, any_of, nodes_of
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from isamap.scheduler.terms import Literal
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """A decision has one of these values."""
+
+    decision: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """One number is at most another; both follow from what is decided about one axis."""
+
+    left: Cost
+    right: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """A fact is none."""
+
+    fact: AtMost
+
+
+Fact = Is | AtMost | Not
+Facts = tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One of the facts holds. Where none does, `sentence` says so of the decisions that are fixed.
+
+    What is only possible where something else holds stands first, as not being so.
+    """
+
+    facts: Facts
+    code: str
+    sentence: Callable[[Assignment], str]
+    notes: tuple[str, ...] = ()
+
+
+def whole(block: str, extent: int) -> AtMost:
+    """An axis of this extent is not cut into blocks."""
+    return AtMost(Const(extent), Decision(block))
+
+
+def decisions_of(fact: Fact) -> frozenset[str]:
+    """The decisions that a fact is about."""
+    match fact:
+        case Is(decision, _):
+            return frozenset((decision,))
+        case AtMost(left, right):
+            nodes = (*nodes_of(left), *nodes_of(right))
+            return frozenset(name for node in nodes for name in decisions_in(node))
+        case Not(inner):
+            return decisions_of(inner)
+        case _:
+            assert_never(fact)
+
+
+# --- of decisions that are made ---------------------------------------------------------------------------
+
+
+def is_met(facts: Iterable[Fact], made: Assignment) -> bool:
+    """Whether one of these facts holds."""
+    return any(_holds(fact, made) for fact in facts)
+
+
+def _holds(fact: Fact, made: Assignment) -> bool:
+    match fact:
+        case Is(decision, values):
+            return made[decision] in values
+        case AtMost(left, right):
+            return evaluate(left, made) <= evaluate(right, made)
+        case Not(inner):
+            return not _holds(inner, made)
+        case _:
+            assert_never(fact)
+
+
+# --- in the solver's model --------------------------------------------------------------------------------
+
+
+def limit(model: cp_model.CpModel, literals: Literals, clauses: Iterable[Facts]) -> None:
+    """One fact of each clause holds."""
+    known: dict[Fact, Literal] = {}
+    for facts in clauses:
+        model.add_bool_or([_literal(model, literals, fact, known) for fact in facts])
+
+
+def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dict[Fact, Literal]) -> Literal:
+    """A literal that holds where a fact does."""
+    if fact not in known:
+        match fact:
+            case Is(decision, values):
+                ways = {value: [at] for value, at in literals.single[decision].items()}
+                known[fact] = any_of(model, ways, [value for value in values if value in ways])
+            case AtMost():
+                (axis,) = {literals.axis_of[name] for name in decisions_of(fact)}
+                sides: Mapping[int, list[Literal]] = {True: [], False: []}
+                for at, made in literals.joint[axis]:
+                    sides[_holds(fact, made)].append(at)
+                known[fact] = any_of(model, sides, [True])
+            case Not(inner):
+                known[fact] = _literal(model, literals, inner, known).negated()
+            case _:
+                assert_never(fact)
+    return known[fact]
+
+
+# --- in boxes ---------------------------------------------------------------------------------------------
+
+
+def may_be_met(facts: Iterable[Fact], boxes: Boxes, count: int = 1) -> Mask:
+    """In which of `count` boxes some decisions make one of these facts true, or may as far as bounds tell."""
+    found = np.zeros(count, np.bool_)
+    for fact in facts:
+        found |= _may_hold(fact, boxes, count)
+    return found
+
+
+def _may_hold(fact: Fact, boxes: Boxes, count: int) -> Mask | np.bool_:
+    match fact:
+        case Is(decision, values):
+            low, high = boxes[decision]
+            inside = [np.less_equal(low, value) & np.greater_equal(high, value) for value in values]
+            return reduce(np.logical_or, inside)
+        case AtMost(left, right):
+            return bounds_all(left, boxes, count)[0] <= bounds_all(right, boxes, count)[1]
+        case Not(AtMost(left, right)):
+            return bounds_all(left, boxes, count)[1] > bounds_all(right, boxes, count)[0]
+        case _:
+            assert_never(fact)
