@@ -227,10 +227,10 @@ def _together(space: Space) -> Cause | None:
     Else two of them conflict, and the first is said that is a condition of something fixed.
     """
     boxes = _boxes(space)
-    broken = [c for c in space.constraints if not may_be_met(c.facts, boxes).all()]
+    broken = [c for c in space.rules.constraints if not may_be_met(c.facts, boxes).all()]
     wished = [
         c
-        for c in space.constraints
+        for c in space.rules.constraints
         if isinstance(c.facts[0], Is) and not may_be_met(c.facts[:1], boxes).all()
     ]
     for constraint in (*broken, *wished):

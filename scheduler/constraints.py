@@ -8,7 +8,7 @@ may be open. Where what a person fixed breaks it, a sentence explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from isamap.plan.cost import Assignment, Const, Cost, Decision, decisions_in, evaluate
 from isamap.plan.cost.intervals import Boxes, bounds_all
 from isamap.scheduler.literals import Literals, any_of, nodes_of
+from isamap.scheduler.translate import Translator
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -38,7 +39,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """One number is at most another; both follow from what is decided about one axis."""
+    """One number is at most another. Beside other facts, both follow from what is decided about one axis."""
 
     left: Cost
     right: Cost
@@ -68,12 +69,31 @@ class Constraint:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All that decisions about one option have to keep.
+
+    `orders` are clauses about loops, of which a schedule that breaks one is another one's or none;
+    `capacities` what scratchpads hold.
+    """
+
+    constraints: tuple[Constraint, ...]
+    orders: tuple[Facts, ...]
+    capacities: tuple[AtMost, ...]
+
+    def clauses(self) -> Iterator[Facts]:
+        """One fact of each holds."""
+        yield from self.orders
+        yield from (constraint.facts for constraint in self.constraints)
+        yield from ((capacity,) for capacity in self.capacities)
+
+
 def whole(block: str, extent: int) -> AtMost:
     """An axis of this extent is not cut into blocks."""
     return AtMost(Const(extent), Decision(block))
 
 
-def decisions_of(fact: Fact) -> frozenset[str]:
+def names_in(fact: Fact) -> frozenset[str]:
     """The decisions that a fact is about."""
     match fact:
         case Is(decision, _):
@@ -82,7 +102,7 @@ def decisions_of(fact: Fact) -> frozenset[str]:
             nodes = (*nodes_of(left), *nodes_of(right))
             return frozenset(name for node in nodes for name in decisions_in(node))
         case Not(inner):
-            return decisions_of(inner)
+            return names_in(inner)
         case _:
             assert_never(fact)
 
@@ -114,7 +134,11 @@ def limit(model: cp_model.CpModel, literals: Literals, clauses: Iterable[Facts])
     """One fact of each clause holds."""
     known: dict[Fact, Literal] = {}
     for facts in clauses:
-        model.add_bool_or([_literal(model, literals, fact, known) for fact in facts])
+        match facts:
+            case (AtMost(load, Const(most)),):
+                model.add(Translator(model, literals, 1, most).translate(load).expr <= int(most))
+            case _:
+                model.add_bool_or([_literal(model, literals, fact, known) for fact in facts])
 
 
 def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dict[Fact, Literal]) -> Literal:
@@ -125,7 +149,7 @@ def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dic
                 ways = {value: [at] for value, at in literals.single[decision].items()}
                 known[fact] = any_of(model, ways, [value for value in values if value in ways])
             case AtMost():
-                (axis,) = {literals.axis_of[name] for name in decisions_of(fact)}
+                (axis,) = {literals.axis_of[name] for name in names_in(fact)}
                 sides: Mapping[int, list[Literal]] = {True: [], False: []}
                 for at, made in literals.joint[axis]:
                     sides[_holds(fact, made)].append(at)

@@ -9,16 +9,18 @@ the unit that computes copies too, they cost more than they save, and are 0 unle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.constraints import AtMost, Constraint, Fact, Is, Not, is_met, whole
+from isamap.scheduler.constraints import AtMost, Constraint, Fact, Is, Not, whole
 from isamap.scheduler.prefetching import prefetch_constraints, prefetch_values
 
 Made = Mapping[str, int]
+Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
+"""Decisions about loops: name, the axis that is outside when it is 1, the other."""
 
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
@@ -36,6 +38,10 @@ class Choices(Protocol):
     def axes(self) -> tuple[TileAxis, ...]: ...
     @property
     def register_axes(self) -> tuple[TileAxis, ...]: ...
+    @property
+    def scratchpads(self) -> Mapping[str, int]: ...
+    def order_pairs(self) -> Pairs: ...
+    def sweep_pairs(self) -> Pairs: ...
     def axes_of(self, operand: TileOperand) -> list[TileAxis]: ...
     def stage(self, operand: TileOperand) -> str: ...
     def unroll(self, axis: TileAxis) -> str: ...
@@ -75,11 +81,6 @@ def open_values(space: Choices) -> dict[str, tuple[int, ...]]:
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
     """Whether an operand's buffer outlives its iteration, so that there are two of it."""
     return made.get(name_of(space, operand), 0) > 0
-
-
-def can_cross(space: Choices, made: Made) -> bool:
-    """Whether what crosses iterations, and what is asked for early, can."""
-    return all(is_met(constraint.facts, made) for constraint in crossing_constraints(space))
 
 
 def crossing_constraints(space: Choices) -> Iterator[Constraint]:

@@ -18,7 +18,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times
 from isamap.plan.problem import NestOption, Problem, TileOperand
-from isamap.scheduler.space import BLOCK, WHOLE
+from isamap.scheduler.scratch import BLOCK, WHOLE
 from isamap.scheduler.summing import SWEPT
 from isamap.scheduler.sums import sweeping_axis
 from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.constraints import limit
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.orders import canonical, order_clauses
-from isamap.scheduler.scratch import limit_scratch
+from isamap.scheduler.orders import canonical
 from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.summing import sum_factors
@@ -135,9 +134,7 @@ def _decision_literals(
     single |= {name: _value_literals(model, values) for name, values in open_values(space).items()}
     unrolls = [{space.unroll(axis): block[axis.name] for axis in space.register_axes} for block in blocks]
     literals = Literals(joint, axis_of, single, tuple(zip(picked, unrolls, strict=True)))
-    clauses = [constraint.facts for constraint in space.constraints]
-    limit(model, literals, [*order_clauses(space), *clauses])
-    limit_scratch(model, space, literals)
+    limit(model, literals, space.rules.clauses())
     return literals
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
-from isamap.plan.cost import Decision, times
+from isamap.plan.cost import Assignment, Decision, times
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.constraints import AtMost, Facts, Is, Not, is_met, whole
-from isamap.scheduler.space import Assignment, Space
-
-Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
+from isamap.scheduler.crossing import Choices, Pairs
 
 # Up to this many axes all orders are tried; beyond, those that differ by the place of one axis.
 MAX_PERMUTED = 4
@@ -30,7 +28,7 @@ def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
     return {name: int(place[outer.name] < place[inner.name]) for name, outer, inner in pairs}
 
 
-def canonical(space: Space, assignment: Assignment) -> dict[str, int]:
+def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
     """The same assignment with loops that run once innermost, in their order, unless orders are fixed."""
     found = dict(assignment)
     for axes, pairs, sweep in (
@@ -67,7 +65,7 @@ def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> di
     return decisions_of(order, pairs)
 
 
-def order_clauses(space: Space) -> Iterator[Facts]:
+def order_clauses(space: Choices) -> Iterator[Facts]:
     """Loops that run once stand innermost, in their order, unless orders are fixed; none goes in circles.
 
     Elsewhere they are the same schedule.
@@ -87,7 +85,7 @@ def order_clauses(space: Space) -> Iterator[Facts]:
                 yield Not(once[second.name]), Is(name, (1,))
 
 
-def runs_once(space: Space, axis: TileAxis, *, sweep: bool) -> AtMost:
+def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
     """The loop over blocks of an axis runs once, or that over register blocks within."""
     if sweep:
         return AtMost(Decision(space.block(axis)), times(axis.tile, Decision(space.unroll(axis))))

@@ -19,7 +19,7 @@ from isamap.plan.cost import Cases, Const, Cost, Decision, largest, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.constraints import AtMost, Constraint, Facts, Is, Not, is_met, whole
+from isamap.scheduler.constraints import AtMost, Constraint, Facts, Is, Not, whole
 from isamap.scheduler.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
 from isamap.scheduler.sums import sweeping_axis
 
@@ -80,9 +80,7 @@ def _has_loop(space: Choices, operand: TileOperand) -> bool:
 
 
 def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch, ...]:
-    """The prefetches that are decided; none where one cannot be."""
-    if not all(is_met(constraint.facts, made) for constraint in prefetch_constraints(space)):
-        return ()
+    """The prefetches that are decided."""
     found: list[Prefetch] = []
     for name, operand in _named(space).items():
         if made.get(name, 0):

@@ -14,15 +14,16 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.constraints import Constraint, is_met
+from isamap.scheduler.constraints import Rules, is_met
 from isamap.scheduler.crossing import (
     crossing_constraints,
     crossing_values,
-    is_crossed,
     name_of,
     open_values,
 )
 from isamap.scheduler.fitting import Taker, fitting, live
+from isamap.scheduler.orders import order_clauses
+from isamap.scheduler.scratch import capacities
 from isamap.scheduler.sums import sum_constraints, sweeping_axis
 
 Assignment = Mapping[str, int]
@@ -39,15 +40,13 @@ BLOCK_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80)
 MIN_SUMMING_TRIPS = 8
 # With fewer rows side by side less is under way.
 LEAST_SWEPT = 4
-# What of an axis a buffer holds: a register block, a cache block, all; the last two as stages are numbered.
-HELD, BLOCK, WHOLE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """One option with what may be decided about it. `fixed` are decisions that a person has made.
 
-    `kept` holds the constraints once they have been asked for.
+    `kept` holds the rules once they have been asked for.
     """
 
     statement: int
@@ -55,9 +54,7 @@ class Space:
     registers: Mapping[str, int]
     fixed: Assignment
     scratchpads: Mapping[str, int] = field(default_factory=dict[str, int])
-    kept: list[tuple[Constraint, ...]] = field(
-        init=False, repr=False, compare=False, default_factory=list[tuple[Constraint, ...]]
-    )
+    kept: list[Rules] = field(init=False, repr=False, compare=False, default_factory=list["Rules"])
 
     @property
     def axes(self) -> tuple[TileAxis, ...]:
@@ -109,64 +106,28 @@ class Space:
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
     @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """What decisions may not do together, but for scratchpads; made once."""
+    def rules(self) -> Rules:
+        """What decisions may not do together, made once."""
         if not self.kept:
-            self.kept.append((*sum_constraints(self), *crossing_constraints(self)))
+            constraints = (*sum_constraints(self), *crossing_constraints(self))
+            self.kept.append(Rules(constraints, tuple(order_clauses(self)), tuple(capacities(self))))
         return self.kept[0]
 
     def is_allowed(self, assignment: Assignment) -> bool:
-        """Whether decisions keep the constraints."""
-        return all(is_met(constraint.facts, assignment) for constraint in self.constraints)
+        """Whether decisions keep the constraints, but for scratchpads."""
+        return all(is_met(constraint.facts, assignment) for constraint in self.rules.constraints)
+
+    def fits_scratchpads(self, assignment: Assignment) -> bool:
+        """Whether what is staged in scratchpads fits into them."""
+        return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """The same, and scratchpads hold what is staged."""
+        """Whether decisions, of which those about orders go in no circle, are a schedule."""
         return self.is_allowed(assignment) and self.fits_scratchpads(assignment)
-
-    def fits_scratchpads(self, made: Assignment) -> bool:
-        """Whether what is staged in scratchpads fits into them."""
-        needed: dict[str, int] = {}
-        for operand, size in self.scratch_parts(made) if self.scratchpads else []:
-            needed[operand.homes[0]] = needed.get(operand.homes[0], 0) + size
-        return all(size <= self.scratchpads[memory] for memory, size in needed.items())
-
-    def scratch_parts(self, made: Assignment) -> list[tuple[TileOperand, int]]:
-        """The operands that are staged in scratchpads, with the bytes of their buffers."""
-        found: list[tuple[TileOperand, int]] = []
-        for operand in self.option.operands:
-            if operand.homes[0] and made[self.stage(operand)]:
-                axes = self.axes_of(operand)
-                copies = 2 if is_crossed(self, operand, made) else 1
-                tiles = prod(self.scratch_tiles(a, self._reach(a, operand, made), made) for a in axes)
-                found.append((operand, copies * tiles * operand.buffer_tile_bytes))
-        return found
 
     def axes_of(self, operand: TileOperand) -> list[TileAxis]:
         """The axes with a loop that an operand follows."""
         return [axis for axis in self.axes if axis.name in operand.axes]
-
-    def scratch_tiles(self, axis: TileAxis, reach: int, made: Assignment) -> int:
-        """Tiles along an axis of a buffer in a scratchpad: whole register blocks of what it reaches over."""
-        factor = made.get(self.unroll(axis), 1)
-        if reach == HELD:
-            return factor
-        size = min(axis.extent, made[self.block(axis)])
-        tiles = -(-size // (factor * axis.tile)) * factor
-        return tiles * -(-axis.extent // size) if reach == WHOLE else tiles
-
-    def _reach(self, axis: TileAxis, operand: TileOperand, made: Assignment) -> int:
-        """How much of an axis a buffer in a scratchpad holds.
-
-        Sums come and go with each register block, unless their tensor is too narrow for them: then they stay
-        while the loops over blocks of summing axes run.
-        """
-        if not operand.is_accumulator:
-            return made[self.stage(operand)]
-        cut = [x.name for x in self.axes if x.is_reduction and made[self.block(x)] < x.extent]
-        if not (cut and operand.stage_whole):
-            return HELD
-        around = [a.name if made[name] else b.name for name, a, b in self.order_pairs() if axis in (a, b)]
-        return WHOLE if set(around) & set(cut) else BLOCK
 
     def names(self) -> tuple[str, ...]:
         """Every decision of this option."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
-from isamap.scheduler.crossing import Made, can_cross, crossing, is_crossed, name_of
+from isamap.scheduler.crossing import Made, crossing, is_crossed, name_of
 from isamap.scheduler.orders import axes_in_order
 from isamap.scheduler.prefetching import prefetches, prefetches_of
 from isamap.scheduler.scratch import with_addresses
@@ -103,9 +103,11 @@ if TYPE_CHECKING:
 
 def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
     """The nest with what is decided to cross iterations; unchanged where that cannot be."""
+    if not space.is_allowed(made):
+        return nest
     nest = replace(nest, prefetches=prefetches(nest, space, made))
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
-    if not crossed or not can_cross(space, made):
+    if not crossed:
         return nest
     stages: list[Stage] = []
     spread: list[Spread] = []

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from isamap.plan.cost.arrays import Numbers
 from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.constraints import Facts, Mask, decisions_of, may_be_met
+from isamap.scheduler.constraints import Facts, Mask, may_be_met, names_in
 from isamap.scheduler.crossing import open_values
-from isamap.scheduler.orders import Pairs, axes_in_order, first_order, order_clauses
+from isamap.scheduler.orders import Pairs, axes_in_order, first_order
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.greedy import SAME, descend, moves
 from isamap.scheduler.space import RegisterBlock, Space
@@ -218,8 +218,8 @@ def _is_size(space: Space, choice: Choice) -> bool:
 def _clauses(space: Space) -> dict[str, list[Facts]]:
     """What decisions have to keep, by each decision that it is about."""
     found: dict[str, list[Facts]] = {}
-    for facts in (*order_clauses(space), *(constraint.facts for constraint in space.constraints)):
-        for name in {name for fact in facts for name in decisions_of(fact)}:
+    for facts in space.rules.clauses():
+        for name in {name for fact in facts for name in names_in(fact)}:
             found.setdefault(name, []).append(facts)
     return found
 
@@ -229,7 +229,7 @@ def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)
     for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):
-        if all(decisions_of(fact) <= made.keys() for fact in facts):
+        if all(names_in(fact) <= made.keys() for fact in facts):
             found &= may_be_met(facts, points, count)
     return found
 
