@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from isamap.plan.problem import TileAxis
+from isamap.scheduler.choices import Choice, Way, choices_of
 from isamap.scheduler.constraints import limit
-from isamap.scheduler.crossing import open_values
 from isamap.scheduler.orders import canonical
 from isamap.scheduler.search.candidates import Candidate
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.summing import sum_factors
-from isamap.scheduler.sums import summed_axis
+from isamap.scheduler.space import Assignment, RegisterBlock
 from isamap.scheduler.terms import imply
 from isamap.scheduler.translate import Literals, Translator
 
@@ -111,76 +108,48 @@ def _decision_literals(
     model: cp_model.CpModel, contender: Contender, picked: Sequence[cp_model.IntVar]
 ) -> Literals:
     """Literals for every decision of an option, and the constraints between them; `picked` are its blocks."""
-    space = contender.start.option.space
-    blocks = contender.blocks
+    space, blocks = contender.start.option.space, contender.blocks
     model.add_exactly_one(picked)
     joint: dict[str, list[tuple[Literal, Assignment]]] = {}
-    axis_of: dict[str, str] = {}
-    summed = summed_axis(space.option)
-    for axis in space.axes:
-        if axis == summed:
-            joint[axis.name] = _sum_literals(model, space, axis, blocks, picked)
-        else:
-            joint[axis.name] = _axis_literals(model, space, axis, blocks, picked)
-        axis_of |= dict.fromkeys(joint[axis.name][0][1], axis.name)
     single: dict[str, Mapping[int, Literal]] = {}
-    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
-        outside = model.new_bool_var("")
-        single[name] = {1: outside, 0: outside.negated()}
-        if name in space.fixed:
-            model.add(outside == space.fixed[name])
-    for operand in space.option.operands:
-        single[space.stage(operand)] = _value_literals(model, space.stage_values(operand))
-    single |= {name: _value_literals(model, values) for name, values in open_values(space).items()}
+    axes = {space.block(axis): axis.name for axis in space.axes}
+    for choice in choices_of(space, blocks):
+        name = choice.names[0]
+        if name in axes:
+            joint[axes[name]] = _way_literals(model, choice, picked)
+        else:
+            single[name] = _value_literals(model, [value for (value,) in choice.ways[0]])
+    axis_of = {name: axis for axis, ways in joint.items() for name in ways[0][1]}
     unrolls = [{space.unroll(axis): block[axis.name] for axis in space.register_axes} for block in blocks]
     literals = Literals(joint, axis_of, single, tuple(zip(picked, unrolls, strict=True)))
     limit(model, literals, space.rules.clauses())
     return literals
 
 
-def _axis_literals(
-    model: cp_model.CpModel,
-    space: Space,
-    axis: TileAxis,
-    blocks: Sequence[RegisterBlock],
-    picked: Sequence[cp_model.IntVar],
+def _way_literals(
+    model: cp_model.CpModel, choice: Choice, picked: Sequence[cp_model.IntVar]
 ) -> list[tuple[Literal, Assignment]]:
-    """One literal per pair of unroll factor and cache block; the factor is the picked register block's."""
-    found: list[tuple[Literal, Assignment]] = []
-    for factor in sorted({block.get(axis.name, 1) for block in blocks}):
-        chosen: list[Literal] = []
-        for size in space.blocks(axis, factor):
-            literal = model.new_bool_var("")
-            made = {space.block(axis): size}
-            found.append((literal, made if axis.is_reduction else {**made, space.unroll(axis): factor}))
-            chosen.append(literal)
-        wanted = [p for p, block in zip(picked, blocks, strict=True) if block.get(axis.name, 1) == factor]
-        model.add(sum(chosen) == sum(wanted))
-    return found
-
-
-def _sum_literals(
-    model: cp_model.CpModel,
-    space: Space,
-    axis: TileAxis,
-    blocks: Sequence[RegisterBlock],
-    picked: Sequence[cp_model.IntVar],
-) -> list[tuple[Literal, Assignment]]:
-    """The same of a summing axis that may be unrolled, beside register blocks that leave room for it."""
-    found: list[tuple[Literal, Assignment]] = []
-    allowed = [sum_factors(space, block) for block in blocks]
-    for factor in sorted({factor for own in allowed for factor in own}):
-        made = [{space.unroll(axis): factor, space.block(axis): size} for size in space.blocks(axis, factor)]
-        chosen: list[Literal] = [model.new_bool_var("") for _ in made]
-        found += zip(chosen, made, strict=True)
-        fitting = [p for p, own in zip(picked, allowed, strict=True) if factor in own]
+    """One literal per way of a choice; register blocks of whose kind it is none rule it out."""
+    kinds: dict[Way, list[int]] = {}
+    for kind, ways in enumerate(choice.ways):
+        for way in ways:
+            kinds.setdefault(way, []).append(kind)
+    found = {way: model.new_bool_var("") for way in kinds}
+    alike: dict[tuple[int, ...], list[Literal]] = {}
+    for way, own in kinds.items():
+        alike.setdefault(tuple(own), []).append(found[way])
+    for own, chosen in alike.items():
+        fitting = [block for block, kind in zip(picked, choice.kinds, strict=True) if kind in own]
         if len(fitting) < len(picked):
             model.add(sum(chosen) <= sum(fitting))
-    model.add_exactly_one([literal for literal, _ in found])
-    return found
+    model.add_exactly_one(found.values())
+    return [(literal, dict(zip(choice.names, way, strict=True))) for way, literal in found.items()]
 
 
 def _value_literals(model: cp_model.CpModel, values: Sequence[int]) -> Mapping[int, Literal]:
+    if tuple(values) == (0, 1):
+        literal = model.new_bool_var("")
+        return {1: literal, 0: literal.negated()}
     literals = {value: model.new_bool_var("") for value in values}
     model.add_exactly_one(literals.values())
     return literals

@@ -18,19 +18,15 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isamap.plan.cost.arrays import Numbers
-from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
+from isamap.scheduler.choices import Boxes, Choice, choices_of
 from isamap.scheduler.constraints import Facts, Mask, may_be_met, names_in
-from isamap.scheduler.crossing import open_values
 from isamap.scheduler.orders import Pairs, axes_in_order, first_order
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.greedy import SAME, descend, moves
-from isamap.scheduler.space import RegisterBlock, Space
-from isamap.scheduler.summing import sum_factors
-from isamap.scheduler.sums import summed_axis
+from isamap.scheduler.space import Space
 
 # How many boxes an option is cut into at most, and how many are bounded at a time: more leave the caches.
 MOST_BOXES = 1 << 20
@@ -38,57 +34,7 @@ AT_ONCE = 1 << 12
 # In how many of the lowest boxes a better schedule is looked for when a decision is first made.
 PROBED = 8
 
-Places = NDArray[np.int64]
 Made = Mapping[str, Numbers]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Decisions that are made at once, with the values that they may have beside each register block.
-
-    Shapes: `values` (names, blocks, most ways), padded with the last way; `counts` (blocks,).
-    """
-
-    names: tuple[str, ...]
-    values: Numbers
-    counts: Places
-
-    @staticmethod
-    def of(names: tuple[str, ...], ways: Sequence[Sequence[tuple[int, ...]]]) -> Choice:
-        """The choice between these ways, listed for each register block."""
-        most = max(map(len, ways))
-        padded = [[*own, *[own[-1]] * (most - len(own))] for own in ways]
-        counts = np.array([len(own) for own in ways], np.int64)
-        return Choice(names, np.array(padded, np.float64).transpose(2, 0, 1), counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Boxes:
-    """Register blocks, by number, with decisions that are made, and what costs no less.
-
-    Units: `floors` in nanoseconds.
-    """
-
-    owner: Places
-    made: Made
-    floors: Numbers
-
-    def taken(self, numbers: Places | Mask) -> Boxes:
-        """Some of them."""
-        made = {name: values[numbers] for name, values in self.made.items()}
-        return Boxes(self.owner[numbers], made, self.floors[numbers])
-
-    def below(self, price_ns: float) -> Boxes:
-        """Those that may hold what costs less."""
-        return self.taken(self.floors < price_ns * (1 - SAME))
-
-    def cut(self, choice: Choice) -> Boxes:
-        """Each of them once for each way of a choice."""
-        counts = choice.counts[self.owner]
-        parts = self.taken(np.repeat(np.arange(len(counts)), counts))
-        way = np.arange(len(parts.owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-        own = zip(choice.names, choice.values[:, parts.owner, way], strict=True)
-        return Boxes(parts.owner, {**parts.made, **dict(own)}, parts.floors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +69,7 @@ def raised_floors(
     waiting = [(Boxes(np.arange(len(known)), {}, known), 0)]
     while waiting:
         boxes, level = waiting.pop()
-        boxes = boxes.below(price_ns)
+        boxes = boxes.taken(boxes.floors < price_ns * (1 - SAME))
         if level == len(choices):
             boxes = boxes.taken(np.array([_is_schedule(space, made) for made in _each(boxes)], np.bool_))
         if (
@@ -141,7 +87,7 @@ def raised_floors(
         if not len(parts.owner):
             waiting.append((others, level))
             continue
-        parts, count = _bounded(option, parts, choices[level + 1 :]), count + len(parts.owner)
+        parts, count = parts.bounded(option.cost, choices[level + 1 :]), count + len(parts.owner)
         if start is not None and level not in probed:
             probed.add(level)
             start = _probed(start, parts, stop)
@@ -169,43 +115,11 @@ def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
 def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
     """The lowest boxes, as many as may be bounded at a time when they are cut, and the others."""
     order = np.argsort(boxes.floors, kind="stable")
-    enough = np.searchsorted(np.cumsum(choice.counts[boxes.owner[order]]), AT_ONCE, side="right")
+    enough = np.searchsorted(
+        np.cumsum(choice.counts[choice.kinds[boxes.owner[order]]]), AT_ONCE, side="right"
+    )
     enough = max(1, int(enough))
     return boxes.taken(order[:enough]), boxes.taken(order[enough:])
-
-
-def _bounded(option: OpenOption, boxes: Boxes, left: Sequence[Choice]) -> Boxes:
-    """The boxes with the floors that follow from what is made, whatever is made of what is left."""
-    spans: dict[str, Box] = {name: (values, values) for name, values in boxes.made.items()}
-    for choice in left:
-        for name, own in zip(choice.names, choice.values, strict=True):
-            spans[name] = own.min(axis=1)[boxes.owner], own.max(axis=1)[boxes.owner]
-    floors, _ = bounds_all(option.cost, spans, len(boxes.owner))
-    return Boxes(boxes.owner, boxes.made, np.maximum(boxes.floors, floors))
-
-
-# --- what there is to decide ------------------------------------------------------------------------------
-
-
-def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice]:
-    """What may be decided beside each of these register blocks, in the order in which it is: sizes first."""
-
-    def alike(name: str, values: Sequence[int]) -> Choice:
-        return Choice.of((name,), [[(value,) for value in values]] * len(blocks))
-
-    for operand in space.option.operands:
-        yield alike(space.stage(operand), space.stage_values(operand))
-    for axis in sorted(space.axes, key=lambda axis: not axis.is_reduction):
-        names = (space.block(axis), space.unroll(axis))
-        is_open = axis == summed_axis(space.option)
-        factors = [(sum_factors(space, b) or (1,)) if is_open else (b.get(axis.name, 1),) for b in blocks]
-        sizes = {f: space.blocks(axis, f) for f in {f for own in factors for f in own}}
-        ways = [[(size, f) for f in own for size in sizes[f]] for own in factors]
-        yield Choice.of(names, [own or [(axis.extent, 1)] for own in ways])
-    for name, _, _ in (*space.order_pairs(), *space.sweep_pairs()):
-        yield alike(name, (space.fixed[name],) if name in space.fixed else (0, 1))
-    for name, values in open_values(space).items():
-        yield alike(name, values)
 
 
 def _is_size(space: Space, choice: Choice) -> bool:

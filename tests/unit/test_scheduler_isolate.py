@@ -182,7 +182,7 @@ def test_a_child_ends_when_its_caller_does() -> None:
 )
 def test_a_failing_child_leaves_the_heuristics_schedule(command: tuple[str, ...], said: str) -> None:
     question = gemm(127, 127, 127)
-    found = answer_of(command, question)
+    found = answer_of(command, question, limit_s=60)
     (warning,) = found.findings
     first = schedule(question, heuristic="greedy")
     assert (found.nests, found.cost_ns) == (first.nests, first.cost_ns)
