@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from isamap.machine import EmitCall, Machine, MachineInstruction
+from isamap.machine import EmitCall, EmitSteps, Machine, MachineInstruction
 from isamap.source import Diagnostic, Span
 
 _MOST = 5
@@ -35,12 +35,16 @@ class Emissions:
 
     def of_function(self, name: str) -> tuple[MachineInstruction, ...]:
         """The instructions whose emissions call a function."""
-        return tuple(i for i in self._all() if isinstance(i.emit, EmitCall) and name in i.emit.functions)
+        return tuple(
+            i for i in self._all() if isinstance(i.emit, EmitCall | EmitSteps) and name in i.emit.functions
+        )
 
     @property
     def functions(self) -> frozenset[str]:
         """All that emissions call."""
-        return frozenset(f for i in self._all() if isinstance(i.emit, EmitCall) for f in i.emit.functions)
+        return frozenset(
+            f for i in self._all() if isinstance(i.emit, EmitCall | EmitSteps) for f in i.emit.functions
+        )
 
     def _all(self) -> tuple[MachineInstruction, ...]:
         return (*self.machine.instructions.values(), *self.machine.hints.values())
@@ -109,7 +113,7 @@ def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str
 def _place(fault: _Fault) -> Span | None:
     """Where the function stands in the description."""
     emit = fault.blamed.emit
-    assert isinstance(emit, EmitCall), "what is blamed calls a function"
+    assert isinstance(emit, EmitCall | EmitSteps), "what is blamed calls a function"
     return next(c.span for c in emit.calls if c.function == fault.function)
 
 

@@ -16,7 +16,7 @@ from isamap.codegen.c_issue import Issuer, image_text
 from isamap.codegen.c_names import Names
 from isamap.codegen.c_parts import run_text
 from isamap.lower.program import LoweredProgram
-from isamap.machine import EmitCall, EmitNothing, EmitSemantics, Machine
+from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
 from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
@@ -80,7 +80,7 @@ def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
     for name in program.instructions():
         emit = machine.instructions[name].emit
         match emit:
-            case EmitCall() | EmitSemantics():
+            case EmitCall() | EmitSteps() | EmitSemantics():
                 pass
             case EmitNothing():
                 raise UsageProblem(

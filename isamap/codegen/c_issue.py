@@ -20,11 +20,21 @@ from typing import assert_never
 from isamap.codegen.c_elementary import build_call
 from isamap.codegen.c_expr import Scope, value_text
 from isamap.codegen.c_names import Names, literal, storage_type
+from isamap.codegen.c_steps import build_steps
 from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
 from isamap.codegen.cmodel import Model, ModelOperand
 from isamap.ir import Const, DType, Index, Instruction, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import EmitArg, EmitCall, EmitNothing, EmitSemantics, Machine, MachineInstruction, State
+from isamap.machine import (
+    EmitArg,
+    EmitCall,
+    EmitNothing,
+    EmitSemantics,
+    EmitSteps,
+    Machine,
+    MachineInstruction,
+    State,
+)
 
 
 def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
@@ -50,11 +60,11 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 
 def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
-    """The call that an issue of an instruction becomes; None for the plain-C model of its meaning."""
+    """The call that an issue of an instruction becomes; None where it is one of a function of its own."""
     match entry.emit:
         case EmitCall() as emit:
             return None if model else emit
-        case EmitSemantics() | EmitNothing():  # what has no emission is a model, or is refused
+        case EmitSteps() | EmitSemantics() | EmitNothing():  # a function, a model, or refused
             return None
         case _:
             assert_never(entry.emit)
@@ -175,8 +185,8 @@ class Issuer:
                 )
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
-            case "state":
-                raise AssertionError("a state is loaded by Configure, not by an issue")
+            case "state" | "value":
+                raise AssertionError("states are loaded by Configure, and values are those of steps")
         return cast(arg.cast, found) if arg.cast else found
 
     def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:
@@ -254,7 +264,10 @@ class Issuer:
         model = self.models.get(entry.name)
         if model is None:
             registers = frozenset(n for n, m in self.machine.memories.items() if m.kind == "registers")
-            model = build_call(entry.instruction, registers, self.names, model=self.model)
+            if isinstance(entry.emit, EmitSteps) and not self.model:
+                model = build_steps(entry.instruction, entry.emit, registers, self.names)
+            else:
+                model = build_call(entry.instruction, registers, self.names, model=self.model)
             self.models[entry.name] = model
             self.used |= model.used
         operands, params = dict(issue.operands), dict(issue.params)

@@ -73,13 +73,14 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
     """The model of an instruction; `registers` names the register memories."""
     name = file_names.take(instruction.name)
     names = file_names.inside()
-    operands = _passing(instruction, registers)
+    operands = passing(instruction, registers)
     writer = _Writer(instruction, operands, names)
     lines = writer.function(name)
     return Model(name, operands, instruction.params, "\n".join(lines) + "\n", frozenset(writer.used))
 
 
-def _passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
+def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
+    """How the operands of an instruction's function are passed, in their order."""
     passed = [o for o in instruction.operands if o.role != "temp"]
     scalars = [o for o in passed if is_register(o, registers) and not o.shape]
     written = [o for o in scalars if o.role != "in"]

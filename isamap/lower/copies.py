@@ -37,12 +37,14 @@ from isamap.lower.program import Block, Fill, For, If, Issue, MemoryRef, Names, 
 from isamap.lower.shift import substituted
 from isamap.lower.supply_issues import Emitter
 from isamap.match import (
+    BlockMove,
     Clearing,
     Copy,
     Dma,
     Location,
     Suppliers,
     Transfer,
+    find_block,
     find_clearing,
     find_dma,
     find_transfer,
@@ -195,24 +197,28 @@ def dma_loops(
     if not buffers & suppliers.homes.keys():
         return None
     found = find_dma(copy, counts, suppliers)
-    return None if found is None else _loops(found, counts, names)
+    if found is None:
+        return None
+    return mover_loops(found, {c: n for c, n in counts.items() if c not in found.counters}, {}, names)
 
 
-def _loops(dma: Dma, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
+def mover_loops(
+    found: Dma | BlockMove, trips: Mapping[str, Index], steps: Mapping[str, int], names: Names
+) -> tuple[Node, ...]:
+    """Loops that count `trips` around what goes from memory to memory; a counter advances by its step."""
     variables: list[tuple[str, Index]] = []
     bindings: dict[str, Index] = {}
-    for counter, count in counts.items():
-        if counter in dma.counters:
-            continue
+    for counter, count in trips.items():
         if count.value == 1:
             bindings[counter] = Index.of(0)
             continue
-        variable = names.fresh(counter.strip("~"))
+        variable = names.fresh(counter.strip("~+"))
         variables.append((variable, count))
-        bindings[counter] = Index.of(variable)
-    refs = tuple((name, _reference(place, bindings)) for name, place in (dma.source, dma.target))
-    params = tuple((name, value.value if value.value is not None else value) for name, value in dma.params)
-    body: tuple[Node, ...] = (Issue(dma.instruction, refs, params),)
+        bindings[counter] = Index.of(variable) * steps.get(counter, 1)
+    refs = tuple((name, _reference(place, bindings)) for name, place in (found.source, found.target))
+    given = found.params if isinstance(found, Dma) else ()
+    params = tuple((name, value.value if value.value is not None else value) for name, value in given)
+    body: tuple[Node, ...] = (Issue(found.instruction, refs, params),)
     for variable, count in reversed(variables):
         body = (For(variable, count, body),)
     return body
@@ -258,6 +264,9 @@ def copy_loops(
     moved = dma_loops(copy, counts, suppliers, names)
     if moved is not None:
         return moved
+    block = block_of(copy, counts, suppliers)
+    if block is not None:
+        return block_loops(block, counts, names)
     found = transfer_of(copy, counts, suppliers)
     order = [c for c in copy.counters if c != found.counter]
     trips = {c: counts[c] for c in order}
@@ -265,6 +274,21 @@ def copy_loops(
         trips[found.counter] = counts[found.counter].floordiv(found.width)
     steps = {found.counter: found.width} if found.counter is not None else {}
     return group_loops(found, trips, steps, {}, names)
+
+
+def block_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> BlockMove | None:
+    """The block in which a copy moves; None where other moves serve as well."""
+    known = {c: n.value for c, n in counts.items() if n.value is not None}
+    block = find_block(copy, known, suppliers)
+    other = find_transfer(copy, counts, suppliers) if block is not None else None
+    return None if block is None or (other is not None and other.cost_ns <= block.cost_ns) else block
+
+
+def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
+    """The loops of a copy that moves in blocks: of counters beside `counts` there is one block."""
+    sizes = dict(block.sizes)
+    trips = {c: Index.of(1) for c in sizes} | {c: n.floordiv(sizes.get(c, 1)) for c, n in counts.items()}
+    return mover_loops(block, trips, sizes, names)
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer:

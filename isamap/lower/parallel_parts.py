@@ -153,16 +153,19 @@ def part_count(tile: Tile, schedule: NestSchedule) -> Index:
 
 
 def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
-    """Nodes whose outermost loop is dealt to so many parts: a copy whose iterations are independent."""
-    if count.value == 1 or len(nodes) != 1 or not isinstance(nodes[0], For):
+    """Nodes whose outermost loops are dealt to so many parts: a copy whose iterations are independent."""
+    if count.value == 1 or not all(isinstance(node, For) for node in nodes):
         return nodes
-    loop = nodes[0]
+    return tuple(_dealt(node, count, names) for node in nodes if isinstance(node, For))
+
+
+def _dealt(loop: For, count: Index, names: Names) -> Parallel:
     share = loop.trips.ceildiv(count)
     chunk, turn = names.fresh("part"), names.fresh(loop.variable)
     first = Index.of(chunk) * share
     body = substituted(loop.body, {loop.variable: first + Index.of(turn)})
     turns = index_min(share, loop.trips - first)
-    return (Parallel(((chunk, loop.trips.ceildiv(share)),), (For(turn, turns, body),)),)
+    return Parallel(((chunk, loop.trips.ceildiv(share)),), (For(turn, turns, body),))
 
 
 # --- sums in parts ----------------------------------------------------------------------------------------

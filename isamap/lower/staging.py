@@ -7,14 +7,24 @@ reading it needs no tails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import Along, along_rows, by_lines, clear, copy_loops, group_loops
+from isamap.lower.copies import (
+    Along,
+    along_rows,
+    block_loops,
+    block_of,
+    by_lines,
+    clear,
+    copy_loops,
+    group_loops,
+)
 from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
+from isamap.lower.turning import turned_by, turned_tiles
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
@@ -27,6 +37,7 @@ from isamap.match import (
     copy_by_axes,
     copy_by_cells,
     fills_all,
+    find_block,
     find_packing,
     find_transfer,
     shown_axes,
@@ -127,33 +138,87 @@ def copy_tiles(
     """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
     numbers = [n for n, _ in staged.loops]
     tensor = staged.operand.subject if back is None else back.target_at
-    along, inner = along_rows(tensor, staged.operand.axes), set[str]()
-    line = line_bytes(suppliers.machine)
-    tile_bytes = prod(staged.operand.cell_shape) * staged.operand.dtype.size_bytes
+    along = along_rows(tensor, staged.operand.axes)
+    turns = turned_tiles(staged.operand, numbers, tile, loops, suppliers, back=back)
+    return _TileLoops(staged, tile, loops, suppliers, names, back, along, turns).nest(numbers, place, {})
 
-    def nest(remaining: list[int], here: Place) -> tuple[Node, ...]:
+
+@dataclass(frozen=True, slots=True)
+class _TileLoops:
+    """The loops around copies of tiles. `turns` are those whose iterations blocks take, as `turned_tiles`."""
+
+    staged: Staged
+    tile: Tile
+    loops: tuple[LoopStep, ...]
+    suppliers: Suppliers
+    names: Names
+    back: Written | None
+    along: Mapping[str, int]
+    turns: Mapping[int, tuple[str, int]]
+    inner: set[str] = field(default_factory=set[str])
+
+    def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
+        """The loops of these numbers; `turned` are the tiles that blocks have along axes around."""
         if not remaining:
-            offset = staged.offset(here.trips)
-            return copy_tile(staged.operand, staged.buffer, offset, tile, here, suppliers, names, back=back)
+            return self.copied(here, turned)
         number, rest = remaining[0], remaining[1:]
-        loop = loops[number]
-        left = here.left[loop.axis]
-        variable = names.fresh(loop.axis)
-        counter = Index.of(variable)
+        loop = self.loops[number]
+        left, base = here.left[loop.axis], here.position[loop.axis]
         if left.ceildiv(loop.step).value == 1:
-            inside = here.enter(number, loop.axis, here.position[loop.axis], index_min(loop.step, left), ZERO)
-            return nest(rest, inside)
-        position = here.position[loop.axis] + counter * loop.step
-        length = left_inside(tile, loops, number, here, position)
-        trips = left.ceildiv(loop.step)
-        body = nest(rest, here.enter(number, loop.axis, position, length, counter))
-        if loop.axis not in along:
-            return (For(variable, trips, body),)
-        tiles = loop.step / tile.axis(loop.axis).tile
-        rows = Along(loop.axis, variable, trips, loop.step * along[loop.axis], ceil(tiles * tile_bytes))
-        return by_lines(rows, body, inner, line, names)
+            inside = here.enter(number, loop.axis, base, index_min(loop.step, left), ZERO)
+            return self.nest(rest, inside, turned)
+        nodes, first = self.blocks(number, rest, here, turned) if number in self.turns else ((), ZERO)
+        trips = left.ceildiv(loop.step) - first
+        if trips.value == 0:
+            return nodes
+        variable = self.names.fresh(loop.axis)
+        counter = first + Index.of(variable)
+        position = base + counter * loop.step
+        length = left_inside(self.tile, self.loops, number, here, position)
+        body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
+        return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body))
 
-    return nest(numbers, place)
+    def blocks(
+        self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]
+    ) -> tuple[tuple[Node, ...], Index]:
+        """The loop over whole blocks of tiles, and how many tiles they take."""
+        (axis, size), step = self.turns[number], self.loops[number].step
+        count = here.left[axis].floordiv(step * size)
+        if count.value == 0:
+            return (), ZERO
+        variable = self.names.fresh(axis)
+        now = Index.of(variable) * size + Index.of(f"+{axis}")
+        inside = here.enter(number, axis, here.position[axis] + now * step, Index.of(step), now)
+        body = self.nest(rest, inside, {**turned, axis: size})
+        return self.over(axis, variable, count, step * size, body), count * size
+
+    def over(
+        self, axis: str, variable: str, trips: Index, elements: int, body: tuple[Node, ...]
+    ) -> tuple[Node, ...]:
+        """The loop whose iterations take so many elements of an axis."""
+        if axis not in self.along:
+            return (For(variable, trips, body),)
+        operand = self.staged.operand
+        tile_bytes = prod(operand.cell_shape) * operand.dtype.size_bytes
+        written = ceil(elements / self.tile.axis(axis).tile * tile_bytes)
+        rows = Along(axis, variable, trips, elements * self.along[axis], written)
+        return by_lines(rows, body, self.inner, line_bytes(self.suppliers.machine), self.names)
+
+    def copied(self, here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
+        """One tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
+        whole = turned == dict(self.turns.values())
+        nodes = copy_tile(
+            self.staged.operand,
+            self.staged.buffer,
+            self.staged.offset(here.trips),
+            self.tile,
+            here,
+            self.suppliers,
+            self.names,
+            back=self.back,
+            turned=turned if whole else None,
+        )
+        return nodes if whole else turned_by(turned, nodes, self.names)
 
 
 def copy_tile(
@@ -166,21 +231,17 @@ def copy_tile(
     names: Names,
     *,
     back: Written | None,
+    turned: Mapping[str, int] | None = None,
 ) -> tuple[Node, ...]:
-    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill."""
+    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill.
+
+    With `turned`, a block of so many tiles along axes, which symbols `+axis` count.
+    """
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
-    cells = prod(operand.cell_shape)
 
     def cleared() -> tuple[Node, ...]:
-        if back is not None:
-            return ()
-        if operand.fill.value == 0:
-            return clear(buffer, operand.dtype, offset, cells, suppliers, names)
-        inner = (ZERO for _ in operand.cell_shape)
-        there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
-        filled = Copy(there, operand.fill, ("~cell",))
-        return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
+        return _cleared(operand, buffer, offset, suppliers, names) if back is None else ()
 
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
@@ -195,14 +256,47 @@ def copy_tile(
                 return packed
         return copy_loops(copy, counts, suppliers, names)
 
-    whole = (*(() if fills_all(operand, tile) else cleared()), *run(False))
+    def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return turned_by(turned or {}, nodes, names)
+
+    whole = over_tiles(() if fills_all(operand, tile) else cleared())
+    if turned:
+        whole += _block(copy, used, turned, suppliers, names)
+    else:
+        whole += run(False)
     if not open_axes:
         return whole
     if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
-        return (*cleared(), *run(True))
+        return over_tiles((*cleared(), *run(True)))
     nodes: list[Node] = [If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
-    nodes += [If(conditions, (*cleared(), *run(True))) for conditions in _first_short(open_axes, lefts)]
+    nodes += [
+        If(conditions, over_tiles((*cleared(), *run(True)))) for conditions in _first_short(open_axes, lefts)
+    ]
     return tuple(nodes)
+
+
+def _cleared(
+    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """A tile of nothing but the operand's fill."""
+    cells = prod(operand.cell_shape)
+    if operand.fill.value == 0:
+        return clear(buffer, operand.dtype, offset, cells, suppliers, names)
+    inner = (ZERO for _ in operand.cell_shape)
+    there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
+    filled = Copy(there, operand.fill, ("~cell",))
+    return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
+
+
+def _block(
+    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """A whole tile and those after it, which blocks take along axes that are `turned`."""
+    across = Copy(copy.target, copy.value, (*copy.counters, *(f"+{axis}" for axis in turned)))
+    inside = {f"~{a.name}": a.tile for a in used}
+    found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
+    assert found is not None, "blocks were looked for before"
+    return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
 
 
 def _pack(
@@ -222,8 +316,8 @@ def _pack(
     found = find_packing(by_cells, operand.shape, suppliers)
     if found is None:
         return None
-    other = find_transfer(by_axes, counts, suppliers)
-    if other is not None and other.cost_ns <= found.cost_ns:
+    others = find_transfer(by_axes, counts, suppliers), block_of(by_axes, counts, suppliers)
+    if any(other is not None and other.cost_ns <= found.cost_ns for other in others):
         return None
     trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}
     trips[by_cells.counters[-1]] = Index.of(operand.shape[-1] // found.width)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         EmitCall,
         EmitNothing,
         EmitSemantics,
+        EmitSteps,
         Link,
         Machine,
         MachineInstruction,
@@ -38,7 +39,7 @@ _HOMES = {
     "chain": ("list_machines", "machine_digest"),
     "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
-        "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "Link", "Machine",
+        "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "Link", "Machine",
         "MachineInstruction", "Memory", "State", "caches_from_nearest", "held_between", "line_bytes",
     ),
 }  # fmt: skip
@@ -49,6 +50,7 @@ __all__ = [
     "EmitCall",
     "EmitNothing",
     "EmitSemantics",
+    "EmitSteps",
     "LineHint",
     "Link",
     "Machine",

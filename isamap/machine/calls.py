@@ -6,14 +6,14 @@ that an allow-listed header declares, and nothing of the instruction may be forg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
 from isamap.machine.emission import Argument, CallTemplate, Nested, Word
 from isamap.machine.families import Row
-from isamap.machine.model import EmitArg, EmitCall, Memory, State
+from isamap.machine.model import EmitArg, EmitCall, EmitSteps, Memory, State
 from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
@@ -23,11 +23,12 @@ ATTRIBUTES = ("addr", "value", "stride", "index", "mask")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an emission may refer to besides its own instruction."""
+    """What an emission may refer to besides its own instruction; `values` are those that steps have made."""
 
     memories: Mapping[str, Memory]
     states: Mapping[str, State]
     headers: tuple[str, ...]
+    values: Collection[str] = ()
 
 
 def resolve_call(
@@ -42,9 +43,9 @@ def resolve_call(
     if template.result is not None and instruction is not None:
         with found.collect():
             result = _result(template.result, row, instruction, around)
-    call = replace(_nested(template.call, row, instruction, around, found), result=result)
+    call = replace(resolve_nested(template.call, row, instruction, around, found), result=result)
     if instruction is not None and not found.diagnostics:  # what is misspelt would be missed as well
-        for problem in _forgotten_by(call, instruction, around, template.span):
+        for problem in forgotten_by(call, instruction, around, template.span):
             found.diagnostics += problem.diagnostics
         for problem in _computed_by(template.call, call, instruction):
             found.diagnostics += problem.diagnostics
@@ -52,7 +53,7 @@ def resolve_call(
     return call
 
 
-def _nested(
+def resolve_nested(
     written: Nested, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
 ) -> EmitCall:
     """One call and those that are its arguments; what is wrong with them is found."""
@@ -64,7 +65,7 @@ def _nested(
     args: list[EmitArg | EmitCall] = []
     for arg in written.args:
         if isinstance(arg, Nested):
-            args.append(_nested(arg, row, instruction, around, found))
+            args.append(resolve_nested(arg, row, instruction, around, found))
             continue
         with found.collect():
             argument_cast = _cast(arg.cast, row)
@@ -157,6 +158,9 @@ def _argument(
     if is_digits(name.lstrip("-")[:1]):
         _check_attribute(attribute, name, (None,), "a number", span)
         return EmitArg("literal", name, None, cast)
+    if name in around.values:
+        _check_attribute(attribute, name, (None,), "a value", span)
+        return EmitArg("value", name, None, cast)
     for operand in _passed_operands(instruction):
         if operand.name == name:
             memory = around.memories[operand.memory or ""]
@@ -167,7 +171,8 @@ def _argument(
                 )  # fmt: skip
             what = f"an operand in `{memory.name}`"
             _check_attribute(attribute, name, operand_attributes(operand, memory), what, span)
-            return EmitArg("operand", name, attribute, cast)
+            place = tuple(int(term[0].text) for (term,) in arg.place)
+            return EmitArg("operand", name, attribute, cast, place)
     for param in instruction.params:
         if param.name == name:
             what = "a parameter" if param.dtype is None else f"a parameter of type {param.dtype}"
@@ -234,18 +239,21 @@ def _unknown(name: str, span: Span, what: str, known: Iterable[str]) -> SpecProb
 # --- completeness -----------------------------------------------------------------------------------------
 
 
-def _forgotten_by(
-    call: EmitCall, instruction: Instruction, around: Surroundings, span: Span
+def forgotten_by(
+    call: EmitCall | EmitSteps, instruction: Instruction, around: Surroundings, span: Span
 ) -> Iterator[SpecProblem]:
-    """What of an instruction does not appear in its call."""
+    """What of an instruction does not appear in its call, or in none of its calls."""
+    result = call.result if isinstance(call, EmitCall) else None
+    arguments = [a for c in call.calls for a in c.args if isinstance(a, EmitArg)]
     for operand in _passed_operands(instruction):
         memory = around.memories[operand.memory or ""]
         if memory.kind == "cache":
             continue  # a cache holds no buffers: nothing in it has an address to pass
         named = memory.named
         is_value = named == "compiler"
-        attributes = {a.attribute for a in call.names if a.kind == "operand" and a.name == operand.name}
-        if is_value and operand.role != "in" and call.result != operand.name:
+        mine = [a for a in arguments if a.kind == "operand" and a.name == operand.name]
+        attributes = {a.attribute for a in mine} | {"stride" for a in mine if any(a.place[:1])}
+        if is_value and operand.role != "in" and result != operand.name:
             yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"
@@ -256,12 +264,12 @@ def _forgotten_by(
                 span,
                 f"pass `{operand.name}.stride`",
             )
-    given = {a.name for a in call.names if a.kind == "param"}
+    given = {a.name for a in arguments if a.kind == "param"}
     for param in instruction.params:
         if param.name not in given and not _is_implied(param, instruction):
             yield _forgotten(f"the parameter `{param.name}`", span, f"pass `{param.name}`")
     for state in instruction.sets_state:
-        if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in call.names):
+        if around.states[state].bytes and not any(a.kind == "state" and a.name == state for a in arguments):
             yield _forgotten(f"the image of the state `{state}`", span, f"pass `{state}.addr`")
 
 

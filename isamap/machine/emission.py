@@ -2,11 +2,13 @@
 
     c = (__m512) _mm512_fmadd_$P(a, b, c)
 
-    emission = [operand "="] call
+    emission = [operand "="] call | step {step}
     call     = ["(" type ")"] function "(" [argument {"," argument}] ")"
-    argument = call | ["(" type ")"] (integer | name | name "." attribute)
+    argument = call | ["(" type ")"] (integer | name [place] ["." attribute])
+    step     = ["for" name "in" integer {"," name "in" integer} ":"] [type name [place] "="] call ";"
+    place    = "[" sum {"," sum} "]"        sum of products of integers and of what `for` counts
 
-What the names mean is checked in `calls`.
+What the names mean is checked in `calls`, and of steps in `sequences`.
 
 The language text of a description: found in its blocks, parsed in one go, with the file's own positions.
 
@@ -104,6 +106,7 @@ MOST_NESTED = 8
 """How deep calls may stand in each other: hardware has no instruction that takes so many words to say."""
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|[0-9]+))|([=(),.*])|(\S))")
+_IN_STEPS = re.compile(_TOKEN.pattern.replace(",.*]", r",.*\[\]+:;]"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +117,18 @@ class Word:
     span: Span
 
 
+Sum = tuple[tuple[Word, ...], ...]
+"""A sum of products of whole numbers and names, as `2*i + 1`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`(cast) name.attribute`; a number's `name` is its text."""
+    """`(cast) name[place].attribute`; a number's `name` is its text."""
 
     name: Word
     attribute: Word | None
     cast: Word | None
+    place: tuple[Sum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +154,48 @@ class CallTemplate:
         return self.call.function
 
 
-def parse_emit(text: Scalar) -> CallTemplate | EmitSemantics | EmitNothing:
-    """What an `emit` writes: a call, or one of the words `semantics` and `none`. Raises: SpecProblem."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`for turn in count, …: type name[place] = call;`, once for all that it counts; names unresolved."""
+
+    turns: tuple[tuple[Word, Word], ...]
+    c_type: Word | None
+    name: Word | None
+    place: tuple[Sum, ...]
+    call: Nested
+
+
+@dataclass(frozen=True, slots=True)
+class StepsTemplate:
+    """Calls one after the other, names unresolved."""
+
+    steps: tuple[Step, ...]
+    span: Span
+
+
+Template = CallTemplate | StepsTemplate | EmitSemantics | EmitNothing
+
+
+def parse_emit(text: Scalar) -> Template:
+    """What an `emit` writes: calls, or one of the words `semantics` and `none`. Raises: SpecProblem."""
     match text.text.strip():
         case "semantics":
             return EmitSemantics()
         case "none":
             return EmitNothing()
+        case written if written.endswith(";"):
+            return _Parser(text, _IN_STEPS).steps()
         case _:
-            return _Parser(text).call()
+            return _Parser(text, _TOKEN).call()
 
 
 class _Parser:
-    """Reads one call, token by token."""
+    """Reads one call, or steps, token by token."""
 
-    def __init__(self, text: Scalar) -> None:
+    def __init__(self, text: Scalar, token: re.Pattern[str]) -> None:
         start, end = text_region(text)
         self.source: Source = text.span.source
-        self.words = _tokens(self.source, start, end)
+        self.words = _tokens(self.source, start, end, token)
         self.whole = Span(self.source, start, end)
         self.at = 0
 
@@ -176,6 +208,48 @@ class _Parser:
         if (rest := self.peek()) is not None:
             raise self.problem("the call ends before this", rest, "an emission is one call")
         return CallTemplate(result, call, self.whole)
+
+    def steps(self) -> StepsTemplate:
+        found: list[Step] = []
+        while self.peek() is not None:
+            found.append(self.step())
+        return StepsTemplate(tuple(found), self.whole)
+
+    def step(self) -> Step:
+        turns: list[tuple[Word, Word]] = []
+        if self.follows("for"):
+            while not turns or self.follows(","):
+                self.at += 1  # `for`, and each comma
+                turn = self.name("a name to count by")
+                self.take("in")
+                turns.append((turn, self.name("a whole number", numbers=True)))
+            self.take(":")
+        c_type, name, place = None, None, ()
+        if not self.follows("(") and not self.follows("(", 1):
+            c_type, name = self.name("a C type"), self.name("a name")
+            place = self.place()
+            self.take("=")
+        call = self.nested(self.cast(), self.name("a function"), 1)
+        self.take(";")
+        return Step(tuple(turns), c_type, name, place, call)
+
+    def place(self) -> tuple[Sum, ...]:
+        """`[sum, …]`, or nothing."""
+        found: list[Sum] = []
+        while self.follows("," if found else "["):
+            self.at += 1
+            terms: list[tuple[Word, ...]] = []
+            while not terms or self.follows("+"):
+                self.at += bool(terms)
+                factors = [self.name("a place", numbers=True)]
+                while self.follows("*"):
+                    self.take("*")
+                    factors.append(self.name("a place", numbers=True))
+                terms.append(tuple(factors))
+            found.append(tuple(terms))
+        if found:
+            self.take("]")
+        return tuple(found)
 
     def nested(self, cast: Word | None, function: Word, depth: int) -> Nested:
         if depth > MOST_NESTED:
@@ -196,11 +270,11 @@ class _Parser:
         name = self.name("an argument", numbers=True)
         if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
             return self.nested(cast, name, depth + 1)
-        attribute = None
+        place, attribute = self.place(), None
         if self.follows("."):
             self.take(".")
             attribute = self.name("an attribute")
-        return Argument(name, attribute, cast)
+        return Argument(name, attribute, cast, place)
 
     def cast(self) -> Word | None:
         if not self.follows("("):
@@ -251,10 +325,10 @@ class _Parser:
         )
 
 
-def _tokens(source: Source, start: int, end: int) -> tuple[Word, ...]:
+def _tokens(source: Source, start: int, end: int, token: re.Pattern[str]) -> tuple[Word, ...]:
     words: list[Word] = []
     at = start
-    while (match := _TOKEN.match(source.text, at, end)) is not None:
+    while (match := token.match(source.text, at, end)) is not None:
         at = match.end()
         group = match.lastindex or 0
         span = Span(source, match.start(group), match.end(group))

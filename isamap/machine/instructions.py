@@ -17,9 +17,10 @@ from isamap.ir import F64, Const, Instruction, MemoryDecl, Module, Operand, Para
 from isamap.ir.samples import sample_sizes
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
-from isamap.machine.emission import CallTemplate, Declarations, parse_emit
+from isamap.machine.emission import CallTemplate, Declarations, StepsTemplate, Template, parse_emit
 from isamap.machine.families import Row, check_variables, describe_row
-from isamap.machine.model import Cost, Emission, EmitNothing, EmitSemantics, MachineInstruction, Memory
+from isamap.machine.model import Cost, Emission, EmitNothing, MachineInstruction, Memory
+from isamap.machine.sequences import resolve_steps
 from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.tree import Findings, Scalar
 from isamap.machine.world import Entry, World, check_source
@@ -119,8 +120,6 @@ def _finding(
 
 
 MAX_INSTRUCTIONS = 4000
-
-Template = CallTemplate | EmitSemantics | EmitNothing
 
 
 def extend_instructions(
@@ -222,10 +221,14 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
 
 def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
     """How an instruction is emitted. Raises: SpecProblem."""
-    if not isinstance(written.template, CallTemplate):
-        return EmitNothing() if written.template is None else written.template
     around = Surroundings(world.memories, world.states, world.target.headers)
-    return resolve_call(written.template, written.row, instruction, around)
+    match written.template:
+        case CallTemplate() as call:
+            return resolve_call(call, written.row, instruction, around)
+        case StepsTemplate() as steps:
+            return resolve_steps(steps, written.row, instruction, around)
+        case emission:
+            return EmitNothing() if emission is None else emission
 
 
 def _check_c_types(written: _Written, instruction: Instruction, world: World) -> None:

@@ -140,12 +140,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class EmitArg:
-    """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text."""
+    """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text.
 
-    kind: Literal["operand", "param", "literal", "state"]
+    A `value` is what an earlier step made. `place` is an element of an operand, () the first one.
+    """
+
+    kind: Literal["operand", "param", "literal", "state", "value"]
     name: str
     attribute: str | None = None
     cast: str | None = None
+    place: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,36 @@ class EmitCall:
 
 
 @dataclass(frozen=True, slots=True)
+class EmitStep:
+    """`c_type value = call`, or the call alone where it makes no value."""
+
+    c_type: str
+    value: str
+    call: EmitCall
+
+
+@dataclass(frozen=True, slots=True)
+class EmitSteps:
+    """Calls one after the other, of an instruction whose operands lie in memory, and what was written."""
+
+    steps: tuple[EmitStep, ...]
+    text: str
+
+    @property
+    def calls(self) -> tuple[EmitCall, ...]:
+        """All calls, in the order in which they are written."""
+        return tuple(c for step in self.steps for c in step.call.calls)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """All that they call."""
+        return tuple(dict.fromkeys(c.function for c in self.calls))
+
+    def __str__(self) -> str:
+        return " ".join(self.text.split())
+
+
+@dataclass(frozen=True, slots=True)
 class EmitSemantics:
     """The instruction's own meaning, rendered as plain C."""
 
@@ -210,7 +244,7 @@ class EmitNothing:
         return "none"
 
 
-Emission = EmitCall | EmitSemantics | EmitNothing
+Emission = EmitCall | EmitSteps | EmitSemantics | EmitNothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +363,7 @@ def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str,
     match item.emit:
         case EmitCall(result=str(name), held=held):
             result = item.instruction.operand(name)
-        case EmitCall() | EmitSemantics() | EmitNothing():
+        case EmitCall() | EmitSteps() | EmitSemantics() | EmitNothing():
             return ()
         case _:
             assert_never(item.emit)

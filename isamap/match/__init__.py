@@ -4,6 +4,7 @@ from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
+from isamap.match.moves.blocks import find_block, find_tiles_block, tiles_along
 from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
@@ -41,7 +42,7 @@ from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
 from isamap.match.supplies.delivery import find_delivery, least_copy_ns
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want
+from isamap.match.supplies.want import BlockMove, Leaf, Suppliers, Supply, Want
 from isamap.match.tiles.held_sums import (
     Written,
     in_register,
@@ -73,6 +74,7 @@ __all__ = [
     "OFFSET",
     "REASONS",
     "AxisGroup",
+    "BlockMove",
     "Clearing",
     "Copy",
     "CountMode",
@@ -109,6 +111,7 @@ __all__ = [
     "count_variants",
     "dims",
     "fills_all",
+    "find_block",
     "find_clearing",
     "find_delivery",
     "find_dma",
@@ -116,6 +119,7 @@ __all__ = [
     "find_mappings",
     "find_packing",
     "find_supply",
+    "find_tiles_block",
     "find_transfer",
     "first_violation",
     "fixes",
@@ -152,6 +156,7 @@ __all__ = [
     "suppliers_of",
     "tensor_strides",
     "tile_of",
+    "tiles_along",
     "tiles_apart",
     "transfer_ns",
     "uncleared",

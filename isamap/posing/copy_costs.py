@@ -32,11 +32,13 @@ from isamap.match import (
     copy_by_cells,
     dims,
     find_delivery,
+    find_tiles_block,
     in_tiles,
     own_sum,
     packing_ns,
     shown_axes,
     standing,
+    tiles_along,
     transfer_ns,
 )
 from isamap.match.supplies.standing import is_lane
@@ -48,8 +50,19 @@ from isamap.source import added
 SLOW_MOVE_NS = 1.0
 
 
-def pack_ns(operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
-    """Time to copy one element into a staging buffer: tile by tile where registers serve, else one by one."""
+def pack_ns(
+    operand: OperandTile, direct: Supply | Leaf | Location | None, tile: Tile, suppliers: Suppliers
+) -> float:
+    """Time to copy one element into a staging buffer: several tiles at once, tile by tile, or one by one."""
+    by_tiles = _pack_tile_ns(operand, direct, suppliers)
+    block = find_tiles_block(operand, tile, tiles_along(operand, tile), suppliers)
+    return by_tiles if block is None else min(by_tiles, block.cost_ns)
+
+
+def _pack_tile_ns(
+    operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers
+) -> float:
+    """The same of a single tile: register by register where registers serve, else one by one."""
     elements = prod(operand.cell_shape)
     if isinstance(direct, Supply) and elements == prod(operand.shape):
         stored = find_delivery(
@@ -116,7 +129,9 @@ def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     counts = {f"~{axis.name}": Index.of(axis.tile) for axis in shown_axes(acc, tile)}
     copy = copy_by_axes(acc, buffer, Index.of(OFFSET), tile, position, back=back)
-    return transfer_ns(copy, counts, suppliers)
+    by_tiles = transfer_ns(copy, counts, suppliers)
+    block = find_tiles_block(acc, tile, {}, suppliers, back=back)
+    return min((ns for ns in (by_tiles, block and block.cost_ns) if ns is not None), default=None)
 
 
 def register_value(operand: OperandTile) -> Read:

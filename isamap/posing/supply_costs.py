@@ -68,7 +68,9 @@ def input_of(
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
         return replace(described, pack_ns_per_element=least, homes=tuple(homes))
-    moved = _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, suppliers)
+    moved = (
+        _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, tile, suppliers)
+    )
     described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
     return with_mover(described, operand, tile, suppliers)
 

@@ -63,10 +63,16 @@ MACHINE_CODES: dict[str, Explanation] = {
         "The result of a call is an `out` or `inout` operand in registers that the compiler names. Others "
         "are written by the function itself: pass `.addr` or `.index`.",
     ),
+    "emit-sequence": Explanation(
+        "calls one after the other that do not fit",
+        "An emission of several calls is a function from memory to memory: each value that a call makes has "
+        "a C type and a name of its own, places are whole numbers inside of the operand's shape, and `for` "
+        "counts from 0 up to a whole number. At most 4096 calls are made so.",
+    ),
     "emit-syntax": Explanation(
         "an emission that cannot be read",
         "An emission is a call, `result = (type) function(argument, …)`, whose arguments may be calls again, "
-        "or one of the words `semantics` and `none`.",
+        "calls one after the other, each with its `;`, or one of the words `semantics` and `none`.",
     ),
     "empty-value": Explanation("a key without a value", "Leave the key out, or give it a value."),
     "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),

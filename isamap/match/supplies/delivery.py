@@ -23,8 +23,8 @@ def find_delivery(
 ) -> Supply | None:
     """The cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
 
-    `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say which
-    register the last instruction reads when it is to be the one that the mapping names; empty means any.
+    `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
+    instruction reads when it is to be the one that the mapping names; empty means any register.
     """
     question = (target, value, memory, dtype, want)
     if question not in suppliers.deliveries:
@@ -38,8 +38,9 @@ def _cheapest(
     best: Supply | None = None
     for pattern in _writers(suppliers, target.dtype):
         for operand in pattern.instruction.operands:
-            wrong = operand.role != "in" or suppliers.is_addressable(operand.memory)
-            if wrong or (memory and (operand.memory, operand.dtype) != (memory, dtype)):
+            if operand.role != "in" or (not memory and suppliers.is_addressable(operand.memory)):
+                continue
+            if memory and (operand.memory, operand.dtype) != (memory, dtype):
                 continue
             if memory and placement_of(operand, fit_shape(operand, want.shape) or {}) != want.placement:
                 continue
@@ -133,18 +134,18 @@ def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
 def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
     """What writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
 
-    Some instruction writes it, and another one has made the register that it comes from.
+    Some instruction writes it, and another one has made the register that it comes from; or one moves blocks.
     """
     if dtype not in suppliers.known.least_copies:
-        suppliers.known.least_copies[dtype] = min(
-            (
-                _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
-                for pattern in _writers(suppliers, dtype)
-                for operand in pattern.instruction.operands
-                if operand.role == "in" and not suppliers.is_addressable(operand.memory)
-            ),
-            default=0.0,
-        )
+        apart = [
+            _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
+            for pattern in _writers(suppliers, dtype)
+            for operand in pattern.instruction.operands
+            if operand.role == "in" and not suppliers.is_addressable(operand.memory)
+        ]
+        blocks = [p for p in suppliers.known.block_moves if p.output.dtype == dtype]
+        least = min((*apart, *(_least_ns(suppliers, p) for p in blocks)), default=0.0)
+        suppliers.known.least_copies[dtype] = least
     return suppliers.known.least_copies[dtype]
 
 

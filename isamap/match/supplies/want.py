@@ -65,6 +65,20 @@ class Supply:
     target: Location | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BlockMove:
+    """An instruction that moves a block of a copy: `sizes` are how many elements along which counters.
+
+    Units: `cost_ns` per element.
+    """
+
+    instruction: str
+    source: tuple[str, Location]
+    target: tuple[str, Location]
+    sizes: tuple[tuple[str, int], ...]
+    cost_ns: float
+
+
 @dataclass(frozen=True, eq=False)
 class Repertoire:
     """A machine's instructions by what they write, and what is known of each, whatever the kernel.
@@ -102,6 +116,19 @@ class Repertoire:
                 output = pieces[0].output
                 found.setdefault((output.memory or "", output.dtype.name), []).append(pieces)
         return found
+
+    @cached_property
+    def block_moves(self) -> list[Pattern]:
+        """Patterns that move a block of elements, of two axes and more, from memory to memory."""
+        found = [pattern_of(item.instruction) for item in self.allowed]
+        return [p for p in found if p is not None and self._moves_block(p)]
+
+    def _moves_block(self, pattern: Pattern) -> bool:
+        instruction = pattern.instruction
+        if pattern.statement.assign.op is not None or instruction.params or len(instruction.operands) != 2:
+            return False
+        kinds = {self.machine.memories[o.memory or ""].kind for o in instruction.operands}
+        return kinds == {"addressable"} and len(pattern.axes) > 1
 
     @cached_property
     def least_copies(self) -> dict[DType, float]:
@@ -165,6 +192,11 @@ class Suppliers:
     @cached_property
     def groups(self) -> dict[tuple[DType, Lying | Expr, int, int], float | None]:
         """The same of one group, by how its elements lie, their number, and the register's. Units: ns."""
+        return {}
+
+    @cached_property
+    def blocks(self) -> dict[tuple[Read, Expr, tuple[tuple[str, int | None], ...]], BlockMove | None]:
+        """Blocks that were looked for across tiles, by where to, what, and how far counters run."""
         return {}
 
     @cached_property

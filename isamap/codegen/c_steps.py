@@ -1,0 +1,91 @@
+"""The C function of an instruction that is emitted as several calls, one after the other.
+
+`for i in 2: __m128 r[i] = _mm_loadu_ps(a[i, 0].addr);` and steps like it become
+
+    static inline void transpose_f32(const float *a, int64_t a_s0, float *z, int64_t z_s0) {
+      __m128 r_0 = _mm_loadu_ps(a);
+      __m128 r_1 = _mm_loadu_ps(a + a_s0);
+"""
+
+from __future__ import annotations
+
+from isamap.codegen.c_names import Names, storage_type
+from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text
+from isamap.codegen.cmodel import Model, ModelOperand, passing
+from isamap.ir import Index, Instruction
+from isamap.ir import product as index_product
+from isamap.machine import EmitArg, EmitCall, EmitSteps
+
+
+def build_steps(
+    instruction: Instruction, emit: EmitSteps, registers: frozenset[str], file_names: Names
+) -> Model:
+    """The function that stands for an instruction: its calls, in their order."""
+    name = file_names.take(instruction.name)
+    operands = passing(instruction, registers)
+    writer = _Writer(operands, file_names.inside())
+    given = ", ".join(
+        [*writer.parameters(), *(f"int64_t {writer.names.take(p.name)}" for p in instruction.params)]
+    )
+    lines = [f"static inline void {name}({given}) {{"]
+    for step in emit.steps:
+        text = writer.call(step.call)
+        lines.append(
+            f"  {step.c_type} {writer.names.take(step.value)} = {text};" if step.value else f"  {text};"
+        )
+    return Model(name, operands, instruction.params, "\n".join([*lines, "}"]) + "\n", frozenset(writer.used))
+
+
+class _Writer:
+    """Writes calls over the parameters of one function."""
+
+    def __init__(self, operands: tuple[ModelOperand, ...], names: Names) -> None:
+        self.operands = {m.operand.name: m for m in operands}
+        self.names = names
+        self.used: set[str] = set()
+
+    def parameters(self) -> list[str]:
+        """Operands in their order, each with its strides."""
+        found: list[str] = []
+        for m in self.operands.values():
+            const = "const " if m.operand.role == "in" else ""
+            found.append(f"{const}{storage_type(m.operand.dtype)} *{self.names.take(m.operand.name)}")
+            found += [f"int64_t {self.names.take(f'{m.operand.name}.s{axis}')}" for axis in m.stride_axes]
+        return found
+
+    def call(self, emit: EmitCall) -> Text:
+        made = call(emit.function, *(self.argument(a) for a in emit.args))
+        return cast(emit.cast, made) if emit.cast else made
+
+    def argument(self, arg: EmitArg | EmitCall) -> Text:
+        if isinstance(arg, EmitCall):
+            return self.call(arg)
+        match arg.kind:
+            case "literal":
+                found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
+            case "operand":
+                found = self.place(arg)
+            case "value" | "param":
+                found = Text(self.names.of(arg.name))
+            case "state":
+                raise AssertionError("a state is loaded by Configure, not by steps")
+        return cast(arg.cast, found) if arg.cast else found
+
+    def place(self, arg: EmitArg) -> Text:
+        """The address of an element, or the bytes between rows."""
+        m = self.operands[arg.name]
+        o = m.operand
+        dense = tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))
+        steps = [
+            Index.of(f"{o.name}.s{axis}") if axis in m.stride_axes else step
+            for axis, step in enumerate(
+                s if s is not None else d for s, d in zip(o.strides or dense, dense, strict=True)
+            )
+        ]
+        if arg.attribute == "stride":
+            return index_text(steps[0] * o.dtype.size_bytes, self.names.of, self.used)
+        offset = sum((step * at for step, at in zip(steps, arg.place, strict=False)), start=Index.of(0))
+        name = self.names.of(o.name)
+        if offset.value == 0:
+            return Text(name)
+        return Text(f"{name} + {index_text(offset, self.names.of, self.used).inside(SUM)}", SUM)

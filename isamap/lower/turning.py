@@ -1,0 +1,79 @@
+"""Copies of several tiles at once, where the machine turns rows into columns a block at a time.
+
+    for k in 512:                        for k in 32:
+      copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]
+
+The loops that count tiles give up as many iterations as a block has; what is left over is copied as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from isamap.ir import Index
+from isamap.ir.index import ZERO
+from isamap.lower.program import For, Names, Node
+from isamap.lower.shift import substituted
+from isamap.match import (
+    OFFSET,
+    OperandTile,
+    Suppliers,
+    Tile,
+    Written,
+    copy_by_axes,
+    copy_by_cells,
+    find_tiles_block,
+    in_tiles,
+    packing_ns,
+    shown_axes,
+    transfer_ns,
+)
+from isamap.plan.loops import LoopStep
+
+
+def turned_tiles(
+    operand: OperandTile,
+    numbers: Sequence[int],
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    suppliers: Suppliers,
+    *,
+    back: Written | None,
+) -> dict[int, tuple[str, int]]:
+    """The loops that give iterations to blocks: axis and tiles of a block, by number; none where blocks do
+    not pay.
+    """
+    tiled = {loops[n].axis: n for n in numbers if loops[n].step == tile.axis(loops[n].axis).tile}
+    most: dict[str, int | None] = {}
+    for axis, number in tiled.items():
+        around = [loop.step for loop in loops[:number] if loop.axis == axis]
+        whole = around[-1] if around else tile.axis(axis).extent.value
+        most[axis] = None if whole is None else whole // tile.axis(axis).tile
+    block = find_tiles_block(operand, tile, most, suppliers, back=back)
+    if block is None or block.cost_ns >= _tile_ns(operand, tile, suppliers, back):
+        return {}
+    return {tiled[c[1:]]: (c[1:], size) for c, size in block.sizes if c.startswith("+")}
+
+
+def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float:
+    """The time of an element when tiles are copied one by one. Units: ns."""
+    buffer = in_tiles(operand, suppliers).buffer
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    by_axes = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
+    cells = copy_by_cells(operand, buffer, ZERO) if back is None else None
+    ways = (
+        transfer_ns(by_axes, counts, suppliers),
+        packing_ns(cells, operand.shape, suppliers) if cells is not None else None,
+    )
+    return min((ns for ns in ways if ns is not None), default=float("inf"))
+
+
+def turned_by(turned: Mapping[str, int], nodes: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
+    """Nodes that symbols `+axis` stand in, for every tile of a block."""
+    for axis, size in turned.items():
+        if nodes:
+            variable = names.fresh(axis)
+            here = {f"+{axis}": Index.of(variable)}
+            nodes = (For(variable, Index.of(size), substituted(nodes, here)),)
+    return nodes

@@ -1,0 +1,168 @@
+"""Copies whose two sides run along different axes, a block at a time: rows become columns on the way.
+
+    transpose16_f32:  for i in 16, j in 16 { z[j, i] = a[i, j]; }
+
+moves 16 by 16 elements of `buffer[16*~k + ~n] = B[~n, ~k]`: i counts ~n, j counts ~k. Such an instruction
+goes from memory to memory, and is found by its meaning alone: each of its axes counts a counter of the copy,
+and the addresses that follow are those of its operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+
+from isamap.ir import Cast, Expr, Index, Read, substitute_expr
+from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.pattern import Pattern
+from isamap.match.patterns.unify import Binding
+from isamap.match.supplies.standing import standing
+from isamap.match.supplies.supplying import find_location
+from isamap.match.supplies.want import BlockMove, Suppliers
+from isamap.match.tiles.held_sums import Written
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counters of a copy: `inside` are cut evenly by blocks, those `around` count so far at most."""
+
+    inside: Mapping[str, int]
+    around: Mapping[str, int | None]
+
+    def fits(self, counter: str, length: int) -> bool:
+        """Whether a block may be so long along a counter."""
+        if counter in self.inside:
+            return self.inside[counter] % length == 0
+        most = self.around[counter]
+        return most is None or most >= length
+
+
+def find_block(
+    copy: Copy,
+    counts: Mapping[str, int],
+    suppliers: Suppliers,
+    around: Mapping[str, int | None] | None = None,
+) -> BlockMove | None:
+    """The cheapest instruction that moves blocks of a copy; None when there is none.
+
+    Blocks fill what counters of `counts` count. Those `around` are cut short by them, and go on without: they
+    count so far at most, if that is known.
+    """
+    counters = Counters(counts, around or {})
+    best: BlockMove | None = None
+    for pattern in suppliers.known.block_moves:
+        cost = suppliers.interval_ns(pattern.name, {}) / prod(_lengths(pattern).values())
+        if best is not None and cost >= best.cost_ns:
+            continue
+        best = _laid_over(copy, counters, pattern, cost, suppliers) or best
+    return best
+
+
+def across_tiles(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    position: Mapping[str, Index],
+    strides: Mapping[str, Index],
+    *,
+    back: Written | None,
+) -> Copy:
+    """As `copy_by_axes`, of several tiles: a counter `+axis` goes from tile to tile of an axis.
+
+    Units: `strides` are how far apart these tiles lie in the buffer, in elements.
+    """
+    moved = dict(position)
+    for axis, stride in strides.items():
+        counter = Index.of(f"+{axis}")
+        moved[axis] = position[axis] + counter * tile.axis(axis).tile
+        offset = offset + counter * stride
+    copy = copy_by_axes(operand, buffer, offset, tile, moved, back=back)
+    return Copy(copy.target, copy.value, (*copy.counters, *(f"+{axis}" for axis in strides)))
+
+
+def find_tiles_block(
+    operand: OperandTile,
+    tile: Tile,
+    most: Mapping[str, int | None],
+    suppliers: Suppliers,
+    *,
+    back: Written | None = None,
+) -> BlockMove | None:
+    """The block in which tiles of an operand may be copied into a buffer, or written from it.
+
+    Units: `most` of the tiles that loops along axes count, as far as that is known.
+    """
+    if not suppliers.known.block_moves:
+        return None
+    strides = {axis: Index.of(f"#{axis}") for axis in most}
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    known = in_tiles(operand, suppliers).buffer, Index.of(OFFSET), tile, position, strides
+    copy = across_tiles(operand, *known, back=back)
+    counts = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
+    around = {f"+{axis}": count for axis, count in most.items()}
+    target, value = (standing(e, lambda symbol: symbol in copy.counters) for e in (copy.target, copy.value))
+    assert isinstance(target, Read)
+    question = (target, value, (*counts.items(), *around.items()))
+    if question not in suppliers.blocks:
+        alike = Copy(target, value, copy.counters)
+        suppliers.blocks[question] = find_block(alike, counts, suppliers, around)
+    return suppliers.blocks[question]
+
+
+def _lengths(pattern: Pattern) -> dict[str, int]:
+    return {a.name: a.extent.constant for a in pattern.axes}
+
+
+def _laid_over(
+    copy: Copy, counters: Counters, pattern: Pattern, cost: float, suppliers: Suppliers
+) -> BlockMove | None:
+    """The instruction with its axes on some of the counters; None where nothing fits."""
+    reads = _same_casts(pattern.value, copy.value)
+    if reads is None or pattern.output.dtype != copy.target.dtype:
+        return None
+    pairs = (reads, (pattern.target, copy.target))
+    lengths = _lengths(pattern)
+    for chosen in _assignments(lengths, counters):
+        over = {counter: Index.of(counter) + Index.of(f"%{axis}") for axis, counter in chosen.items()}
+        places: list[tuple[str, Location]] = []
+        for own, subject in pairs:
+            operand = pattern.instruction.operand(own.buffer)
+            binding = Binding(operand.name, own.index, substitute_expr(subject, over))
+            place = find_location(suppliers, operand, binding, {}, lengths)
+            if place is None:
+                break
+            places.append((operand.name, place))
+        else:
+            sizes = tuple((counter, lengths[axis]) for axis, counter in chosen.items())
+            return BlockMove(pattern.name, places[0], places[1], sizes, cost)
+    return None
+
+
+def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
+    """What two expressions read, when the same is done to it."""
+    match own, value:
+        case Read(), Read(fill=None) if own.dtype == value.dtype:
+            return own, value
+        case Cast(mine, a, b), Cast(other, c, d) if (a, b) == (c, d):
+            return _same_casts(mine, other)
+        case _:
+            return None
+
+
+def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, str]]:
+    """Which counter each axis of an instruction counts."""
+    for order in permutations((*counters.inside, *counters.around), len(lengths)):
+        chosen = dict(zip(lengths, order, strict=True))
+        if all(counters.fits(counter, lengths[axis]) for axis, counter in chosen.items()):
+            yield chosen
+
+
+def tiles_along(operand: OperandTile, tile: Tile) -> dict[str, int | None]:
+    """How many whole tiles of an operand there are along each of its axes, as far as that is known."""
+    axes = [tile.axis(name) for name in operand.axes]
+    return {a.name: a.extent.value // a.tile if a.extent.value is not None else None for a in axes}
