@@ -109,7 +109,7 @@ def _leaks(context: Context) -> Iterator[Part]:
 
 EFFECTS: tuple[Effect, ...] = (
     Effect(
-        "issues", "the {units}", Counts.WITHIN, whole(lambda c: c.computing),
+        "issues", "the {units}", Counts.LONGEST, whole(lambda c: c.computing),
         least=lambda way: way.computing_ns,
     ),
     Effect(
