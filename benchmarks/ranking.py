@@ -42,7 +42,11 @@ CANDIDATES = 10
 WIDEST = 3.0  # how many times the best predicted cost a candidate may have
 STEPS = 400
 SECONDS = 1.2
-HALVES = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+HALVES = {
+    "all": (0, 1),
+    "even": (0,),
+    "odd": (1,),
+}  # by pairs of cases, which stores have one after the other
 
 
 # --- candidates -------------------------------------------------------------------------------------------
@@ -128,7 +132,7 @@ def main() -> None:
             print(f"{number} of {len(wanted)}: {case.name}, {took:.1f} s", file=sys.stderr, flush=True)
         return
     machine = options.hw or detect_machine()
-    entries = list(done.values())[HALVES[options.half]]
+    entries = [e for n, e in enumerate(done.values()) if n // 2 % 2 in HALVES[options.half]]
     head = [f"{store.name}: {len(entries)} cases ({options.half}), priced for {machine}"]
     problems = Path(options.problems) if options.problems else store.with_suffix(".problems")
     for profile in options.profile.split(","):
