@@ -1,9 +1,9 @@
 """From a Problem to a Schedule, by heuristics and by CP-SAT; the only importer of OR-Tools."""
 
 from isamap.plan.plugins import check_name, known_names, load_cost_model, load_heuristic
-from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.cpsat import CpSat
+from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.pinning import complete
 from isamap.scheduler.process.children import start_early
 from isamap.scheduler.search.annealing import Annealing

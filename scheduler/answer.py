@@ -15,8 +15,8 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.conflicts import explained
-from isamap.scheduler.fixing import resolve
+from isamap.scheduler.conflicts.conflicts import explained
+from isamap.scheduler.deciding.fixing import resolve
 from isamap.source import Diagnostic, UsageProblem
 
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from isamap.scheduler.choices import Choice, Way, choices_of
-from isamap.scheduler.constraints import limit
-from isamap.scheduler.orders import canonical
+from isamap.scheduler.deciding.choices import Choice, Way, choices_of
+from isamap.scheduler.deciding.orders import canonical
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock
 from isamap.scheduler.search.candidates import Candidate
-from isamap.scheduler.space import Assignment, RegisterBlock
-from isamap.scheduler.terms import imply
-from isamap.scheduler.translate import Literals, Translator
+from isamap.scheduler.translation.constraints import limit
+from isamap.scheduler.translation.terms import imply
+from isamap.scheduler.translation.translate import Literals, Translator
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.terms import Literal
+    from isamap.scheduler.translation.terms import Literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.scheduler.fixing import all_names, names_of, resolve, unknown
+from isamap.scheduler.deciding.fixing import all_names, names_of, resolve, unknown
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, UsageProblem
 

@@ -26,8 +26,8 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.posing.estimate import open_compute_ns
 from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
+from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.scheduler.shares import where_time_goes
 from isamap.source import Diagnostic, UsageProblem
 from isamap.transform import (
     Statement,

@@ -24,7 +24,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "greedy": "isamap.scheduler.search.greedy:Greedy",
         "annealing": "isamap.scheduler.search.annealing:Annealing",
     },
-    "cost model": {"analytic": "isamap.scheduler.analytic:AnalyticModel"},
+    "cost model": {"analytic": "isamap.scheduler.effects.analytic:AnalyticModel"},
     "evaluator": {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",

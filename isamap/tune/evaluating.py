@@ -27,8 +27,8 @@ from isamap.plan.protocols import ComparingEvaluator, CostModel, DependentEvalua
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation, Fact, Trial
+from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.scheduler.shares import where_time_goes
 from isamap.source import Diagnostic, OnlyWarned, Unkept
 from isamap.tune.store import data_path, opened
 

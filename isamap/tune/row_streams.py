@@ -36,11 +36,11 @@ from isamap.machine.timings import StreamTimes
 from isamap.plan.decisions import block_of, mapping_of, order_of, prefetch_of, stage_of, unroll_of
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
-from isamap.scheduler.fetching import in_rows
-from isamap.scheduler.shares import where_time_goes
-from isamap.scheduler.summing import SWEPT
+from isamap.scheduler.deciding.fetching import in_rows
+from isamap.scheduler.deciding.summing import SWEPT
+from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.shares import where_time_goes
 from isamap.source import Diagnostic, Infeasible
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import PieceFigure, StreamFigure, Unmeasured

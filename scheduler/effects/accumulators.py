@@ -6,12 +6,12 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, times, total
 from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.deciding.space import issues_along
+from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.carrying import carrying
+from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.overlapping import entries
-from isamap.scheduler.following import if_followed
-from isamap.scheduler.space import issues_along
-from isamap.scheduler.tiling import Tiling, by_stage
 from isamap.source import added
 
 

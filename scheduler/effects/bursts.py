@@ -34,12 +34,12 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, largest, times, total
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
+from isamap.scheduler.deciding.fetching import asked, in_rows
+from isamap.scheduler.deciding.space import MAX_UNROLLED, Space, issues_along
+from isamap.scheduler.deciding.tiling import Tiling, by_stage
+from isamap.scheduler.effects.in_time import if_in_time
 from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.residence import holds_all
-from isamap.scheduler.fetching import asked, in_rows
-from isamap.scheduler.in_time import if_in_time
-from isamap.scheduler.space import MAX_UNROLLED, Space, issues_along
-from isamap.scheduler.tiling import Tiling, by_stage
 
 # Of how many axes that an input does not follow all combinations are listed.
 MOST_AXES = 2

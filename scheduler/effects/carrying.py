@@ -17,7 +17,7 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Carried, Problem
-from isamap.scheduler.tiling import Tiling, rows_apart
+from isamap.scheduler.deciding.tiling import Tiling, rows_apart
 
 
 def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:

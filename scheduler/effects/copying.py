@@ -11,11 +11,11 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
 from isamap.scheduler.effects.overlapping import beside, copied, movers
-from isamap.scheduler.tiling import Tiling, usable_bytes, whole_bytes
 from isamap.source import added
 
 

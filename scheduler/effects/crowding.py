@@ -23,9 +23,9 @@ from collections.abc import Mapping
 
 from isamap.plan.cost import CeilDiv, Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileAxis, TileOperand
+from isamap.scheduler.deciding.space import MAX_UNROLLED, Space
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops, rows_held
 from isamap.scheduler.effects.overlapping import entries
-from isamap.scheduler.space import MAX_UNROLLED, Space
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops, rows_held
 
 # More than register blocks have issues along an axis: one that is an issue smaller covers a part less.
 PARTS = 4 * MAX_UNROLLED

@@ -13,14 +13,14 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
+from isamap.scheduler.deciding.space import Space, issues_along
+from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.effects.copying import moved
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
+from isamap.scheduler.effects.shares import Counts
 from isamap.scheduler.effects.supply import hints, loads
-from isamap.scheduler.shares import Counts
-from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.tiling import Tiling, tile
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from isamap.plan.cost import Cost, times
 from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.supply import least_supply, shown_hints
-from isamap.scheduler.tiling import Tiling
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from isamap.plan.problem import NestOption, Problem, TileOperand
-from isamap.scheduler.space import MAX_UNROLLED, issues_along
+from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 
 
 @dataclass(frozen=True, slots=True)

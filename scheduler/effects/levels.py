@@ -19,10 +19,10 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.shared_lines import line_bytes_of, shared_by_copies
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads, torn, whole_bytes
 
 
 @dataclass(frozen=True, slots=True)

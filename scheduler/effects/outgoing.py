@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
-from isamap.scheduler.tiling import Tiling, extent_of, touched_bytes, whole_bytes
+from isamap.scheduler.deciding.tiling import Tiling, extent_of, touched_bytes, whole_bytes
 
 
 def out_and_back(

@@ -21,8 +21,8 @@ from math import prod
 from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import TileAxis, TileOperand
-from isamap.scheduler.crossing import crossing, name_of
-from isamap.scheduler.tiling import Tiling
+from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.tiling import Tiling
 
 
 def copied(

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.fetching import in_rows
+from isamap.scheduler.deciding.tiling import Tiling, by_stage
+from isamap.scheduler.effects.following import if_followed
+from isamap.scheduler.effects.in_time import if_in_time
 from isamap.scheduler.effects.levels import Misses, added, added_in_pieces
 from isamap.scheduler.effects.same_sets import if_kept
-from isamap.scheduler.fetching import in_rows
-from isamap.scheduler.following import if_followed
-from isamap.scheduler.in_time import if_in_time
-from isamap.scheduler.tiling import Tiling, by_stage
 
 
 def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:

@@ -12,9 +12,9 @@ from math import prod
 from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import CeilDiv, Const, Cost, Decision, OverBlocks, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.scheduler.space import Space, issues_along
-from isamap.scheduler.sums import summed_axis
-from isamap.scheduler.tiling import Tiling, by_stage
+from isamap.scheduler.deciding.space import Space, issues_along
+from isamap.scheduler.deciding.sums import summed_axis
+from isamap.scheduler.deciding.tiling import Tiling, by_stage
 
 
 def block_sums(space: Space, loops: LoopTimes) -> Cost:

@@ -30,17 +30,17 @@ from math import ceil, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.effects.residence import holds_all, rows_together
-from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_before
-from isamap.scheduler.following import begun
-from isamap.scheduler.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.tiling import (
+from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
+from isamap.scheduler.deciding.tiling import (
     Loop,
     Tiling,
     by_stage,
     loops,
     reloads,
 )
+from isamap.scheduler.effects.following import begun
+from isamap.scheduler.effects.residence import holds_all, rows_together
+from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_before
 
 
 def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -23,9 +23,9 @@ from math import ceil, prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads
+from isamap.scheduler.effects.following import begun
 from isamap.scheduler.effects.residence import holds_all, rows_in_a_run
-from isamap.scheduler.following import begun
-from isamap.scheduler.tiling import Tiling, by_stage, loops, reloads
 
 
 def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

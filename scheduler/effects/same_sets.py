@@ -23,8 +23,8 @@ from math import ceil
 
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.fetching import in_rows
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, rows_held
+from isamap.scheduler.deciding.fetching import in_rows
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, rows_held
 
 
 def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:

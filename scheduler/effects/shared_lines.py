@@ -15,8 +15,8 @@ from math import ceil, gcd
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.tiling import Loop, Tiling, extent_of, loops, rows_held, usable_bytes
+from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
+from isamap.scheduler.deciding.tiling import Loop, Tiling, extent_of, loops, rows_held, usable_bytes
 
 # Parts of so many register blocks are told apart by where they end; of others the next smaller one stands in.
 TOGETHER = (1, 2, 4)

@@ -24,10 +24,10 @@ from math import ceil, prod
 from isamap.machine.timings import StreamTimes
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.fetching import in_rows
-from isamap.scheduler.following import if_in_sequence, if_near, if_swept, largest_stream, room_bytes
-from isamap.scheduler.prefetching import by_asking
-from isamap.scheduler.tiling import Tiling, by_stage
+from isamap.scheduler.deciding.fetching import in_rows
+from isamap.scheduler.deciding.prefetching import by_asking
+from isamap.scheduler.deciding.tiling import Tiling, by_stage
+from isamap.scheduler.effects.following import if_in_sequence, if_near, if_swept, largest_stream, room_bytes
 
 
 def beginnings(

@@ -40,15 +40,14 @@ from isamap.scheduler.effects.effect import (
 )
 from isamap.scheduler.effects.leaks import leaks, least_leak
 from isamap.scheduler.effects.levels import one_after_another
-from isamap.scheduler.effects.pages import pages
 from isamap.scheduler.effects.pieces import beside_rows
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.results import results_begun
 from isamap.scheduler.effects.revisits import revisits
 from isamap.scheduler.effects.same_sets import pieces_at_least
+from isamap.scheduler.effects.shares import Counts
 from isamap.scheduler.effects.streams import exposed
-from isamap.scheduler.effects.supply import least_supply
-from isamap.scheduler.shares import Counts
+from isamap.scheduler.effects.supply import least_supply, pages
 
 # --- figures that a machine may state ---------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
-from isamap.scheduler.crossing import Made, crossing, is_crossed, name_of
-from isamap.scheduler.orders import axes_in_order
-from isamap.scheduler.prefetching import prefetches, prefetches_of
-from isamap.scheduler.scratch import with_addresses
-from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.deciding.crossing import Made, crossing, is_crossed, name_of
+from isamap.scheduler.deciding.orders import axes_in_order
+from isamap.scheduler.deciding.prefetching import prefetches, prefetches_of
+from isamap.scheduler.deciding.scratch import with_addresses
+from isamap.scheduler.deciding.space import Assignment, Space
 
 
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
@@ -98,7 +98,7 @@ def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold:
 
 
 if TYPE_CHECKING:
-    from isamap.scheduler.space import Space
+    from isamap.scheduler.deciding.space import Space
 
 
 def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:

@@ -18,7 +18,7 @@ from typing import assert_never
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule, spread_of
-from isamap.scheduler.space import issues_along
+from isamap.scheduler.deciding.space import issues_along
 
 
 def within(nest: NestSchedule, option: NestOption) -> NestSchedule:

@@ -18,12 +18,12 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import loop_words
+from isamap.scheduler.deciding.dealing import part_cost, part_of
+from isamap.scheduler.deciding.orders import decisions_of
+from isamap.scheduler.deciding.space import Assignment, Space
+from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest, crossings_of
 from isamap.scheduler.nests.normal import normal_form, within
-from isamap.scheduler.orders import decisions_of
-from isamap.scheduler.parallel import part_cost, part_of
-from isamap.scheduler.space import Assignment, Space
-from isamap.scheduler.summing import may_unroll
 from isamap.source import added
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.model import Contender
 from isamap.scheduler.search.candidates import Candidate
-from isamap.scheduler.space import Assignment
 
 RUNNING = "RUNNING"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from isamap.scheduler.model import NestModel, build_model, read_assignment
 from isamap.scheduler.process.exchange import RUNNING, Found, Limits, Search
-from isamap.scheduler.terms import TooLarge
+from isamap.scheduler.translation.terms import TooLarge
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

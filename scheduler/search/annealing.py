@@ -15,9 +15,9 @@ from math import exp
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.fusing import solve_all
 from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.greedy import SAME, all_moves, first_assignment, first_candidate
 
 STEPS = 2000

@@ -12,12 +12,12 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.crossing import open_values
+from isamap.scheduler.deciding.crossing import open_values
+from isamap.scheduler.deciding.dealing import part_cost, part_options
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest
-from isamap.scheduler.parallel import part_cost, part_options
 from isamap.scheduler.search.floors import floors_of
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.summing import may_unroll
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import numpy as np
 
 from isamap.plan.cost import Assignment, Cost
 from isamap.plan.cost.arrays import Some, evaluate_all
-from isamap.scheduler.choices import Boxes, choices_of
-from isamap.scheduler.space import RegisterBlock, Space
+from isamap.scheduler.deciding.choices import Boxes, choices_of
+from isamap.scheduler.deciding.space import RegisterBlock, Space
 
 MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 

@@ -14,15 +14,20 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.crossing import first_crossings, has_crossing, other_crossings, other_prefetches
-from isamap.scheduler.fusing import solve_all
-from isamap.scheduler.orders import first_order, other_orders
-from isamap.scheduler.scratch_least import least_assignments
+from isamap.scheduler.deciding.crossing import (
+    first_crossings,
+    has_crossing,
+    other_crossings,
+    other_prefetches,
+)
+from isamap.scheduler.deciding.orders import first_order, other_orders
+from isamap.scheduler.deciding.scratch_least import least_assignments
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.deciding.summing import refactored, sum_choices
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.floors import costs_of, floors_of
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.summing import refactored, sum_choices
+from isamap.scheduler.search.fusing import solve_all
 from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.

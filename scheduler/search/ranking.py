@@ -19,17 +19,17 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
-from isamap.scheduler.conflicts import explained
+from isamap.scheduler.conflicts.conflicts import explained
 from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, SOLVER, Limits, solve_nest
-from isamap.scheduler.crossing import open_values
-from isamap.scheduler.fixing import resolve
-from isamap.scheduler.fusing import Group, solve_groups
-from isamap.scheduler.orders import agrees, canonical, decisions_of
+from isamap.scheduler.deciding.crossing import open_values
+from isamap.scheduler.deciding.fixing import resolve
+from isamap.scheduler.deciding.orders import agrees, canonical, decisions_of
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.deciding.summing import nearest, sum_choices
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.fusing import Group, solve_groups
 from isamap.scheduler.search.greedy import all_moves, first_candidate
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.summing import nearest, sum_choices
 from isamap.source import added
 
 # Up to so many decided options a statement's schedules are all looked at.

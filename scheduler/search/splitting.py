@@ -21,12 +21,12 @@ import numpy as np
 
 from isamap.plan.cost.arrays import Numbers
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.choices import Boxes, Choice, choices_of
-from isamap.scheduler.constraints import Facts, Mask, may_be_met, names_in
-from isamap.scheduler.orders import Pairs, axes_in_order, first_order
+from isamap.scheduler.deciding.choices import Boxes, Choice, choices_of
+from isamap.scheduler.deciding.orders import Pairs, axes_in_order, first_order
+from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.greedy import SAME, descend, moves
-from isamap.scheduler.space import Space
+from isamap.scheduler.translation.constraints import Facts, Mask, may_be_met, names_in
 
 # How many boxes an option is cut into at most, and how many are bounded at a time: more leave the caches.
 MOST_BOXES = 1 << 20

@@ -15,11 +15,11 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.fixing import resolve
-from isamap.scheduler.fusing import solve_groups
+from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.floors import floors_of
+from isamap.scheduler.search.fusing import solve_groups
 from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
 
 # Of the blocks that promise most, how many are looked at for each schedule that is wanted.

@@ -15,7 +15,7 @@ from plan_problems import conv2d, elementwise, gemm, gemm_option, problem, tiled
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import AnalyticModel, k_best, schedule
-from isamap.scheduler.conflicts import explain
+from isamap.scheduler.conflicts.conflicts import explain
 from isamap.source import Diagnostic, Infeasible
 
 

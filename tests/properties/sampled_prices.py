@@ -11,9 +11,9 @@ from properties.tree_price import tree_ns
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.nests.building import build_nest
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import Tiling, tile
 
 
 def of_blocks(problem: Problem, **decided: int) -> tuple[Tiling, dict[str, int]]:

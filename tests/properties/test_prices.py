@@ -22,9 +22,9 @@ from properties.tree_price import tree_ns
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler import AnalyticModel
+from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.nests.normal import normal_form
-from isamap.scheduler.space import Space
 
 ASKED = examples(30)
 MOST_DECISIONS, COMPARED = 30_000, 150

@@ -20,12 +20,12 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.crossing import crossing, crossing_values, name_of
-from isamap.scheduler.orders import first_order
+from isamap.scheduler.deciding.crossing import crossing, crossing_values, name_of
+from isamap.scheduler.deciding.orders import first_order
+from isamap.scheduler.deciding.space import Assignment, Space
+from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.floors import costs_of, floors_of
-from isamap.scheduler.space import Assignment, Space
-from isamap.scheduler.summing import sum_choices
 from isamap.source import Source
 
 ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 0

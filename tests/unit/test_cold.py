@@ -19,8 +19,8 @@ from isamap.machine import load_machine
 from isamap.plan.problem import Problem
 from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
-from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.shares import where_time_goes
+from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.effects.shares import where_time_goes
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

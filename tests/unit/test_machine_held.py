@@ -10,7 +10,7 @@ from plan_problems import gemm_option, problem
 from isamap.machine import EmitArg, EmitCall, held_between, load_machine
 from isamap.plan.check import check_schedule, live_registers
 from isamap.scheduler import schedule
-from isamap.scheduler.space import Space
+from isamap.scheduler.deciding.space import Space
 from isamap.source import Infeasible
 
 A = EmitArg("operand", "a")

@@ -27,7 +27,7 @@ from isamap.report.explained import Explained, bound_sentence, differences, expl
 from isamap.report.nest_tree import nest_tree
 from isamap.report.roofline import Roofline, Slope, roofline_svg, rooflines
 from isamap.scheduler import AnalyticModel, k_best, schedule
-from isamap.scheduler.shares import where_time_goes
+from isamap.scheduler.effects.shares import where_time_goes
 
 DATA = Path(__file__).parents[1] / "data"
 MODEL = AnalyticModel()

@@ -10,10 +10,10 @@ from plan_problems import MEMORY_BANDWIDTH, gemm
 from isamap.machine.timings import StreamTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.bursts import shown
 from isamap.scheduler.effects.levels import misses
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
 
 SIZE = 4096  # 64 MB each: out of memory
 ISSUE_NS, VECTOR_BYTES = 0.14, 64

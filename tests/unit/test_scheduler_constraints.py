@@ -9,8 +9,8 @@ import pytest
 from ortools.sat.python import cp_model
 
 from isamap.plan.cost import Add, CeilDiv, Const, Decision, times
-from isamap.scheduler.constraints import AtMost, Facts, Is, Not, is_met, limit, may_be_met, whole
-from isamap.scheduler.literals import Literals
+from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, limit, may_be_met, whole
+from isamap.scheduler.translation.literals import Literals
 
 BLOCK, UNROLL, STAGE, AHEAD = "nest0.block.k", "nest0.unroll.k", "nest0.stage.b", "nest0.ahead.b"
 SIZES = [{BLOCK: size, UNROLL: factor} for size in (8, 16, 32) for factor in (1, 2, 4) if factor * 4 <= size]

@@ -12,8 +12,8 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.shares import where_time_goes
 from isamap.source import Infeasible, Source
 
 SIZES = [(256, 256, 256), (100, 130, 200), (16, 512, 64), (512, 16, 512)]

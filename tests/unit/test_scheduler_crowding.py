@@ -13,8 +13,8 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
+from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects.crowding import crowded
-from isamap.scheduler.space import Space
 
 IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 

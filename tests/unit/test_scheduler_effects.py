@@ -17,12 +17,13 @@ from isamap.machine import load_machine
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
 from isamap.report.explained import explained_text
-from isamap.scheduler import AnalyticModel, analytic, schedule
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.effects import analytic
 from isamap.scheduler.effects.effect import Effect, Figure, whole
+from isamap.scheduler.effects.shares import Counts, Share, priced, where_time_goes
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.search.greedy import first_assignment
-from isamap.scheduler.shares import Counts, Share, priced, where_time_goes
-from isamap.scheduler.space import Space
 
 PAGE = Path(__file__).parents[2] / "docs/effects.md"
 HEAD = "| effect | in reports | counts | needs |\n|---|---|---|---|\n"

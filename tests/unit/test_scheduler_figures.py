@@ -18,9 +18,9 @@ from isamap.plan.problem import Problem
 from isamap.posing.build import build_problem
 from isamap.posing.hierarchy import Memories
 from isamap.scheduler import schedule
-from isamap.scheduler.analytic import AnalyticModel
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.search.greedy import first_assignment
-from isamap.scheduler.space import Space
 
 STREAMS = StreamTimes(0.6, 1.8, 1.1, 60.0, 1.0, 512, 8192)
 NEAR, MIDDLE, FAR = gemm(128, 128, 128), gemm(1024, 1024, 1024), gemm(4096, 4096, 4096)

@@ -13,7 +13,7 @@ from isamap.plan.decisions import DOMAINS
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler import complete, schedule
-from isamap.scheduler.fixing import all_names, resolve
+from isamap.scheduler.deciding.fixing import all_names, resolve
 from isamap.source import Infeasible, UsageProblem
 
 GEMM = gemm(512, 512, 512)

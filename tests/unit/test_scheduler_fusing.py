@@ -10,8 +10,8 @@ from plan_problems import elementwise, gemm
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.answer import schedule
+from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.search.ranking import k_best

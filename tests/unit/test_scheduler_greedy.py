@@ -11,7 +11,7 @@ from plan_problems import PROBLEMS, gemm, tiled_gemm
 from isamap.plan.check import check_schedule, live_registers
 from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, Greedy, schedule
-from isamap.scheduler.tiling import rows_held
+from isamap.scheduler.deciding.tiling import rows_held
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)

@@ -10,11 +10,11 @@ from plan_problems import MEMORY_ROWS, gemm
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.effects.levels import Misses, added_in_pieces, copying_afar, one_after_another
 from isamap.scheduler.effects.residence import starts
-from isamap.scheduler.shares import Counts
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import Tiling, tile
+from isamap.scheduler.effects.shares import Counts
 
 SPEEDS = (("l2", 200.0), ("l3", 100.0), ("memory", 40.0))
 

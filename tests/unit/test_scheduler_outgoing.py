@@ -9,9 +9,9 @@ from plan_problems import gemm
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import tile, usable_bytes
 from isamap.scheduler.effects.outgoing import out_and_back
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile, usable_bytes
 
 PROBLEM = gemm(64, 8192, 8192)
 ALL_BYTES = 8192 * 8192 * 4

@@ -13,12 +13,12 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel, Ranking, k_best, schedule
-from isamap.scheduler.crossing import first_crossings
+from isamap.scheduler.deciding.crossing import first_crossings
+from isamap.scheduler.deciding.orders import axes_in_order, decisions_of
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.nests.building import build_nest
-from isamap.scheduler.orders import axes_in_order, decisions_of
 from isamap.scheduler.search import ranking
-from isamap.scheduler.space import Space
-from isamap.scheduler.summing import sum_choices
 from isamap.source import Infeasible
 
 MODEL = AnalyticModel()

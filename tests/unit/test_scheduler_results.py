@@ -12,10 +12,10 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.results import results_begun
-from isamap.scheduler.shares import where_time_goes
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
+from isamap.scheduler.effects.shares import where_time_goes
 
 # Of each of 4096 rows of C, 64 pieces of four vectors; l2 and l3 begin what memory takes in parts.
 SIZE, PIECES = 4096, 4096 // 64

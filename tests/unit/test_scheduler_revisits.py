@@ -12,10 +12,10 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.revisits import revisits
-from isamap.scheduler.shares import where_time_goes
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
+from isamap.scheduler.effects.shares import where_time_goes
 
 LARGE = gemm(4096, 1024, 1024)
 

@@ -10,9 +10,9 @@ from plan_problems import problem as made
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.levels import copying_shared
-from isamap.scheduler.space import Space
-from isamap.scheduler.tiling import tile
 
 # B has rows of 60 lines, 40 parts of 24 columns: each second part begins in the middle of a line.
 COLUMNS, PARTS = 960, 40

@@ -16,9 +16,9 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
 from isamap.scheduler import schedule
-from isamap.scheduler.analytic import AnalyticModel
 from isamap.scheduler.cpsat import CpSat
-from isamap.scheduler.terms import imply
+from isamap.scheduler.effects.analytic import AnalyticModel
+from isamap.scheduler.translation.terms import imply
 from isamap.source import Infeasible, UsageProblem
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from plan_problems import gemm
 
-from isamap.scheduler.space import MIN_SUMMING_TRIPS, Space
+from isamap.scheduler.deciding.space import MIN_SUMMING_TRIPS, Space
 
 
 @pytest.mark.parametrize("length", [2560, 500_000, 3_000_001])

@@ -17,13 +17,13 @@ from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
 from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
-from isamap.scheduler.analytic import AnalyticModel
-from isamap.scheduler.parallel import part_of
-from isamap.scheduler.prefetching import prefetches_of
+from isamap.scheduler.deciding.dealing import part_of
+from isamap.scheduler.deciding.prefetching import prefetches_of
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.deciding.summing import sum_factors
+from isamap.scheduler.deciding.sums import sweeping_axis
+from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.search.greedy import first_assignment
-from isamap.scheduler.space import Space
-from isamap.scheduler.summing import sum_factors
-from isamap.scheduler.sums import sweeping_axis
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -11,12 +11,12 @@ from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, k_best, schedule
+from isamap.scheduler.deciding.space import MAX_UNROLLED, Space
+from isamap.scheduler.deciding.summing import sum_factors
+from isamap.scheduler.deciding.sums import summed_axis
+from isamap.scheduler.deciding.tiling import tile, torn
 from isamap.scheduler.effects.register_blocks import block_sums, loops_ns
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.space import MAX_UNROLLED, Space
-from isamap.scheduler.summing import sum_factors
-from isamap.scheduler.sums import summed_axis
-from isamap.scheduler.tiling import tile, torn
 
 MODEL = AnalyticModel()
 

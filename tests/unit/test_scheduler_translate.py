@@ -8,9 +8,9 @@ import pytest
 from ortools.sat.python import cp_model
 
 from isamap.plan.cost import Cases, Const, Cost, evaluate, times
-from isamap.scheduler.literals import Literals
-from isamap.scheduler.terms import MAX_TERM, TooLarge
-from isamap.scheduler.translate import Translator
+from isamap.scheduler.translation.literals import Literals
+from isamap.scheduler.translation.terms import MAX_TERM, TooLarge
+from isamap.scheduler.translation.translate import Translator
 
 # One of many numbers that are not whole, times one of some counts: reading rows again, say.
 PACE = Cases("pace", tuple((n, Const(n + 0.25)) for n in range(6)))

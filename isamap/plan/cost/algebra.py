@@ -5,8 +5,8 @@
 Each reading of an expression is a module of its own, with one case analysis that names every node, so that a
 new node breaks type checking: a number for one assignment (`number`), an array for many (`arrays`), bounds
 for many boxes (`intervals`), equal parts as one object (`sharing`), and a solver's term
-(`isamap.scheduler.translate`). All operations grow with each of their parts (a quotient falls with its
-divisor), and no value is below 0: bounds and translations rely on it.
+(`isamap.scheduler.translation.translate`). All operations grow with each of their parts (a quotient falls
+with its divisor), and no value is below 0: bounds and translations rely on it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
-from isamap.scheduler.space import Space, issues_along
+from isamap.scheduler.deciding.space import Space, issues_along
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4

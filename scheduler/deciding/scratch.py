@@ -12,10 +12,10 @@ from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Thresho
 from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
-from isamap.scheduler.constraints import AtMost
-from isamap.scheduler.crossing import Choices, crossing, name_of
+from isamap.scheduler.deciding.crossing import Choices, crossing, name_of
+from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.memory.allocation import pack
-from isamap.scheduler.sums import summed_axis
+from isamap.scheduler.translation.constraints import AtMost
 
 # What of an axis a buffer of an input holds, as stages are numbered.
 BLOCK, WHOLE = 1, 2

@@ -17,9 +17,9 @@ from isamap.plan.cost import Const, evaluate, total
 from isamap.plan.decisions import fuse_of
 from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.protocols import CostModel
+from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
-from isamap.scheduler.space import Assignment
 from isamap.source import Infeasible, added
 
 # With more statements to take along than this, choices are the first one, the first two, ...

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import TileOperand
-from isamap.scheduler.scratch import scratch_bytes
-from isamap.scheduler.scratch_least import least_assignments
-from isamap.scheduler.space import Assignment, Space
+from isamap.scheduler.deciding.scratch import scratch_bytes
+from isamap.scheduler.deciding.scratch_least import least_assignments
+from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.source import Diagnostic
 
 

@@ -14,17 +14,17 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.constraints import Rules, is_met
-from isamap.scheduler.crossing import (
+from isamap.scheduler.deciding.crossing import (
     crossing_constraints,
     crossing_values,
     name_of,
     open_values,
 )
-from isamap.scheduler.fitting import Taker, fitting, live
-from isamap.scheduler.orders import order_clauses
-from isamap.scheduler.scratch import capacities
-from isamap.scheduler.sums import sum_constraints, sweeping_axis
+from isamap.scheduler.deciding.fitting import Taker, fitting, live
+from isamap.scheduler.deciding.orders import order_clauses
+from isamap.scheduler.deciding.scratch import capacities
+from isamap.scheduler.deciding.sums import sum_constraints, sweeping_axis
+from isamap.scheduler.translation.constraints import Rules, is_met
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]

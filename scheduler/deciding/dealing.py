@@ -20,7 +20,7 @@ from isamap.plan.cost.sharing import shared
 from isamap.plan.decisions import parallel_of, stage_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
-from isamap.scheduler.space import issues_along
+from isamap.scheduler.deciding.space import issues_along
 
 Assignment = Mapping[str, int]
 Parts = tuple[tuple[str, int], ...]

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from math import prod
 
 from isamap.plan.problem import NestOption, TileAxis
-from isamap.scheduler.space import (
+from isamap.scheduler.deciding.space import (
     MAX_UNROLLED,
     Assignment,
     RegisterBlock,
     Space,
     issues_along,
 )
-from isamap.scheduler.sums import summed_axis, sweeping_axis
+from isamap.scheduler.deciding.sums import summed_axis, sweeping_axis
 
 # What is tried; a person may fix any factor that a loop body has room for. So many rows as SWEPT are read
 # side by side, each by its own loads: processors follow a dozen of them and more, and every iteration pays

@@ -28,8 +28,8 @@ from isamap.plan.cost import (
     parts_of,
     times,
 )
-from isamap.scheduler.literals import Literals, by_value, over_blocks
-from isamap.scheduler.terms import (
+from isamap.scheduler.translation.literals import Literals, by_value, over_blocks
+from isamap.scheduler.translation.terms import (
     Term,
     added,
     at_least,
@@ -48,7 +48,7 @@ from isamap.scheduler.terms import (
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.terms import Literal
+    from isamap.scheduler.translation.terms import Literal
 
 
 # Into how many steps a factor is cut that is no whole number.

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from isamap.plan.decisions import domain_of, mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
-from isamap.scheduler.space import Space
+from isamap.scheduler.deciding.space import Space
 from isamap.source import Diagnostic, UsageProblem
 
 SHOWN = 12

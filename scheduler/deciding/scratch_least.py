@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from isamap.scheduler.crossing import first_crossings, is_crossed
-from isamap.scheduler.orders import first_order
-from isamap.scheduler.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.summing import sum_choices
+from isamap.scheduler.deciding.crossing import first_crossings, is_crossed
+from isamap.scheduler.deciding.orders import first_order
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
+from isamap.scheduler.deciding.summing import sum_choices
 
 
 def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment]:

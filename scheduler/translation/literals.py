@@ -21,12 +21,12 @@ from isamap.plan.cost import (
     evaluate,
     parts_of,
 )
-from isamap.scheduler.terms import Term, chosen, equal, picked_sum, switched
+from isamap.scheduler.translation.terms import Term, chosen, equal, picked_sum, switched
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.terms import Literal
+    from isamap.scheduler.translation.terms import Literal
 
 Values = Sequence[tuple["Literal", int]]
 """Ways to decide one thing that a cost tells apart: a literal that holds for it, and one of its values."""

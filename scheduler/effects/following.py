@@ -18,10 +18,10 @@ from math import prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times
 from isamap.plan.problem import NestOption, Problem, TileOperand
-from isamap.scheduler.scratch import BLOCK, WHOLE
-from isamap.scheduler.summing import SWEPT
-from isamap.scheduler.sums import sweeping_axis
-from isamap.scheduler.tiling import Tiling, by_stage, extent_of, loops
+from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
+from isamap.scheduler.deciding.summing import SWEPT
+from isamap.scheduler.deciding.sums import sweeping_axis
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops
 
 # How many lines of each row a register block may read for its loads to be followed, of 1, 2, 4 and 8 that
 # were measured.

@@ -11,8 +11,8 @@ from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.effect import Context
 from isamap.scheduler.effects.least import Way, ways
+from isamap.scheduler.effects.shares import Counts, Share, priced
 from isamap.scheduler.effects.table import EFFECTS
-from isamap.scheduler.shares import Counts, Share, priced
 from isamap.source import added
 
 # Sums of floats in another order may differ by this.

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from isamap.plan.cost import Assignment, Const, Cost, Decision, decisions_in, evaluate
 from isamap.plan.cost.intervals import Boxes, bounds_all
-from isamap.scheduler.literals import Literals, any_of, nodes_of
-from isamap.scheduler.translate import Translator
+from isamap.scheduler.translation.literals import Literals, any_of, nodes_of
+from isamap.scheduler.translation.translate import Translator
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.terms import Literal
+    from isamap.scheduler.translation.terms import Literal
 
 Mask = NDArray[np.bool_]
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.constraints import Constraint, Is, whole
+from isamap.scheduler.translation.constraints import Constraint, Is, whole
 
 if TYPE_CHECKING:
-    from isamap.scheduler.crossing import Choices, Made
+    from isamap.scheduler.deciding.crossing import Choices, Made
 
 # Of rows that come in fours and more, each by a load, there are too many to follow.
 MOST_SWEPT_TILE = 2

@@ -15,8 +15,8 @@ from typing import Protocol
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.constraints import AtMost, Constraint, Fact, Is, Not, whole
-from isamap.scheduler.prefetching import prefetch_constraints, prefetch_values
+from isamap.scheduler.deciding.prefetching import prefetch_constraints, prefetch_values
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
 
 Made = Mapping[str, int]
 Pairs = Sequence[tuple[str, TileAxis, TileAxis]]

@@ -19,13 +19,13 @@ from isamap.plan.cost import Cases, Const, Cost, Decision, largest, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.constraints import AtMost, Constraint, Facts, Is, Not, whole
-from isamap.scheduler.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
-from isamap.scheduler.sums import sweeping_axis
+from isamap.scheduler.deciding.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
+from isamap.scheduler.deciding.sums import sweeping_axis
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, whole
 
 if TYPE_CHECKING:
-    from isamap.scheduler.crossing import Choices, Made
-    from isamap.scheduler.tiling import Tiling
+    from isamap.scheduler.deciding.crossing import Choices, Made
+    from isamap.scheduler.deciding.tiling import Tiling
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,1 @@
+"""Why nothing agrees with what a person fixed, or with what a machine has."""

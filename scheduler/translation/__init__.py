@@ -1,0 +1,1 @@
+"""Costs and constraints as CP-SAT reads them."""
