@@ -6,12 +6,12 @@ from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.pinning import complete
 from isamap.scheduler.process.children import start_early
+from isamap.scheduler.ranking import Ranking, k_best
 from isamap.scheduler.search.annealing import Annealing
 from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided, open_options
 from isamap.scheduler.search.greedy import Greedy, greedy_candidate
 from isamap.scheduler.search.narrowing import FIRST_LOOKS, narrow_problem
-from isamap.scheduler.search.ranking import Ranking, k_best
 
 __all__ = [
     "FIRST_LOOKS",

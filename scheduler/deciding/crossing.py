@@ -9,43 +9,16 @@ the unit that computes copies too, they cost more than they save, and are 0 unle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
-from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.plan.problem import TileOperand
+from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.prefetching import prefetch_constraints, prefetch_values
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
 
-Made = Mapping[str, int]
-Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
-"""Decisions about loops: name, the axis that is outside when it is 1, the other."""
-
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
-
-
-class Choices(Protocol):
-    """What has to be known of a Space here; a Space itself asks what may cross iterations."""
-
-    @property
-    def statement(self) -> int: ...
-    @property
-    def option(self) -> NestOption: ...
-    @property
-    def fixed(self) -> Made: ...
-    @property
-    def axes(self) -> tuple[TileAxis, ...]: ...
-    @property
-    def register_axes(self) -> tuple[TileAxis, ...]: ...
-    @property
-    def scratchpads(self) -> Mapping[str, int]: ...
-    def order_pairs(self) -> Pairs: ...
-    def sweep_pairs(self) -> Pairs: ...
-    def axes_of(self, operand: TileOperand) -> list[TileAxis]: ...
-    def stage(self, operand: TileOperand) -> str: ...
-    def unroll(self, axis: TileAxis) -> str: ...
-    def block(self, axis: TileAxis) -> str: ...
 
 
 def name_of(space: Choices, operand: TileOperand) -> str:

@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 from isamap.plan.cost import Assignment, Decision, times
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.deciding.crossing import Choices, Pairs
+from isamap.scheduler.deciding.option_view import Choices, Pairs
 from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, whole
 
 # Up to this many axes all orders are tried; beyond, those that differ by the place of one axis.

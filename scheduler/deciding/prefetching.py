@@ -12,20 +12,15 @@ fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
-from typing import TYPE_CHECKING
 
-from isamap.plan.cost import Cases, Const, Cost, Decision, largest, times
+from isamap.plan.cost import Decision, times
 from isamap.plan.decisions import prefetch_of
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.deciding.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
+from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sweeping_axis
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, whole
-
-if TYPE_CHECKING:
-    from isamap.scheduler.deciding.crossing import Choices, Made
-    from isamap.scheduler.deciding.tiling import Tiling
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
@@ -111,45 +106,3 @@ def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
         cache = into.get(operand.name, "")
         found[name] = caches.index(cache) + 1 if cache in caches else 0
     return found
-
-
-# --- price ------------------------------------------------------------------------------------------------
-
-
-def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """The time of an operand's hints, each line once: what loops around name again is near then.
-
-    Of pieces of rows that lie in caches already, the hints are executed all the same.
-    """
-    if not operand.hints:
-        return Const(0)
-    hinted = _late_bytes(tiling, operand, problem, whole_bytes) if operand.late else Const(whole_bytes)
-    branches = ((n + 1, times(ns, hinted)) for n, (_, ns) in enumerate(operand.hints))
-    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, Const(0)), *branches))
-
-
-def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """How many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
-    where blocks of other axes, or their register blocks, go through all pieces.
-    """
-    space, along = tiling.space, operand.dense_axis
-    if along not in tiling.steps:
-        return Const(whole_bytes)
-    extents = {axis.name: axis.extent for axis in space.option.axes}
-    rows = prod(extents[name] for name in operand.axes if name != along)
-    lines = times(rows * problem.caches[-1].line_bytes, tiling.steps[along])
-    again = [tiling.blocks[axis.name] for axis in space.register_axes if axis.name not in operand.axes]
-    for name, first, second in space.sweep_pairs():
-        for outer, inner, value in ((first, second, 1), (second, first, 0)):
-            if inner.name == along and outer.name not in operand.axes:
-                branches = ((value, tiling.turns[outer.name]), (1 - value, Const(1)))
-                again.append(Cases(name, tuple(sorted(branches, key=lambda branch: branch[0]))))
-    return times(largest([Const(whole_bytes), lines]), *again)
-
-
-def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
-    """One of two costs, after whether an input is asked for early where that is searched."""
-    if not asked(tiling.space.option, operand):
-        return late
-    others = [(n + 1, early) for n in range(len(operand.hints))]
-    return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))

@@ -12,7 +12,8 @@ from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Thresho
 from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
-from isamap.scheduler.deciding.crossing import Choices, crossing, name_of
+from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.option_view import Choices
 from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.memory.allocation import pack
 from isamap.scheduler.translation.constraints import AtMost

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint, Is, whole
-
-if TYPE_CHECKING:
-    from isamap.scheduler.deciding.crossing import Choices, Made
 
 # Of rows that come in fours and more, each by a load, there are too many to follow.
 MOST_SWEPT_TILE = 2

@@ -22,10 +22,10 @@ from isamap.machine.timings import RowTimes, Tlb
 from isamap.plan.cost import Const, Cost, Threshold, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows
-from isamap.scheduler.deciding.prefetching import by_asking
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, kept_points, whole_bytes
 from isamap.scheduler.effects.following import begun, begun_by_copies
+from isamap.scheduler.effects.hints import by_asking
 from isamap.scheduler.effects.streams import beginnings
 
 # Rows of so many lines at most are a run where they follow each other: measured ones of 1.8 KB are not.

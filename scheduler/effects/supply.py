@@ -6,10 +6,10 @@ from math import prod
 
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.deciding.prefetching import by_asking, hinting
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, whole_bytes
 from isamap.scheduler.effects.following import if_followed, if_in_sequence
+from isamap.scheduler.effects.hints import by_asking, hinting
 from isamap.scheduler.effects.least import Way
 from isamap.source import added
 

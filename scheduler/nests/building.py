@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
-from isamap.scheduler.deciding.crossing import Made, crossing, is_crossed, name_of
+from isamap.scheduler.deciding.crossing import crossing, is_crossed, name_of
+from isamap.scheduler.deciding.option_view import Made
 from isamap.scheduler.deciding.orders import axes_in_order
 from isamap.scheduler.deciding.prefetching import prefetches, prefetches_of
 from isamap.scheduler.deciding.scratch import with_addresses

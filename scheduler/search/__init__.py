@@ -1,1 +1,1 @@
-"""Ways to a schedule: floors and cuts that rule mappings out, greedy, annealing, the K best."""
+"""Ways to a schedule: floors and cuts that rule mappings out, greedy, annealing."""

@@ -14,7 +14,7 @@ from isamap.scheduler.answer import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.codec import read, write
-from isamap.scheduler.search.ranking import k_best
+from isamap.scheduler.ranking import k_best
 from isamap.source import Infeasible, UsageProblem
 
 HEURISTICS = ("greedy", "annealing", "cpsat")

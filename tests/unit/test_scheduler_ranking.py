@@ -12,13 +12,12 @@ from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
-from isamap.scheduler import AnalyticModel, Ranking, k_best, schedule
+from isamap.scheduler import AnalyticModel, Ranking, k_best, ranking, schedule
 from isamap.scheduler.deciding.crossing import first_crossings
 from isamap.scheduler.deciding.orders import axes_in_order, decisions_of
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.nests.building import build_nest
-from isamap.scheduler.search import ranking
 from isamap.source import Infeasible
 
 MODEL = AnalyticModel()
