@@ -17,7 +17,7 @@ from math import inf, prod
 from isamap.plan.cost import Cases, Cost, Threshold, largest, times, total
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.scheduler.deciding.tiling import Tiling
-from isamap.scheduler.effects.hints import by_asking
+from isamap.scheduler.effects.hint_costs import by_asking
 
 # The model's: blocks of fewer iterations than the first of these are priced as if their pieces had no
 # hints, others as if they had no more iterations than one of these.

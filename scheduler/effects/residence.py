@@ -25,7 +25,7 @@ from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, kept_points, whole_bytes
 from isamap.scheduler.effects.following import begun, begun_by_copies
-from isamap.scheduler.effects.hints import by_asking
+from isamap.scheduler.effects.hint_costs import by_asking
 from isamap.scheduler.effects.streams import beginnings
 
 # Rows of so many lines at most are a run where they follow each other: measured ones of 1.8 KB are not.

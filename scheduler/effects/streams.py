@@ -27,7 +27,7 @@ from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.following import if_in_sequence, if_near, if_swept, largest_stream, room_bytes
-from isamap.scheduler.effects.hints import by_asking
+from isamap.scheduler.effects.hint_costs import by_asking
 
 
 def beginnings(

@@ -9,7 +9,7 @@ from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, whole_bytes
 from isamap.scheduler.effects.following import if_followed, if_in_sequence
-from isamap.scheduler.effects.hints import by_asking, hinting
+from isamap.scheduler.effects.hint_costs import by_asking, hinting
 from isamap.scheduler.effects.least import Way
 from isamap.source import added
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isamap.scheduler.deciding.space import Assignment
-from isamap.scheduler.model import Contender
 from isamap.scheduler.search.candidates import Candidate
+from isamap.scheduler.statement_model import Contender
 
 RUNNING = "RUNNING"
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from isamap.scheduler.model import NestModel, build_model, read_assignment
 from isamap.scheduler.process.exchange import RUNNING, Found, Limits, Search
+from isamap.scheduler.statement_model import NestModel, build_model, read_assignment
 from isamap.scheduler.translation.terms import TooLarge
 
 if TYPE_CHECKING:

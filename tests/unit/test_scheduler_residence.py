@@ -14,7 +14,7 @@ from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import loops, reloads, tile
-from isamap.scheduler.effects.hints import hinting
+from isamap.scheduler.effects.hint_costs import hinting
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.shares import where_time_goes
 
