@@ -70,6 +70,9 @@ _REFUSALS = frozenset(
     )
 )
 
+# What the loader of libraries says where there is no room for one.
+UNMAPPED = "failed to map segment"
+
 MAX_SHOWN = 50
 """Findings of one input that people are told: what is wrong with the rest, these say too."""
 
@@ -103,6 +106,10 @@ def _invoked(command: str, words: Sequence[str]) -> Answer:
         return _failed(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
     except OSError as error:
         return _refused(words, error)
+    except ImportError as error:
+        if UNMAPPED not in str(error):
+            return _internal(words, error)
+        return _failed(_lacking("out-of-memory", "there is not enough memory for this", str(error)))
     except Exception as error:  # noqa: BLE001 - whatever it is, people see one line and developers a bundle
         return _internal(words, error)
 
