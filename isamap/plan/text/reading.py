@@ -15,13 +15,13 @@ from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import Reader
 from isamap.plan.text.header import parse_header, standing
+from isamap.plan.text.stages import parse_stage, take_turns
 from isamap.plan.text.writing import FORMAT
 from isamap.source import Diagnostic, Source, SyntaxProblem
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200
-# Of a buffer each iteration ahead is a copy; a hint takes no room.
-MAX_AHEAD = 16
+# A hint takes no room.
 MAX_HINTED_AHEAD = 256
 
 _WORDS = ("carry", "for", "fuse", "hold", "issue", "par", "pipeline", "prefetch", "spread", "stage", "unroll")
@@ -136,7 +136,7 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
                 while not body.fused or reader.take_one_of((",", ";")) == ",":
                     body.fused.append(reader.take_number())
             case "stage":
-                body.stages.append(_parse_stage(reader, len(body.loops)))
+                body.stages.append(parse_stage(reader, len(body.loops)))
             case "pipeline":
                 if body.pipeline is not None:
                     raise reader.problem("a nest has one `pipeline`", span)
@@ -151,33 +151,6 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
                 body.loops.append(_parse_loop(reader, _LOOPS[kind]))
                 if len(body.loops) > MAX_DEPTH:
                     raise reader.problem(f"these are more than {MAX_DEPTH} loops in one nest", span)
-
-
-def _parse_stage(reader: Reader, depth: int) -> Stage:
-    operand = reader.take_name("an operand")
-    ahead, memory, address = 0, "", None
-    word = reader.take_one_of(("ahead", "in", "packed", ";"))
-    if word == "packed":
-        reader.take_one_of((";",))
-        return Stage(operand, depth, packed=True)
-    if word == "ahead":
-        ahead = _parse_turns(reader, MAX_AHEAD)
-        word = reader.take_one_of(("in", ";"))
-    if word == "in":
-        memory = reader.take_name("a scratchpad")
-        word = reader.take_one_of(("at", ";"))
-    if word == "at":
-        address = reader.take_number()
-        reader.take_one_of((";",))
-    return Stage(operand, depth, ahead, memory, address)
-
-
-def _parse_turns(reader: Reader, most: int) -> int:
-    span = reader.peek_span()
-    turns = reader.take_number()
-    if not 1 <= turns <= most:
-        raise reader.problem(f"data is moved 1 to {most} turns ahead", span)
-    return turns
 
 
 def _parse_pipeline(reader: Reader) -> Pipeline:
@@ -197,7 +170,7 @@ def _parse_pipeline(reader: Reader) -> Pipeline:
 def _parse_prefetch(reader: Reader, depth: int) -> Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
-    ahead = _parse_turns(reader, MAX_HINTED_AHEAD)
+    ahead = take_turns(reader, MAX_HINTED_AHEAD)
     reader.take_one_of(("into",))
     cache = reader.take_name("a cache")
     reader.take_one_of((";",))

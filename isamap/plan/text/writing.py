@@ -25,6 +25,7 @@ from hashlib import sha256
 
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of, unclaimed
+from isamap.plan.text.stages import print_stage
 
 FORMAT = "isamap schedule 1"
 DIGITS = 12
@@ -122,9 +123,6 @@ def _pipeline(nest: NestSchedule) -> list[str]:
 
 
 def _stage(nest: NestSchedule, stage: Stage) -> list[str]:
-    early = " packed" if stage.packed else f" ahead {stage.ahead}" if stage.ahead else ""
     spread = spread_of(nest, stage.operand)
     late = [f"spread write {spread.operand} into {spread.axis};"] if spread else []
-    at = f" at {stage.address}" if stage.address is not None else ""
-    place = f" in {stage.memory}{at}" if stage.memory else ""
-    return [f"stage {stage.operand}{early}{place};", *late]
+    return [print_stage(stage), *late]

@@ -1,0 +1,81 @@
+"""The line of a stage: what may stand behind its operand, said once for reading and writing.
+
+    stage b;      stage a ahead 1;      stage c in spad at 256;      stage b packed;
+
+A new word is a field of `Stage` and a row of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from isamap.plan.schedule import Stage
+from isamap.plan.text.cursor import Reader
+
+# Of a buffer each iteration ahead is a copy.
+MAX_AHEAD = 16
+
+
+def take_turns(reader: Reader, most: int) -> int:
+    """How many iterations ahead something is moved."""
+    span = reader.peek_span()
+    turns = reader.take_number()
+    if not 1 <= turns <= most:
+        raise reader.problem(f"data is moved 1 to {most} turns ahead", span)
+    return turns
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A word of the line: what a stage says by it (None: nothing), how that is read, and what may follow."""
+
+    said: Callable[[Stage], str | None]
+    read: Callable[[Reader, Stage], Stage]
+    then: tuple[str, ...] = ()
+
+
+def _number_or_none(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+CLAUSES: dict[str, Clause] = {
+    "packed": Clause(
+        lambda stage: "" if stage.packed else None,
+        lambda _, stage: replace(stage, packed=True),
+    ),
+    "ahead": Clause(
+        lambda stage: _number_or_none(stage.ahead or None),
+        lambda reader, stage: replace(stage, ahead=take_turns(reader, MAX_AHEAD)),
+        ("in",),
+    ),
+    "in": Clause(
+        lambda stage: stage.memory or None,
+        lambda reader, stage: replace(stage, memory=reader.take_name("a scratchpad")),
+        ("at",),
+    ),
+    "at": Clause(
+        lambda stage: _number_or_none(stage.address if stage.memory else None),
+        lambda reader, stage: replace(stage, address=reader.take_number()),
+    ),
+}
+"""By word, in the order in which they are written."""
+FIRST = ("ahead", "in", "packed")
+
+
+def print_stage(stage: Stage) -> str:
+    """The line."""
+    words = ["stage", stage.operand]
+    for word, clause in CLAUSES.items():
+        said = clause.said(stage)
+        if said is not None:
+            words += [word, said] if said else [word]
+    return " ".join(words) + ";"
+
+
+def parse_stage(reader: Reader, depth: int) -> Stage:
+    """What a line says, behind the word `stage`, inside so many loops."""
+    stage, then = Stage(reader.take_name("an operand"), depth), FIRST
+    while (word := reader.take_one_of((*then, ";"))) != ";":
+        stage, then = CLAUSES[word].read(reader, stage), CLAUSES[word].then
+    return stage
