@@ -21,9 +21,9 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.scheduler.conflicts.conflicts import explained
 from isamap.scheduler.cpsat import DETERMINISTIC_SHARE, SOLVER, Limits, solve_nest
-from isamap.scheduler.deciding.crossing import open_values
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.deciding.orders import agrees, canonical, decisions_of
+from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import nearest, sum_choices
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble

@@ -13,8 +13,9 @@ from isamap.plan.cost.intervals import Boxes
 from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.conflicts.scratch_causes import least_lack, relief_bytes
-from isamap.scheduler.deciding.crossing import STAGES, name_of, open_values
+from isamap.scheduler.deciding.crossing import STAGES, name_of
 from isamap.scheduler.deciding.orders import Pairs, first_order
+from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.translation.constraints import Is, may_be_met

@@ -18,7 +18,7 @@ from isamap.plan.cost import Cost
 from isamap.plan.cost.arrays import Numbers
 from isamap.plan.cost.intervals import Box, bounds_all
 from isamap.plan.problem import TileAxis
-from isamap.scheduler.deciding.crossing import open_values
+from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_factors
 from isamap.scheduler.deciding.sums import summed_axis

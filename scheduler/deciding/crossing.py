@@ -9,13 +9,15 @@ the unit that computes copies too, they cost more than they save, and are 0 unle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
 from isamap.plan.problem import TileOperand
+from isamap.plan.schedule import NestSchedule, Spread, Stage
+from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.deciding.prefetching import prefetch_constraints, prefetch_values
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
 
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
@@ -45,10 +47,16 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     return tuple(able) if operand.mover else (0,)
 
 
-def open_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """What may be decided about crossing and prefetches, by decision."""
-    found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
-    return found | prefetch_values(space)
+def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
+    """What may be decided about crossing, by decision."""
+    return {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
+
+
+def staged_if_crossed(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
+    """How an operand may be staged with what is fixed: what crosses iterations only per block."""
+    if not space.fixed.get(name_of(space, operand), 0):
+        return None
+    return (1,) if crossing_values(space, operand) else ()
 
 
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
@@ -60,7 +68,6 @@ def crossing_constraints(space: Choices) -> Iterator[Constraint]:
     """What crosses iterations is staged per block, with iterations around to cross; late sums are whole."""
     for operand in crossing(space):
         yield from _constraints(space, operand)
-    yield from prefetch_constraints(space)
 
 
 def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
@@ -98,39 +105,54 @@ def _is_dealt(space: Choices) -> bool:
     return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
 
-# --- in heuristics ----------------------------------------------------------------------------------------
-
-
-def first_crossings(space: Choices) -> dict[str, int]:
-    """Nothing crosses iterations but what is fixed; what may be asked for early is."""
-    early = prefetch_values(space)
-    return {
-        name: (max if name in early else min)(values, default=0)
-        for name, values in open_values(space).items()
-    }
-
-
-def other_crossings(space: Choices, current: Made) -> Iterator[dict[str, int]]:
-    """Each decision made the other way."""
-    yield from _others(open_values(space), current)
-
-
-def other_prefetches(space: Choices, current: Made) -> Iterator[dict[str, int]]:
-    """The same of what is asked for early alone."""
-    yield from _others(prefetch_values(space), current)
-
-
-def _others(choices: Mapping[str, tuple[int, ...]], current: Made) -> Iterator[dict[str, int]]:
-    for name, values in choices.items():
-        yield from ({name: value} for value in values if value != current[name])
-
-
-def has_crossing(space: Choices) -> bool:
-    """Whether it is fixed that something crosses iterations."""
-    return any(space.fixed.get(name, 0) for name in open_values(space))
-
-
 def still(space: Choices) -> dict[str, int]:
     """What is left open about crossing, decided: nothing does. Empty where nothing is left open."""
     found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
     return {name: 0 for name, values in found.items() if len(values) > 1}
+
+
+# --- in nests ---------------------------------------------------------------------------------------------
+
+
+def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
+    """The nest with what is decided to cross iterations."""
+    crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
+    if not crossed:
+        return nest
+    stages: list[Stage] = []
+    spread: list[Spread] = []
+    for stage in nest.stages:
+        operand = crossed.get(stage.operand)
+        if operand is None:
+            stages.append(stage)
+        elif operand.is_accumulator:
+            stages.append(replace(stage, depth=_with_turns(nest, space)))
+            spread.append(Spread(operand.name, _last_sum(nest)))
+        else:
+            stages.append(replace(stage, ahead=1))
+    return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
+
+
+def _with_turns(nest: NestSchedule, space: Choices) -> int:
+    """How many loops stand around a result whose iterations others cross: those inside run once."""
+    left = {axis.name: axis.extent for axis in space.option.axes}
+    depth = 0
+    for number, loop in enumerate(nest.loops[: nest.hold]):
+        if left[loop.axis] > loop.step:
+            depth = number + 1
+        left[loop.axis] = min(left[loop.axis], loop.step)
+    return depth
+
+
+def _last_sum(nest: NestSchedule) -> str:
+    """The axis of the innermost loop over a sum while it is held."""
+    return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
+
+
+def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
+    """The decisions that a nest stands for; more than one iteration ahead is none of them."""
+    ahead = {stage.operand for stage in nest.stages if stage.ahead}
+    return {
+        name_of(space, o): int(spread_in(nest, o.name) is not None if o.is_accumulator else o.name in ahead)
+        for o in crossing(space)
+    }

@@ -12,6 +12,7 @@ fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from isamap.plan.cost import Decision, times
 from isamap.plan.decisions import prefetch_of
@@ -74,8 +75,8 @@ def _has_loop(space: Choices, operand: TileOperand) -> bool:
 # --- loops ------------------------------------------------------------------------------------------------
 
 
-def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch, ...]:
-    """The prefetches that are decided."""
+def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
+    """The nest with the prefetches that are decided."""
     found: list[Prefetch] = []
     for name, operand in _named(space).items():
         if made.get(name, 0):
@@ -94,7 +95,7 @@ def prefetches(nest: NestSchedule, space: Choices, made: Made) -> tuple[Prefetch
             elif around:
                 ahead = late_ahead(space.option, nest, operand, around[-1])
                 found.append(Prefetch(operand.name, around[-1] + 1, ahead, cache))
-    return tuple(sorted(found, key=lambda p: p.depth))
+    return replace(nest, prefetches=tuple(sorted(found, key=lambda p: p.depth)))
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:

@@ -14,14 +14,9 @@ from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.deciding.crossing import (
-    crossing_constraints,
-    crossing_values,
-    name_of,
-    open_values,
-)
 from isamap.scheduler.deciding.fitting import Taker, fitting, live
 from isamap.scheduler.deciding.orders import order_clauses
+from isamap.scheduler.deciding.per_operand import constraints_of, open_values, staged_by
 from isamap.scheduler.deciding.scratch import capacities
 from isamap.scheduler.deciding.sums import sum_constraints, sweeping_axis
 from isamap.scheduler.translation.constraints import Rules, is_met
@@ -97,9 +92,7 @@ class Space:
             values = []  # each part sums into a buffer of its own
         if operand.staged_ns is not None:
             values += [1] if operand.is_accumulator else [2] if operand.packed else [1, 2]
-        if self.fixed.get(name_of(self, operand), 0):
-            values = [1] if 1 in values and crossing_values(self, operand) else []
-        return self.allowed(self.stage(operand), values)
+        return self.allowed(self.stage(operand), staged_by(self, operand, values))
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
         """The values of a decision that agree with what is fixed."""
@@ -109,7 +102,7 @@ class Space:
     def rules(self) -> Rules:
         """What decisions may not do together, made once."""
         if not self.kept:
-            constraints = (*sum_constraints(self), *crossing_constraints(self))
+            constraints = (*sum_constraints(self), *constraints_of(self))
             self.kept.append(Rules(constraints, tuple(order_clauses(self)), tuple(capacities(self))))
         return self.kept[0]
 

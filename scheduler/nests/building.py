@@ -3,7 +3,6 @@
 {"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...}
 ->  for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 { unroll ... } } } }
 
-What crosses iterations is made and read back here, too: `nest0.ahead.b = 1` and `stage b ahead 1;`.
 Remainders that only the run knows have a piece of code each, unless that would be too much: a block of 9 x 3
 issues with both sizes open has (9 + 36) * (3 + 6) = 405 issues in all pieces.
 """
@@ -13,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.plan.schedule import NestSchedule, Spread, Stage, spread_of
-from isamap.scheduler.deciding.crossing import crossing, is_crossed, name_of
-from isamap.scheduler.deciding.option_view import Made
+from isamap.plan.schedule import NestSchedule, Stage
 from isamap.scheduler.deciding.orders import axes_in_order
-from isamap.scheduler.deciding.prefetching import prefetches, prefetches_of
+from isamap.scheduler.deciding.per_operand import with_decided
 from isamap.scheduler.deciding.scratch import with_addresses
 from isamap.scheduler.deciding.space import Assignment, Space
 
@@ -59,8 +55,9 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
         len(around),
         carried=option.carried.axis if option.carried else "",
     )
-    nest = with_short_rests(across_turns(nest, space, assignment), option)
-    return with_addresses(nest, option)
+    if space.is_allowed(assignment):
+        nest = with_decided(nest, space, assignment)
+    return with_addresses(with_short_rests(nest, option), option)
 
 
 def _stages(
@@ -96,58 +93,6 @@ def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold:
         return next((depth for depth, loop in enumerate(blocks) if loop.axis in summing), hold)
     followed = [depth + 1 for depth, loop in enumerate(blocks) if loop.axis in operand.axes]
     return max(followed, default=0)
-
-
-if TYPE_CHECKING:
-    from isamap.scheduler.deciding.space import Space
-
-
-def across_turns(nest: NestSchedule, space: Space, made: Made) -> NestSchedule:
-    """The nest with what is decided to cross iterations; unchanged where that cannot be."""
-    if not space.is_allowed(made):
-        return nest
-    nest = replace(nest, prefetches=prefetches(nest, space, made))
-    crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
-    if not crossed:
-        return nest
-    stages: list[Stage] = []
-    spread: list[Spread] = []
-    for stage in nest.stages:
-        operand = crossed.get(stage.operand)
-        if operand is None:
-            stages.append(stage)
-        elif operand.is_accumulator:
-            stages.append(replace(stage, depth=_with_turns(nest, space)))
-            spread.append(Spread(operand.name, _last_sum(nest)))
-        else:
-            stages.append(replace(stage, ahead=1))
-    return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
-
-
-def _with_turns(nest: NestSchedule, space: Space) -> int:
-    """How many loops stand around a result whose iterations others cross: those inside run once."""
-    left = {axis.name: axis.extent for axis in space.option.axes}
-    depth = 0
-    for number, loop in enumerate(nest.loops[: nest.hold]):
-        if left[loop.axis] > loop.step:
-            depth = number + 1
-        left[loop.axis] = min(left[loop.axis], loop.step)
-    return depth
-
-
-def _last_sum(nest: NestSchedule) -> str:
-    """The axis of the innermost loop over a sum while it is held."""
-    return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
-
-
-def crossings_of(space: Space, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest stands for; more than one iteration ahead is none of them."""
-    ahead = {stage.operand for stage in nest.stages if stage.ahead}
-    found = {
-        name_of(space, o): int(spread_of(nest, o.name) is not None if o.is_accumulator else o.name in ahead)
-        for o in crossing(space)
-    }
-    return found | prefetches_of(space, nest)
 
 
 # What a register block and all of its rests may be together, in issues: a second or two of a C compiler.

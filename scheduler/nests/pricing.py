@@ -20,9 +20,10 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import loop_words
 from isamap.scheduler.deciding.dealing import part_cost, part_of
 from isamap.scheduler.deciding.orders import decisions_of
+from isamap.scheduler.deciding.per_operand import decided_in
 from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.scheduler.deciding.summing import may_unroll
-from isamap.scheduler.nests.building import build_nest, crossings_of
+from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.nests.normal import normal_form, within
 from isamap.source import added
 
@@ -109,7 +110,7 @@ def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
         [(space.stage(o), value) for value in space.stage_values(o) if (value > 0) == (o.name in staged)]
         for o in space.option.operands
     ]
-    fixed |= crossings_of(space, nest)
+    fixed |= decided_in(space, nest)
     for chosen in product(*blocks, *stages):
         yield {**fixed, **dict(chosen)}
 

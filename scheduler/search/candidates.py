@@ -12,8 +12,8 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.deciding.crossing import open_values
 from isamap.scheduler.deciding.dealing import part_cost, part_options
+from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest

@@ -14,13 +14,8 @@ from math import inf
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.deciding.crossing import (
-    first_crossings,
-    has_crossing,
-    other_crossings,
-    other_prefetches,
-)
 from isamap.scheduler.deciding.orders import first_order, other_orders
+from isamap.scheduler.deciding.per_operand import first_values, is_any_fixed, other_values
 from isamap.scheduler.deciding.scratch_least import least_assignments
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import refactored, sum_choices
@@ -191,7 +186,7 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     if order is None or sweep is None or not all(sizes.values()):
         return None
     made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns | order | sweep
-    made |= first_crossings(space)
+    made |= first_values(space)
     for blocks in _shrinking(space, sizes):
         for last in (False, True):
             staged = {
@@ -209,7 +204,7 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
     Where something has to cross iterations there have to be some, and sums may have to stay whole.
     """
-    crossed = has_crossing(space)
+    crossed = is_any_fixed(space)
     steps = max(map(len, sizes.values()), default=1) if space.scratchpads or crossed else 1
     for whole_sums in (True, False) if crossed else (False,):
         for shrunk in range(steps):
@@ -222,10 +217,10 @@ def _shrinking(space: Space, sizes: Mapping[TileAxis, Sequence[int]]) -> Iterato
 
 
 def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Single changes to try: a stage, a prefetch, a cache block, how a sum is unrolled, an order."""
+    """Single changes to try: a stage, what is decided beside it, a cache block, an unrolled sum, an order."""
     space = option.space
     yield from _stages(option, current)
-    yield from other_prefetches(space, current)
+    yield from other_values(space, current, tried=True)
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):
             yield {space.block(axis): size}
@@ -235,8 +230,8 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """The same, and what crosses iterations: left to the solver and to long searches, as it rarely pays."""
-    yield from other_crossings(option.space, current)
+    """The same, and what is left to the solver and to long searches."""
+    yield from other_values(option.space, current)
     yield from moves(option, current)
 
 

@@ -13,8 +13,8 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_nest
 from isamap.scheduler import AnalyticModel, Ranking, k_best, ranking, schedule
-from isamap.scheduler.deciding.crossing import first_crossings
 from isamap.scheduler.deciding.orders import axes_in_order, decisions_of
+from isamap.scheduler.deciding.per_operand import first_values
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.nests.building import build_nest
@@ -48,7 +48,7 @@ def all_costs(question: Problem) -> list[float]:
                 names = [*map(space.block, space.axes), *map(space.stage, option.operands), *pairs]
                 made = dict(zip(names, values, strict=True))
                 made |= {space.unroll(axis): block[axis.name] for axis in space.register_axes} | sums
-                made |= first_crossings(space)
+                made |= first_values(space)
                 if is_order(space, made) and space.is_feasible(made):
                     text = print_nest(build_nest(space, made))
                     price = float(evaluate(cost, made))

@@ -1,0 +1,122 @@
+"""What may be decided about single operands beside how they are staged: a table of kinds of decisions.
+
+    nest0.ahead.b = 1       stage b ahead 1;
+    nest0.spread.c = 1      stage c; spread write c into k;
+    nest0.prefetch.a = 2    prefetch a ahead 1 into l2;
+
+A kind says what values there are, what they need, and how they stand in a schedule. Spaces, the solver's
+literals and constraints, heuristics, nests, prices of given schedules, `--fix`, rankings and conflicts read
+the table. A new kind is a module that says this, a line here, and its name in `isamap.plan.decisions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from isamap.plan.problem import TileOperand
+from isamap.plan.schedule import NestSchedule
+from isamap.scheduler.deciding import crossing, prefetching
+from isamap.scheduler.deciding.option_view import Choices, Made
+from isamap.scheduler.translation.constraints import Constraint
+
+Values = dict[str, tuple[int, ...]]
+
+
+def _any_stage(_: Choices, __: TileOperand) -> tuple[int, ...] | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PerOperand:
+    """A kind of decisions: `values` that may be decided (none where what is fixed cannot be), what they have
+    to keep, how a nest is made to have them, and how they are read off one.
+
+    `staged` are the ways to stage an operand that what is fixed leaves, None for all of them. Searches begin
+    with the `first` of the values; short ones look at others only where they are `tried`.
+    """
+
+    values: Callable[[Choices], Values]
+    constraints: Callable[[Choices], Iterator[Constraint]]
+    made: Callable[[NestSchedule, Choices, Made], NestSchedule]
+    read: Callable[[Choices, NestSchedule], dict[str, int]]
+    staged: Callable[[Choices, TileOperand], tuple[int, ...] | None] = _any_stage
+    first: Callable[[Sequence[int]], int] = min
+    tried: bool = True
+
+
+KINDS: tuple[PerOperand, ...] = (
+    # It rarely pays: left to the solver and to long searches.
+    PerOperand(
+        crossing.crossings,
+        crossing.crossing_constraints,
+        crossing.across_turns,
+        crossing.crossings_of,
+        staged=crossing.staged_if_crossed,
+        tried=False,
+    ),
+    PerOperand(
+        prefetching.prefetch_values,
+        prefetching.prefetch_constraints,
+        prefetching.with_prefetches,
+        prefetching.prefetches_of,
+        first=max,
+    ),
+)
+
+
+def open_values(space: Choices) -> Values:
+    """What may be decided, by decision."""
+    return {name: values for kind in KINDS for name, values in kind.values(space).items()}
+
+
+def constraints_of(space: Choices) -> Iterator[Constraint]:
+    """What such decisions have to keep."""
+    for kind in KINDS:
+        yield from kind.constraints(space)
+
+
+def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
+    """The ways to stage an operand, of these, that go with what is fixed."""
+    found = list(values)
+    for kind in KINDS:
+        left = kind.staged(space, operand)
+        found = [value for value in found if left is None or value in left]
+    return found
+
+
+def with_decided(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
+    """The nest with what is decided."""
+    for kind in KINDS:
+        nest = kind.made(nest, space, made)
+    return nest
+
+
+def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
+    """The decisions that a nest stands for."""
+    return {name: value for kind in KINDS for name, value in kind.read(space, nest).items()}
+
+
+# --- in heuristics ----------------------------------------------------------------------------------------
+
+
+def first_values(space: Choices) -> dict[str, int]:
+    """What searches begin with: what is fixed, and of what is open the first value."""
+    return {
+        name: kind.first(values) if values else 0
+        for kind in KINDS
+        for name, values in kind.values(space).items()
+    }
+
+
+def other_values(space: Choices, current: Made, *, tried: bool = False) -> Iterator[dict[str, int]]:
+    """Each decision made another way, or only those that short searches try."""
+    for kind in KINDS:
+        if kind.tried or not tried:
+            for name, values in kind.values(space).items():
+                yield from ({name: value} for value in values if value != current[name])
+
+
+def is_any_fixed(space: Choices) -> bool:
+    """Whether something other than 0 is fixed of such decisions."""
+    return any(space.fixed.get(name, 0) for name in open_values(space))
