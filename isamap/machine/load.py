@@ -23,7 +23,7 @@ from functools import lru_cache
 
 from isamap.ir import Instruction
 from isamap.machine.chain import File, digest_files, read_chain
-from isamap.machine.costs import read_cost
+from isamap.machine.costs import over_link, read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
@@ -140,11 +140,12 @@ def _world(sources: tuple[Source, ...]) -> World:
 
 
 def _priced(entry: Entry, world: World) -> MachineInstruction:
-    """The instruction with its costs by the clock of the machine that was asked for."""
-    if entry.clock_ghz == world.clock_ghz or entry.cost is None:
-        return entry.built
-    cost = read_cost(entry.cost, entry.row, entry.built.instruction, world.constants, world.clock_ghz)
-    return replace(entry.built, cost=cost)
+    """The instruction with its costs by the clock and the links of the machine that was asked for."""
+    built, cost = entry.built, entry.built.cost
+    if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
+        cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
+    cost = over_link(cost, built.instruction, world.links)
+    return built if cost is built.cost else replace(built, cost=cost)
 
 
 def _check_name(file: File, findings: Findings) -> None:

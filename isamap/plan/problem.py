@@ -48,7 +48,11 @@ class TileOperand:
     `staged_bytes` per element in the staging buffer. `registers` that one tile takes of `memory`.
     `stage_whole` when a summing axis outside the register block forces an accumulator through the buffer
     (its tensor is narrower than its accumulator). Of an accumulator, the nanoseconds are for in and out
-    together.
+    together. `direct_busy_ns` and `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that keep the
+    unit busy that performs the issues: computing waits for these, and hides all others.
+
+    `over` are registers of other memories that one tile's registers are made of: a group of four takes four
+    of those that other operands take one by one.
 
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
@@ -103,6 +107,14 @@ class TileOperand:
     swept: bool = False
     cold: bool = False
     late: bool = False
+    direct_busy_ns: float = 0.0
+    staged_busy_ns: float = 0.0
+    over: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def takes(self) -> tuple[tuple[str, int], ...]:
+        """How many registers of which memories one tile takes."""
+        return ((self.memory, self.registers), *self.over)
 
     @property
     def buffer_tile_bytes(self) -> int:

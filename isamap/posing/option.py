@@ -18,6 +18,7 @@ from isamap.posing.far_inputs import with_hints, with_late, with_streams
 from isamap.posing.frame import Frame
 from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
+from isamap.posing.register_files import sharing_files
 from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.transform import reads
 
@@ -77,7 +78,7 @@ def option_of(
         bare,
         operands=tuple(
             with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
-            for o in operands
+            for o in sharing_files(operands, suppliers.machine)
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,

@@ -58,11 +58,18 @@ def input_of(
     """An input with what supplying it costs; None when nothing brings it from a buffer."""
     direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, suppliers)
-    if not homes:
+    if not homes and direct is None:
         return None
-    first, staged = next(iter(homes.items()))
+    # Without a home nothing brings it from a buffer; it is read in place then.
+    first, staged = next(iter(homes.items()), ("", None))
+    unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
     in_place = _described(operand, kernel, _cost(direct), None, is_accumulator=False)
-    if not first and not can_copy(operand, tile, suppliers):
+    in_place = replace(
+        in_place,
+        direct_busy_ns=unit_ns(direct, unit, suppliers),
+        staged_busy_ns=unit_ns(staged, unit, suppliers),
+    )
+    if not homes or (not first and not can_copy(operand, tile, suppliers)):
         return in_place if direct is not None else None
     described = replace(in_place, staged_ns=_cost(staged))
     if not prices_copies:
@@ -114,6 +121,17 @@ def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> 
 
 def _cost(supply: Supply | Leaf | Location | None) -> float | None:
     return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
+
+
+def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
+    """How long instructions of a supply keep one unit busy. Units: nanoseconds."""
+    if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
+        return 0.0
+    inside = added(unit_ns(source, unit, suppliers) for _, source in supply.inputs)
+    if suppliers.machine.instructions[supply.instruction].cost.unit != unit:
+        return inside
+    known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
+    return suppliers.interval_ns(supply.instruction, known) + inside
 
 
 def _described(

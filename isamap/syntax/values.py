@@ -287,15 +287,42 @@ def _cast_help(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
         op = OPS[e.op].spelling
         left, right = _short(e.left.span.text), _short(e.right.span.text)
         return f"cast the operands, as in `{wanted}({left}) {op} {wanted}({right})`, or the result"
+    if _computed_narrow(found, wanted, e):
+        return f"write `{_widened(e, wanted)}`: an {found} result may wrap before it is widened"
     if wanted.is_float or found == BOOL or converts_exactly(found, wanted):
         return f"write `{wanted}({text})`"
     return f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
+
+
+_GROWING = frozenset(("add", "sub", "mul"))
+"""Operations whose results may need more bits than their operands."""
+
+
+def _computed_narrow(found: DType, wanted: DType, e: ast.ExprSyntax) -> bool:
+    """Whether integers would be computed in a type too narrow, and be widened too late."""
+    wider = converts_exactly(found, wanted) or wanted.is_float
+    return isinstance(e, ast.Binary) and e.op in _GROWING and not found.is_float and found != BOOL and wider
+
+
+def _widened(e: ast.ExprSyntax, wanted: DType) -> str:
+    """Sums, differences and products with their operands cast instead of their result."""
+    if not isinstance(e, ast.Binary) or e.op not in _GROWING:
+        return e.span.text if literal_value(e) is not None else f"{wanted}({e.span.text})"
+    left, right = _side(e.left, wanted, bound=e.op == "mul"), _side(e.right, wanted, bound=e.op != "add")
+    return f"{left} {OPS[e.op].spelling} {right}"
+
+
+def _side(e: ast.ExprSyntax, wanted: DType, *, bound: bool) -> str:
+    text = _widened(e, wanted)
+    return f"({text})" if bound and isinstance(e, ast.Binary) and e.op in ("add", "sub") else text
 
 
 def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
     """The expression in the wanted type, as `_cast_help` proposes it first."""
     if wanted == BOOL:
         return f"({e.span.text}) != 0"
+    if _computed_narrow(found, wanted, e):
+        return _widened(e, wanted)
     fits = wanted.is_float or found == BOOL or converts_exactly(found, wanted)
     return f"{'' if fits else 'sat_'}{wanted}({e.span.text})"
 

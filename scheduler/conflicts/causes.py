@@ -153,27 +153,28 @@ def _registers(space: Space) -> Cause | None:
             return Cause(
                 "fix-registers",
                 f"{_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
-                (", ".join([*(_shown(o, tiles, block) for o, tiles in parts), *held]),),
+                (", ".join([*(_shown(o, tiles, each, block) for o, tiles, each in parts), *held]),),
             )
     return None
 
 
-def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int]]]:
-    """Per register memory the operands with how many of their tiles wait in it."""
+def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int, int]]]:
+    """Per register memory the operands with how many of their tiles wait in it, and what each takes."""
     order = space.unroll_order(block)
-    found: dict[str, list[tuple[TileOperand, int]]] = {}
+    found: dict[str, list[tuple[TileOperand, int, int]]] = {}
     for operand in space.option.operands:
-        found.setdefault(operand.memory, []).append((operand, live_tiles(operand, block, order)))
+        for memory, each in operand.takes:
+            found.setdefault(memory, []).append((operand, live_tiles(operand, block, order), each))
     return found
 
 
-def _shown(operand: TileOperand, tiles: int, block: RegisterBlock) -> str:
+def _shown(operand: TileOperand, tiles: int, registers: int, block: RegisterBlock) -> str:
     """`c: 8 × 4 accumulators of 2 registers = 64`."""
     factors = [str(block[axis]) for axis in operand.axes if block.get(axis, 1) > 1]
     product = " × ".join(factors) if operand.is_accumulator and len(factors) > 1 else str(tiles)
     noun = ("accumulator" if operand.is_accumulator else "tile") + ("s" if tiles > 1 else "")
-    each = f" of {operand.registers} registers" if operand.registers > 1 else ""
-    total = f" = {tiles * operand.registers}" if len(factors) > 1 or each else ""
+    each = f" of {registers} registers" if registers > 1 else ""
+    total = f" = {tiles * registers}" if len(factors) > 1 or each else ""
     return f"`{operand.name}`: {product} {noun}{each}{total if operand.is_accumulator or each else ''}"
 
 
@@ -275,7 +276,7 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
     parts = [part for memory, own in _demand(space, block).items() if memory in short for part in own]
     there = " and ".join(str(space.registers[memory]) for memory in short)
     relief = [f"{needed} registers of `{memory}`" for memory, needed in short.items()]
-    notes = [", ".join(_shown(o, tiles, block) for o, tiles in parts)]
+    notes = [", ".join(_shown(o, tiles, each, block) for o, tiles, each in parts)]
     notes.append(
         f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be had either")
     )
@@ -306,8 +307,8 @@ def other_mappings(count: int, cannot: str) -> str:
     return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
 
 
-def _count(parts: Sequence[tuple[TileOperand, int]]) -> int:
-    return sum(tiles * operand.registers for operand, tiles in parts)
+def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
+    return sum(tiles * each for _, tiles, each in parts)
 
 
 def unsupplied(space: Space) -> Diagnostic:

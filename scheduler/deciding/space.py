@@ -151,8 +151,9 @@ class Space:
         names = [axes[position].name for position in chosen]
         limits = tuple(min(issues_along(axes[position]), MAX_UNROLLED) for position in chosen)
         takers = tuple(
-            Taker(o.memory, o.registers, tuple(name in o.axes for name in names), o.is_accumulator)
+            Taker(memory, registers, tuple(name in o.axes for name in names), o.is_accumulator)
             for o in self.option.operands
+            for memory, registers in o.takes
         )
         takers += tuple(Taker(m, count, (False,) * len(names)) for m, count in self.option.between)
         for along in fitting(takers, tuple(sorted(self.registers.items())), limits, MAX_UNROLLED):
@@ -185,8 +186,9 @@ class Space:
         """Registers missing in the memory that lacks most, and registers needed in all."""
         needed = dict(self.option.between)
         for operand in self.option.operands:
-            live = live_tiles(operand, block, order) * operand.registers
-            needed[operand.memory] = needed.get(operand.memory, 0) + live
+            live = live_tiles(operand, block, order)
+            for memory, registers in operand.takes:
+                needed[memory] = needed.get(memory, 0) + live * registers
         missing = [count - self.registers.get(memory, count) for memory, count in needed.items()]
         return max(missing, default=0), sum(needed.values())
 

@@ -20,7 +20,7 @@ from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
 from isamap.scheduler.effects.shares import Counts
-from isamap.scheduler.effects.supply import hints, loads
+from isamap.scheduler.effects.supply import busy, hints, loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ class Context:
 
     @property
     def computing(self) -> Cost:
-        """All issues, one after another."""
-        return Const(prod(issues_along(axis) for axis in self.option.axes) * self.option.interval_ns)
+        """All issues, one after another, and the loads that their unit performs between them."""
+        issues = prod(issues_along(axis) for axis in self.option.axes) * self.option.interval_ns
+        return total([Const(issues), *(busy(self.tiling, operand) for operand in _inputs(self.option))])
 
     @property
     def supplied(self) -> Cost:

@@ -67,6 +67,7 @@ def _blocks(problem: Problem, option: NestOption) -> int:
     """At most so many issues share a tile of an input: accumulators of a block fit into registers."""
     registers, most = dict(problem.registers), MAX_UNROLLED
     for operand in option.operands:
-        if operand.is_accumulator and operand.registers and operand.memory in registers:
-            most = min(most, registers[operand.memory] // operand.registers)
+        for memory, each in operand.takes:
+            if operand.is_accumulator and each and memory in registers:
+                most = min(most, registers[memory] // each)
     return max(1, most)

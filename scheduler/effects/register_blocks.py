@@ -28,8 +28,9 @@ def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0
+    issues = times(option.interval_ns, *_unrolled(space, [axis.name for axis in space.register_axes]))
     return [
-        times(option.interval_ns, *_unrolled(space, [axis.name for axis in space.register_axes])),
+        total([issues, *(_busy(space, operand) for operand in inputs)]),
         Const(chain),
         total(_loads(space, operand, loops) for operand in inputs),
     ]
@@ -39,6 +40,15 @@ def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
     tiles = _unrolled(space, operand.axes)
     direct = total([times(operand.direct_ns or 0.0, *tiles), _addresses(space, operand, loops)])
     return by_stage(space, operand, direct, times(operand.staged_ns or 0.0, *tiles))
+
+
+def _busy(space: Space, operand: TileOperand) -> Cost:
+    """What of an operand's loads keeps the unit busy that computes."""
+    if not operand.direct_busy_ns and not operand.staged_busy_ns:
+        return Const(0)
+    tiles = _unrolled(space, operand.axes)
+    direct, staged = times(operand.direct_busy_ns, *tiles), times(operand.staged_busy_ns, *tiles)
+    return by_stage(space, operand, direct, staged)
 
 
 def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:

@@ -16,13 +16,24 @@ from isamap.source import added
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
     """Loads of an input's tiles: each once per register block that uses it."""
+    return _each_tile(tiling, operand, operand.direct_ns or 0.0, operand.staged_ns or 0.0)
+
+
+def busy(tiling: Tiling, operand: TileOperand) -> Cost:
+    """What of these loads keeps the unit busy that computes."""
+    if not operand.direct_busy_ns and not operand.staged_busy_ns:
+        return Const(0)
+    return _each_tile(tiling, operand, operand.direct_busy_ns, operand.staged_busy_ns)
+
+
+def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
     own = prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
     others = [tiling.steps[axis.name] for axis in tiling.space.axes if axis.name not in operand.axes]
     return by_stage(
         tiling.space,
         operand,
-        times(own, operand.direct_ns or 0.0, *others),
-        times(own, operand.staged_ns or 0.0, *others),
+        times(own, direct_ns, *others),
+        times(own, staged_ns, *others),
     )
 
 

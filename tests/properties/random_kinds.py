@@ -165,4 +165,7 @@ def _housed(random: Random, operand: TileOperand, home: str) -> TileOperand:
     in_place = operand.direct_ns if random.random() < 0.3 else None
     memory = home if random.random() < 0.5 else operand.memory
     homes = (home, "") if random.random() < 0.2 else (home,)
-    return replace(operand, homes=homes, staged_ns=staged, direct_ns=in_place, memory=memory)
+    found = replace(operand, homes=homes, staged_ns=staged, direct_ns=in_place, memory=memory)
+    if operand.is_accumulator or random.random() < 0.5:
+        return found
+    return replace(found, direct_busy_ns=(in_place or 0.0) / 2, staged_busy_ns=staged)

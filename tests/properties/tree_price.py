@@ -55,10 +55,12 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
     held = [o for o in option.operands if o.is_accumulator]
     sums, loops = _summing(walk, problem.loops)
     computing = prod(ceil(a.extent / a.tile) for a in option.axes) * option.interval_ns
-    loads = sum(
-        _issues(option, o) * _tile_ns(walk, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
+    tiles = {
+        o.name: _issues(option, o) * prod(walk.steps(x) for x in walk.running if x not in o.axes)
         for o in inputs
-    )
+    }
+    loads = sum(tiles[o.name] * _tile_ns(walk, o) for o in inputs)
+    computing += sum(tiles[o.name] * _busy_ns(walk, o) for o in inputs)
     traffic = [
         [missed_ns(walk, o, problem, level) + starts(walk, o, problem, level) for o in option.operands]
         for level in range(len(problem.caches))
@@ -170,7 +172,12 @@ def _summing(walk: Walk, stated: LoopTimes) -> tuple[float, float]:
     for sizes in product(*spans):
         block = dict(zip((axis.name for axis in outputs), sizes, strict=True))
         loads = sum(_block_loads(walk, o, block, stated) for o in option.operands if not o.is_accumulator)
-        sums += issues * max(option.interval_ns * prod(sizes), chain, loads)
+        busy = option.interval_ns * prod(sizes) + sum(
+            _busy_ns(walk, o) * prod(n for name, n in block.items() if name in o.axes)
+            for o in option.operands
+            if not o.is_accumulator
+        )
+        sums += issues * max(busy, chain, loads)
         loops += stated.turn_ns * issues
         if walk.copies > 1:
             along = next(a for a in summed if a.name == walk.copied)
@@ -199,6 +206,11 @@ def _tile_ns(walk: Walk, operand: TileOperand) -> float:
     ns = operand.staged_ns if operand.name in walk.stages else operand.direct_ns
     assert ns is not None, "the judge has seen that it can be so"
     return ns
+
+
+def _busy_ns(walk: Walk, operand: TileOperand) -> float:
+    """What a tile takes the unit that computes."""
+    return operand.staged_busy_ns if operand.name in walk.stages else operand.direct_busy_ns
 
 
 def _held(walk: Walk, operand: TileOperand) -> float:

@@ -40,7 +40,8 @@ def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
     needed = dict(option.between)
     for operand in option.operands:
         tiles = _live_tiles(operand, unrolls)
-        needed[operand.memory] = needed.get(operand.memory, 0) + tiles * operand.registers
+        for memory, registers in operand.takes:
+            needed[memory] = needed.get(memory, 0) + tiles * registers
     return needed
 
 
@@ -336,9 +337,10 @@ def _check_registers(
         if available is not None and needed > available:
             unrolls = _unrolls(nest, option)
             parts = [
-                f"`{operand.name}`: {_live_tiles(operand, unrolls) * operand.registers}"
+                f"`{operand.name}`: {_live_tiles(operand, unrolls) * registers}"
                 for operand in option.operands
-                if operand.memory == memory
+                for taken, registers in operand.takes
+                if taken == memory
             ]
             parts += [f"within an issue: {count}" for held, count in option.between if held == memory]
             yield Diagnostic(
