@@ -7,7 +7,10 @@ numbers among them; NaN and infinities in so few elements that most of each outp
 
 Floats of `random` are between -1 and 1. Where a loop runs in order, what one iteration computes goes into the
 next, and sums of n terms would make more and more of a rounding, until two right results have nothing to do
-with each other. Divided by n, no sum makes an error larger than the largest of its terms'.
+with each other. Of a kernel whose iterations can be judged one by one, the weights in such a sum, which are
+the same in each iteration, are divided by √n: sums are as large as their terms then, and gates neither shut
+nor idle. Of any other all floats are divided by n, so that no sum makes an error larger than the largest of
+its terms'.
 
 How far one element of an input is felt: the largest share of an output that depends on it.
 
@@ -18,13 +21,13 @@ with is in all results. What an iteration of an ordered loop takes in, all later
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import DType, Kernel, Operand
+from isamap.ir import DType, Kernel, Operand, iterations_apart
 from isamap.ir.contraction import symbols_of
 from isamap.ir.facts import Site, find_sites
 
@@ -74,23 +77,36 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
         arrays[operand.name] = make(rng, shape_of(operand), operand.dtype)
     if fill == "edges":
         _strew(kernel, arrays, seed)
-    if fill == "random" and (terms := _terms_in_turn(kernel)) > 1:
-        for operand in kernel.operands:
-            if operand.name in arrays and operand.dtype.is_float:
-                scaled = arrays[operand.name].astype(np.float64) / terms
-                arrays[operand.name] = scaled.astype(operand.dtype.numpy())
+    if fill == "random":
+        for name, divisor in _divisors(kernel).items():
+            scaled = arrays[name].astype(np.float64) / divisor
+            arrays[name] = scaled.astype(kernel.operand(name).dtype.numpy())
     return arrays
 
 
-def _terms_in_turn(kernel: Kernel) -> int:
-    """The most terms of a sum inside of a loop that runs in order; 1 without one."""
-    counts = [1]
-    for site in find_sites(kernel):
-        if site.assign.op == "add" and any(a.ordered for a in site.axes):
-            kept = {s for i in site.assign.target.index for s in i.symbols}
-            kept |= {a.name for a in site.axes if a.ordered}
-            counts.append(prod(a.extent.evaluate({}) for a in site.axes if a.name not in kept))
-    return max(counts)
+def _divisors(kernel: Kernel) -> dict[str, float]:
+    """What floats of `random` are divided by, of the inputs that are divided at all."""
+    sums = [(site, n) for site in find_sites(kernel) if (n := _terms_in_turn(site)) > 1]
+    floats = [o.name for o in kernel.operands if o.role != "temp" and o.dtype.is_float]
+    if iterations_apart(kernel) is None:
+        most = max((n for _, n in sums), default=1)
+        return dict.fromkeys(floats, float(most)) if most > 1 else {}
+    found: dict[str, float] = {}
+    for site, terms in sums:
+        turning = {a.name for a in site.axes if a.ordered}
+        factors = [r for r in site.reads if r.buffer in floats]
+        weights = [r for r in factors if not turning & symbols_of(r)] or factors
+        for name in {r.buffer for r in weights[-1:]}:
+            found[name] = max(found.get(name, 1.0), sqrt(terms))
+    return found
+
+
+def _terms_in_turn(site: Site) -> int:
+    """The terms that one iteration of loops that run in order adds up; 1 where it is no sum inside of one."""
+    if site.assign.op != "add" or not any(a.ordered for a in site.axes):
+        return 1
+    kept = symbols_of(site.assign.target) | {a.name for a in site.axes if a.ordered}
+    return prod(a.extent.evaluate({}) for a in site.axes if a.name not in kept)
 
 
 def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:

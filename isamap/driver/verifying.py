@@ -1,7 +1,7 @@
 """A program's results held against the oracle, on several fills, beside memory not to be touched; its time.
 
-How far a result is from what it should be is told by its element nearest to the bound, or furthest beyond.
-With 65504 as f16's largest number, 65530 ± 20 may come out as 65504 or as inf; 70000 ± 20 only as inf.
+A recurrence whose results show its state is compared twice: as a whole, as far as that says anything, and
+each iteration by itself, from the state that the program had.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.codegen.runner import RunResult, packed_arrays, run_program
+from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
 from isamap.driver.oracle import (
     ORDER_FACTOR,
     VECTORS,
@@ -30,76 +31,11 @@ from isamap.driver.oracle import (
 from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
-from isamap.ir import Kernel, Range, bind, round_to, typical_size
+from isamap.ir import Kernel, Range, bind, iterations_apart, typical_size
 from isamap.source import Diagnostic
 from isamap.syntax import parse_kernel
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Deviation:
-    """The element nearest to its bound, or furthest beyond, by its position in what was compared."""
-
-    position: int
-    error: float
-    bound: float
-    ratio: float
-    wrong: int
-
-
-def find_deviation(found: Array, wanted: Expected) -> Deviation:
-    """The element of an output that is nearest to its bound; of a sampled one, among the samples."""
-    values = found[wanted.at] if wanted.at is not None else found
-    errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
-    with np.errstate(all="ignore"):
-        ratios = np.where((errors == 0) | np.isinf(bounds), 0.0, errors / bounds)
-    ratios = np.where(np.isnan(ratios), np.inf, ratios)
-    position = int(np.argmax(ratios))
-    return Deviation(
-        position,
-        float(errors[position]),
-        float(bounds[position]),
-        float(ratios[position]),
-        int(np.count_nonzero(ratios > 1)),
-    )
-
-
-def must_overflow(wanted: Expected) -> Array:
-    """Where a right result is too large for its type, whatever its error."""
-    if not wanted.dtype.is_float:
-        return np.zeros(wanted.values.shape, np.bool_)
-    return _overflows(wanted, -wanted.computed)
-
-
-def _overflows(wanted: Expected, error: Array) -> Array:
-    """Where a finite value becomes none when it is rounded to its type, with its size off by an error."""
-    values = np.asarray(wanted.values.astype(np.float64))
-    with np.errstate(all="ignore"):
-        rounded = round_to(np.maximum(np.abs(values) + error, 0.0), wanted.dtype).astype(np.float64)
-    return np.isfinite(values) & np.isfinite(error) & ~np.isfinite(rounded)
-
-
-def _errors(values: Array, wanted: Expected) -> Array:
-    """Absolute errors, float64; infinite where one is not a number, or both are different infinities.
-
-    An overflow is no error where the value with its bound reaches so far, and anything else is where all of
-    it lies beyond. The overflow of a type without infinities is NaN.
-    """
-    if values.dtype.kind in "iub":
-        gap = np.abs(values.astype(np.float64) - wanted.values.astype(np.float64))
-        return np.where(values == wanted.values, 0.0, np.maximum(gap, 1.0))
-    with np.errstate(all="ignore"):
-        wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
-        beyond = round_to(np.copysign(np.inf, exact), wanted.dtype).astype(np.float64)
-        errors = np.where(_same(wide, exact), 0.0, np.abs(wide - exact))
-    errors = np.where(np.isnan(errors), np.inf, errors)
-    errors = np.where(must_overflow(wanted), np.inf, errors)
-    return np.where(_overflows(wanted, wanted.computed) & _same(wide, beyond), 0.0, errors)
-
-
-def _same(a: Array, b: Array) -> Array:
-    return (a == b) | (np.isnan(a) & np.isnan(b))
 
 
 GUARDED_BYTES = 1 << 30
@@ -127,6 +63,38 @@ class Case:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+@dataclass(slots=True)
+class Judged:
+    """A result while it is compared: how near its elements have come to their bounds, and what is wrong."""
+
+    kernel: Kernel
+    arrays: Mapping[str, Array]
+    found: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    fill: str
+    ran_on: RanOn
+    problems: list[Diagnostic]
+    checked: str = "all elements"
+    worst: float = -1.0
+    error: float = 0.0
+    bound: float = 0.0
+
+    def hold(self, name: str, wanted: Expected) -> None:
+        """Hold an output against what is expected of it."""
+        found = self.found[name]
+        closest = find_deviation(found, wanted)
+        if closest.ratio > self.worst:
+            self.worst, self.error, self.bound = closest.ratio, closest.error, closest.bound
+        if closest.ratio > 1:
+            self.problems.append(_wrong(name, wanted, closest, self))
+        free = int(np.count_nonzero(np.isinf(wanted.bound)))
+        if free and wanted.at is None:
+            self.checked = f"{wanted.values.size - free} of {wanted.values.size} elements of {name}"
+        if wanted.at is not None:
+            self.checked = f"{len(wanted.values)} sampled elements"
+            self.checked += _check_product(self.kernel, self.arrays, found, name, self.problems)
 
 
 def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
@@ -215,36 +183,55 @@ def compare(
         said = f"the program refused its arguments: {result.meaning}"
         refused = (Diagnostic("program-refused", said),)
         return Case(sizes, fill, 0.0, 0.0, prepared.ran_on, "nothing", guard, refused)
-    expected = expect(kernel, arrays, scalars, fill)
     problems = [
         Diagnostic("result-wrong", f"`{n}` is written between its rows") for n in result.written_between
     ]
-    worst, error, bound, checked = -1.0, 0.0, 0.0, "all elements"
-    for name, wanted in expected.items():
-        found = result.arrays[name]
-        closest = find_deviation(found, wanted)
-        if closest.ratio > worst:
-            worst, error, bound = closest.ratio, closest.error, closest.bound
-        if closest.ratio > 1:
-            problems.append(_wrong(name, found, wanted, closest, sizes, fill, prepared.ran_on))
-        free = int(np.count_nonzero(np.isinf(wanted.bound)))
-        if free and wanted.at is None:
-            checked = f"{wanted.values.size - free} of {wanted.values.size} elements of {name}"
-        if wanted.at is not None:
-            checked = f"{len(wanted.values)} sampled elements"
-            checked += _check_product(kernel, arrays, found, name, problems)
-    return Case(sizes, fill, error, bound, prepared.ran_on, checked, guard, tuple(problems))
+    judged = Judged(kernel, arrays, result.arrays, sizes, fill, prepared.ran_on, problems)
+    for name, wanted in _comparisons(judged, scalars):
+        judged.hold(name, wanted)
+    return Case(
+        sizes, fill, judged.error, judged.bound, prepared.ran_on, judged.checked, guard, tuple(problems)
+    )
 
 
-def _wrong(
-    name: str,
-    found: Array,
-    wanted: Expected,
-    closest: Deviation,
-    sizes: Mapping[str, int],
-    fill: str,
-    ran_on: RanOn,
-) -> Diagnostic:
+def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
+    """What is compared: outputs as a whole, and those of a recurrence from the program's own state, too.
+
+    Where the whole is too vague to tell anything, the iterations alone decide, which is as much. What is too
+    vague altogether is a problem.
+    """
+    kernel, arrays, fill = judged.kernel, judged.arrays, judged.fill
+    whole = expect(kernel, arrays, scalars, fill)
+    apart = iterations_apart(kernel)
+    own: dict[str, Expected] = {}
+    if apart is not None:
+        given = {**arrays, **{name: judged.found[output] for name, output in apart.shown.items()}}
+        own = expect(apart.kernel, given, scalars, fill)
+        judged.checked = (
+            f"all elements, each iteration of {' and '.join(apart.axes)} from the program's own state"
+        )
+    for name, wanted in whole.items():
+        several = [e for e in (wanted, own.get(name)) if e is not None]
+        vague = [find_vague(e, arrays) if fill != "edges" else None for e in several]
+        if (found := vague[-1]) is not None and all(vague):
+            judged.problems.append(_too_vague(name, found, judged))
+        yield from ((name, e) for e, says_nothing in zip(several, vague, strict=True) if says_nothing is None)
+
+
+def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
+    """What says that an output was compared with a bound that tells nothing."""
+    said = f"`{name}` is not verified: its bound, {vague.bound:.3g}, is larger than a tenth of its values"
+    return Diagnostic(
+        "bound-too-large",
+        f"{said}, which reach {vague.size:.3g}",
+        notes=(_circumstances(judged),),
+        help="verify fewer iterations, or have an output hold what each iteration carries on, "
+        "so that each is judged by itself",
+    )
+
+
+def _wrong(name: str, wanted: Expected, closest: Deviation, judged: Judged) -> Diagnostic:
+    found = judged.found[name]
     if wanted.at is not None:
         index = tuple(int(a[closest.position]) for a in wanted.at)
     else:
@@ -259,10 +246,15 @@ def _wrong(
         f"{where} is {found[index]!s} and should be {is_value!s}, {allowed}",
         notes=(
             f"{closest.wrong} of {wanted.values.size} elements compared are wrong",
-            f"with {', '.join(f'{n}={v}' for n, v in sizes.items())}, filled with {fill}, run on {ran_on}",
+            _circumstances(judged),
         ),
         help="`isamap hw check --run` tells whether an instruction's description is wrong",
     )
+
+
+def _circumstances(judged: Judged) -> str:
+    sizes = ", ".join(f"{n}={v}" for n, v in judged.sizes.items())
+    return f"with {sizes}, filled with {judged.fill}, run on {judged.ran_on}"
 
 
 def _check_product(

@@ -53,6 +53,7 @@ from isamap.ir.nodes import (
 from isamap.ir.ops import OPS, REDUCTIONS, Op
 from isamap.ir.printer import print_expr, print_module, print_routine, print_stmt
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.recurrences import Apart, iterations_apart
 from isamap.ir.rounding import convert, round_to
 from isamap.ir.substitute import substitute_expr, substitute_read, substitute_routine, substitute_stmt
 from isamap.ir.text_layout import layout
@@ -71,6 +72,7 @@ __all__ = [
     "REDUCTIONS",
     "REORDERING",
     "ZERO",
+    "Apart",
     "Assign",
     "Atom",
     "Axis",
@@ -124,6 +126,7 @@ __all__ = [
     "interpret",
     "interpret_magnitude",
     "is_nonnegative",
+    "iterations_apart",
     "layout",
     "passes_through",
     "print_expr",

@@ -13,6 +13,12 @@ COMMAND_CODES: dict[str, Explanation] = {
         "more threads than cores",
         "Each thread of a benchmark has a core of its own, or its times say nothing.",
     ),
+    "bound-too-large": Explanation(
+        "a result that no comparison can judge",
+        "What rounding may make of a result is more than a tenth of its values, so that a wrong one would "
+        "pass, too. Recurrences make more and more of a rounding: where an output shows the state, as "
+        "Y[t, j] = h[j] does, each iteration is compared by itself, from the state that the program had.",
+    ),
     "cache-damaged": Explanation(
         "a file in the cache that is not what was kept",
         "What the cache holds is named by its sha256, which is checked at every use; a file that differs is "

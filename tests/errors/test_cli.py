@@ -34,6 +34,7 @@ ELSEWHERE = frozenset(
         "profile-other-machine",
         "program-refused",  # wrong programs: tests/unit/test_driver_verify.py
         "result-wrong",
+        "bound-too-large",
         "scalar-only",  # warnings
         "form-slow",  # tests/unit/test_driver_slowness.py
         "solver-stopped",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from properties.runnable import OUTPUTS, OUTSIZE, Case, runnable_kernels
 from reference import differences, run_reference
 
+from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import expect
-from isamap.driver.verifying import find_deviation
 from isamap.ir import (
     Measure,
     contraction,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isamap.codegen.fills import make_arrays
+from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import Expected, expect
-from isamap.driver.verifying import find_deviation
 from isamap.ir import DTYPES, Index, Kernel, bind, interpret
 from isamap.ir.error_bounds import Measure, Reduction, begin_tally, finish_tally
 from isamap.ir.measuring import most_hits

@@ -10,10 +10,11 @@ import isamap
 from isamap.codegen.fills import FILLS, make_arrays
 from isamap.codegen.runner import RunResult
 from isamap.codegen.toolchain import compile_library
+from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import VECTORS, contraction_of, count_operations, expect, last_place, wrong_vectors
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
-from isamap.driver.verifying import Case, compare, find_deviation, verify_case
+from isamap.driver.verifying import Case, compare, verify_case
 from isamap.ir import DTYPES, Kernel, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.source import Source

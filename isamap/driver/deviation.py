@@ -1,0 +1,115 @@
+"""How far a result is from what it should be, and whether its bound says anything.
+
+The element nearest to the bound, or furthest beyond, speaks for all. With 65504 as f16's largest number,
+65530 ± 20 may come out as 65504 or as inf; 70000 ± 20 only as inf. A bound of 4.3 for values between -1 and 1
+says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.driver.oracle import Expected
+from isamap.ir import round_to
+
+Array = NDArray[Any]
+TELLING = 0.1
+"""A bound says something of a value as long as it is no larger than this share of the values."""
+SMALL_TERMS = 2.0**-10
+"""As large a share of the largest float given as values count at least: differences that cancel may be 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """The element nearest to its bound, or furthest beyond, by its position in what was compared."""
+
+    position: int
+    error: float
+    bound: float
+    ratio: float
+    wrong: int
+
+
+def find_deviation(found: Array, wanted: Expected) -> Deviation:
+    """The element of an output that is nearest to its bound; of a sampled one, among the samples."""
+    values = found[wanted.at] if wanted.at is not None else found
+    errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
+    with np.errstate(all="ignore"):
+        ratios = np.where((errors == 0) | np.isinf(bounds), 0.0, errors / bounds)
+    ratios = np.where(np.isnan(ratios), np.inf, ratios)
+    position = int(np.argmax(ratios))
+    return Deviation(
+        position,
+        float(errors[position]),
+        float(bounds[position]),
+        float(ratios[position]),
+        int(np.count_nonzero(ratios > 1)),
+    )
+
+
+def must_overflow(wanted: Expected) -> Array:
+    """Where a right result is too large for its type, whatever its error."""
+    if not wanted.dtype.is_float:
+        return np.zeros(wanted.values.shape, np.bool_)
+    return _overflows(wanted, -wanted.computed)
+
+
+def _overflows(wanted: Expected, error: Array) -> Array:
+    """Where a finite value becomes none when it is rounded to its type, with its size off by an error."""
+    values = np.asarray(wanted.values.astype(np.float64))
+    with np.errstate(all="ignore"):
+        rounded = round_to(np.maximum(np.abs(values) + error, 0.0), wanted.dtype).astype(np.float64)
+    return np.isfinite(values) & np.isfinite(error) & ~np.isfinite(rounded)
+
+
+def _errors(values: Array, wanted: Expected) -> Array:
+    """Absolute errors, float64; infinite where one is not a number, or both are different infinities.
+
+    An overflow is no error where the value with its bound reaches so far, and anything else is where all of
+    it lies beyond. The overflow of a type without infinities is NaN.
+    """
+    if values.dtype.kind in "iub":
+        gap = np.abs(values.astype(np.float64) - wanted.values.astype(np.float64))
+        return np.where(values == wanted.values, 0.0, np.maximum(gap, 1.0))
+    with np.errstate(all="ignore"):
+        wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
+        beyond = round_to(np.copysign(np.inf, exact), wanted.dtype).astype(np.float64)
+        errors = np.where(_same(wide, exact), 0.0, np.abs(wide - exact))
+    errors = np.where(np.isnan(errors), np.inf, errors)
+    errors = np.where(must_overflow(wanted), np.inf, errors)
+    return np.where(_overflows(wanted, wanted.computed) & _same(wide, beyond), 0.0, errors)
+
+
+def _same(a: Array, b: Array) -> Array:
+    return (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+@dataclass(frozen=True, slots=True)
+class Vague:
+    """What an output may be off by, and how large its values are: too much for them."""
+
+    bound: float
+    size: float
+
+
+def find_vague(wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
+    """The largest bound of an output, where it is too large to tell right from wrong; else None."""
+    if not wanted.dtype.is_float or wanted.is_exact or not wanted.bound.size:
+        return None
+    compared = np.isfinite(wanted.bound)
+    values = np.abs(wanted.values[compared].astype(np.float64))
+    floats = [a for a in given.values() if a.dtype.kind not in "iub" and a.size]
+    least = max((_largest(a.astype(np.float64)) for a in floats), default=0.0) * SMALL_TERMS
+    size = max(_largest(values), least)
+    bound = float(np.max(wanted.bound[compared], initial=0.0)) if compared.any() else np.inf
+    return Vague(bound, size) if bound > TELLING * size else None
+
+
+def _largest(values: Array) -> float:
+    """The largest absolute value of those that are finite."""
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))

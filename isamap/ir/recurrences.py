@@ -1,0 +1,194 @@
+"""Iterations of a `seq` loop that begin with what a program itself has left, each to be judged on its own.
+
+    seq t in T { …; h[j] = tanh(u[j]); Y[t, j] = h[j]; }
+
+shows its state: `h` is in `Y[t - 1]` when iteration t begins. With `Y` as an input more, `Y_found`, that is
+
+    seq t in T { for j in H { h[j] = Y_found[t - 1, j] if t > 0; } …; h[j] = tanh(u[j]); Y[t, j] = h[j]; }
+
+whose iterations do not hang on each other, so that a recurrence that makes much of a rounding is judged by
+what one iteration makes of it. A program is right from its first iteration to its last where each of them is.
+An output that is read as earlier iterations wrote it, `u[j, k] * h[t, k]` of `h[t + 1, j]`, is read from
+`h_found`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from isamap.ir.contraction import symbols_of
+from isamap.ir.dtypes import BOOL, I64
+from isamap.ir.facts import reads_of
+from isamap.ir.index import Index
+from isamap.ir.nodes import (
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Loop,
+    Operand,
+    Read,
+    Stmt,
+)
+
+FURTHEST = 4
+"""How many iterations back a result is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A kernel whose iterations are apart: `shown` are the outputs that its new inputs hold, by their names.
+
+    `axes` are those that run in order.
+    """
+
+    kernel: Kernel
+    shown: Mapping[str, str]
+    axes: tuple[str, ...]
+
+
+def iterations_apart(kernel: Kernel) -> Apart | None:
+    """The kernel whose iterations begin with given results; None where no output shows what is carried."""
+    shown: dict[str, str] = {}
+    axes: list[str] = []
+    body: list[Stmt] = []
+    for statement in kernel.body:
+        apart = _apart(statement, kernel, shown) if isinstance(statement, Loop) else None
+        if apart is not None:
+            axes.append(apart.axes[0].name)
+        body.append(apart or statement)
+    if not axes:
+        return None
+    given = tuple(
+        Operand(name, "in", kernel.operand(output).dtype, kernel.operand(output).shape)
+        for output, name in shown.items()
+    )
+    made = replace(kernel, operands=(*given, *kernel.operands), body=tuple(body))
+    return Apart(made, {name: output for output, name in shown.items()}, tuple(axes))
+
+
+def _apart(loop: Loop, kernel: Kernel, shown: dict[str, str]) -> Loop | None:
+    """The loop with what it carries read from results, as far as they show it; None where they do not."""
+    if not loop.ordered or len(loop.axes) != 1:
+        return None
+    axis, written = loop.axes[0].name, list(_assigns(loop.body))
+    starts: list[Stmt] = []
+    for number, assign in enumerate(written):
+        copied = _copied(assign, kernel) if axis in symbols_of(assign.target) else None
+        later = (other.target.buffer for other in written[number + 1 :])
+        if copied is not None and copied.buffer not in later and _is_alone(assign, written):
+            starts.append(_start(assign.target, copied, axis, kernel, shown))
+    lagging = dict(_lagging(written, axis, kernel))
+    for output in lagging.values():
+        _name(output, kernel, shown)
+    if not starts and not lagging:
+        return None
+    reread = _with_reads(loop, lambda r: replace(r, buffer=shown[r.buffer]) if r in lagging else r)
+    assert isinstance(reread, Loop)
+    return replace(reread, body=(*starts, *reread.body))
+
+
+def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
+    for statement in body:
+        match statement:
+            case Assign():
+                yield statement
+            case Loop():
+                yield from _assigns(statement.body)
+            case _:
+                assert_never(statement)
+
+
+def _copied(assign: Assign, kernel: Kernel) -> Read | None:
+    """What an output is a plain copy of: a whole array that exists only inside."""
+    if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
+        return None
+    source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
+    names = [str(i) for i in assign.value.index]
+    plain = len({*names}) == len(names) and all(
+        i.symbols == frozenset((n,)) for i, n in zip(assign.value.index, names, strict=True)
+    )
+    inside = source.role == "temp" and source.accumulate is None and assign.value.fill is None
+    return assign.value if plain and inside and target.role in ("out", "inout") else None
+
+
+def _is_alone(assign: Assign, written: list[Assign]) -> bool:
+    """Whether nothing else assigns to the same output."""
+    return sum(other.target.buffer == assign.target.buffer for other in written) == 1
+
+
+def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[str, str]) -> Stmt:
+    """`h[j] = Y_found[t - 1, j] if t > 0` for all of `h`."""
+    earlier = tuple(i.substitute({axis: Index.of(axis) - 1}) for i in target.index)
+    found = Read(_name(target.buffer, kernel, shown), earlier, target.dtype, Const(0, target.dtype))
+    later = Call("gt", (IndexValue(Index.of(axis), I64), Const(0, I64)), BOOL)
+    assign = Assign(copied, None, found, later)
+    axes = tuple(
+        Axis(str(i), extent)
+        for i, extent in zip(copied.index, kernel.operand(copied.buffer).shape, strict=True)
+    )
+    return Loop(axes, (assign,)) if axes else assign
+
+
+def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
+    """The name of the input that holds what a program has left in an output."""
+    taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
+    name = f"{output}_found"
+    while name in taken:
+        name += "_"
+    return shown.setdefault(output, name)
+
+
+def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[tuple[Read, str]]:
+    """Reads of an output where earlier iterations wrote it, each with the output."""
+    places: dict[str, set[tuple[Index, ...]]] = {}
+    for assign in written:
+        if kernel.operand(assign.target.buffer).role in ("out", "inout"):
+            places.setdefault(assign.target.buffer, set()).add(_of_axis(assign.target, axis))
+    for assign in written:
+        for e in (assign.value, assign.guard):
+            for read in reads_of(e) if e is not None else ():
+                now = places.get(read.buffer, set())
+                then = {
+                    tuple(i.substitute({axis: Index.of(axis) - back}) for i in place)
+                    for place in now
+                    for back in range(1, FURTHEST)
+                }
+                here = _of_axis(read, axis)
+                if len(now) == 1 and here not in now and here in then:
+                    yield read, read.buffer
+
+
+def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
+    """The subscripts that move with the axis; 0 for the others."""
+    return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
+
+
+def _with_reads(s: Stmt, change: Callable[[Read], Read]) -> Stmt:
+    """The statement with what its values and guards read changed."""
+    guard = _changed(s.guard, change) if s.guard is not None else None
+    match s:
+        case Assign():
+            return replace(s, value=_changed(s.value, change), guard=guard)
+        case Loop():
+            return replace(s, body=tuple(_with_reads(b, change) for b in s.body), guard=guard)
+        case _:
+            assert_never(s)
+
+
+def _changed(e: Expr, change: Callable[[Read], Read]) -> Expr:
+    match e:
+        case Read():
+            return change(e)
+        case Call(_, args):
+            return replace(e, args=tuple(_changed(a, change) for a in args))
+        case Cast(value):
+            return replace(e, value=_changed(value, change))
+        case _:
+            return e

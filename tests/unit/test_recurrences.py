@@ -1,0 +1,138 @@
+"""Iterations of recurrences apart: the same results, each from what a program left, and faults that show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isamap.codegen.fills import make_arrays
+from isamap.codegen.runner import RunResult
+from isamap.driver.request import Request
+from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.verifying import Case, compare
+from isamap.ir import Kernel, bind, interpret, iterations_apart, print_routine
+from isamap.kernels import kernel_path
+from isamap.source import Source
+from isamap.syntax import parse_kernel
+
+SHOWN = """kernel shown(T, N) {
+  in U: f32[N, N];
+  in x: f32[T, N];
+  out Y: f32[T, N];
+  temp h: f32[N];
+  temp u: f32[N];
+  for j in N { h[j] = 0; }
+  seq t in T {
+    for j in N { u[j] = x[t, j]; }
+    for j in N, k in N { u[j] += U[j, k] * h[k]; }
+    for j in N { h[j] = tanh(u[j]); Y[t, j] = h[j]; }
+  }
+}"""
+BACKWARD = SHOWN.replace("Y[t, j]", "Y[T - 1 - t, j]")
+LAGGING = """kernel lagging(T, N) {
+  in U: f32[N, N];
+  in x: f32[T, N];
+  inout h: f32[T + 1, N];
+  seq t in T {
+    for j in N { h[t + 1, j] = x[t, j]; }
+    for j in N, k in N { h[t + 1, j] += U[j, k] * h[t, k]; }
+    for j in N { h[t + 1, j] = tanh(h[t + 1, j]); }
+  }
+}"""
+LAST = SHOWN.replace("out Y: f32[T, N];", "out Y: f32[N];").replace("Y[t, j]", "Y[j]")
+REDUCED = SHOWN.replace("Y[t, j] = h[j]", "Y[t, j] = 2 * h[j]")
+CHANGED = SHOWN.replace("Y[t, j] = h[j];", "Y[t, j] = h[j]; h[j] = h[j] / 2;")
+CHAOS = """kernel logistic(T, N) {
+  in a: f32[N];
+  out y: f32[N];
+  temp x: f32[N];
+  for n in N { x[n] = abs(a[n]); }
+  seq t in T { for n in N { x[n] = 3.9 * x[n] * (1 - x[n]); } }
+  for n in N { y[n] = x[n]; }
+}"""
+
+
+def bound(text: str, **sizes: int) -> Kernel:
+    return bind(parse_kernel(Source("k.ir", text)), sizes)
+
+
+@pytest.mark.parametrize("text", [SHOWN, BACKWARD, LAGGING], ids=["shown", "backward", "lagging"])
+def test_from_right_results_iterations_apart_give_the_same(text: str) -> None:
+    kernel = bound(text, T=5, N=6)
+    arrays = make_arrays(kernel, "random")
+    right = interpret(kernel, arrays, {})
+    apart = iterations_apart(kernel)
+    assert apart is not None
+    given = {name: right[output] for name, output in apart.shown.items()}
+    again = interpret(apart.kernel, {**arrays, **given}, {})
+    assert all(np.array_equal(again[name], right[name]) for name in right)
+
+
+@pytest.mark.parametrize("text", [SHOWN, BACKWARD, LAGGING], ids=["shown", "backward", "lagging"])
+def test_a_state_that_is_given_is_the_one_that_is_taken(text: str) -> None:
+    kernel = bound(text, T=5, N=6)
+    arrays = make_arrays(kernel, "random")
+    apart = iterations_apart(kernel)
+    assert apart is not None
+    nothing = {name: np.zeros(arrays[output].shape) for name, output in apart.shown.items()}
+    found = next(iter(interpret(apart.kernel, {**arrays, **nothing}, {}, exact=True).values()))
+    last = found[0] if text is BACKWARD else found[-1]
+    assert np.allclose(last, np.tanh(arrays["x"][-1].astype(np.float64)), rtol=1e-14)
+
+
+@pytest.mark.parametrize("text", [LAST, REDUCED, CHANGED, CHAOS], ids=["last", "reduced", "changed", "chaos"])
+def test_what_outputs_do_not_show_is_not_taken_from_them(text: str) -> None:
+    assert iterations_apart(bound(text, T=3, N=4)) is None
+
+
+def test_the_kernel_with_its_iterations_apart_can_be_read() -> None:
+    apart = iterations_apart(bound(SHOWN, T=3, N=4))
+    assert apart is not None
+    printed = print_routine(apart.kernel)
+    assert "h[j] = Y_found[t - 1, j] else 0 if t > 0" in printed
+    assert parse_kernel(Source("apart.ir", printed)).operands == apart.kernel.operands
+
+
+@pytest.fixture(scope="module")
+def gru() -> Prepared:
+    text = kernel_path("gru").read_text(encoding="utf-8")
+    return prepare(Request(Source("gru.ir", text), "generic-c", {"T": 12, "N": 2, "C": 3, "H": 40}))
+
+
+def judged(gru: Prepared, change: Any) -> Case:
+    """The comparison of a result of which some was changed."""
+    sizes = {n: int(v) for n, v in gru.request.sizes.items() if isinstance(v, int)}
+    kernel = bind(parse_kernel(gru.request.kernel), sizes)
+    arrays = make_arrays(kernel, "random")
+    result = interpret(kernel, arrays, {})["Y"]
+    change(result)
+    return compare(kernel, arrays, {}, RunResult({"Y": result}, (), 0), gru, sizes, "random", False)
+
+
+def test_a_step_of_a_long_recurrence_is_judged_from_the_state_before_it(gru: Prepared) -> None:
+    def spoil(y: Any) -> None:
+        y[9, 1, 7] += 1e-4
+
+    case = judged(gru, spoil)
+    assert not case.ok
+    assert any(p.message.startswith("Y[9, 1, 7] is ") for p in case.problems)
+    fine = judged(gru, np.asarray)
+    assert fine.ok
+    assert fine.bound < 1e-5
+    assert fine.checked == "all elements, each iteration of t from the program's own state"
+
+
+def test_a_bound_that_is_larger_than_the_values_fails_and_says_so() -> None:
+    prepared = prepare(Request(Source("k.ir", CHAOS), "generic-c", {"T": 40, "N": 5}))
+    kernel = bound(CHAOS, T=40, N=5)
+    arrays = make_arrays(kernel, "random")
+    right = RunResult(interpret(kernel, arrays, {}), (), 0)
+    case = compare(kernel, arrays, {}, right, prepared, {"T": 40, "N": 5}, "random", False)
+    assert [p.code for p in case.problems] == ["bound-too-large"]
+    assert case.problems[0].message.startswith("`y` is not verified: its bound, ")
+    assert " is larger than a tenth of its values, which reach 0." in case.problems[0].message
+    few = bound(CHAOS, T=4, N=5)
+    right = RunResult(interpret(few, arrays, {}), (), 0)
+    assert compare(few, arrays, {}, right, prepared, {"T": 4, "N": 5}, "random", False).ok
