@@ -20,6 +20,8 @@ from isamap.ir import round_to
 Array = NDArray[Any]
 TELLING = 0.1
 """A bound says something of a value as long as it is no larger than this share of the values."""
+TELLING_PLACES = 16
+"""As many units in the last place it may be in any case: a tenth is less than one in numbers of 8 bits."""
 SMALL_TERMS = 2.0**-10
 """As large a share of the largest float given as values count at least: differences that cancel may be 0."""
 
@@ -107,7 +109,8 @@ def find_vague(wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
     least = max((_largest(a.astype(np.float64)) for a in floats), default=0.0) * SMALL_TERMS
     size = max(_largest(values), least)
     bound = float(np.max(wanted.bound[compared], initial=0.0)) if compared.any() else np.inf
-    return Vague(bound, size) if bound > TELLING * size else None
+    share = max(TELLING, TELLING_PLACES * 2.0 ** (1 - wanted.dtype.mantissa_bits))
+    return Vague(bound, size) if bound > share * size else None
 
 
 def _largest(values: Array) -> float:

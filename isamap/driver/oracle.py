@@ -170,11 +170,18 @@ def _judged(
 
 
 def sum_type(kernel: Kernel) -> DType:
-    """The narrowest float type in which the kernel computes what it stores; of one without, f64."""
-    operands = (o for o in kernel.operands if o.role != "in" and o.dtype.is_float)
-    computed = [o.accumulate or o.dtype for o in operands]
-    computed = computed or [t for s, _ in _trips(kernel) for t in _float_types(s.value)]
-    return min(computed, key=lambda t: t.mantissa_bits, default=F64)
+    """The narrowest float type in which the kernel computes; of one that computes in none, what it stores.
+
+    A value that is cast and stored, `g[j] = bf16(h[j])`, is rounded once, and not computed in that type.
+    """
+    computed: list[DType] = []
+    for s, _ in _trips(kernel):
+        target = kernel.operand(s.target.buffer)
+        computed += _float_types(s.value)
+        computed += [target.accumulate or target.dtype] if s.op is not None else []
+    stored = [o.accumulate or o.dtype for o in kernel.operands if o.role != "in"]
+    floats = [t for t in computed if t.is_float] or [t for t in stored if t.is_float]
+    return min(floats, key=lambda t: t.mantissa_bits, default=F64)
 
 
 def _float_types(e: Expr) -> list[DType]:

@@ -43,53 +43,43 @@ FURTHEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A kernel whose iterations are apart: `shown` are the outputs that its new inputs hold, by their names.
-
-    `axes` are those that run in order.
-    """
+    """A kernel whose iterations are apart; `shown` are the outputs that its new inputs hold, by name."""
 
     kernel: Kernel
     shown: Mapping[str, str]
-    axes: tuple[str, ...]
 
 
 def iterations_apart(kernel: Kernel) -> Apart | None:
     """The kernel whose iterations begin with given results; None where no output shows what is carried."""
     shown: dict[str, str] = {}
-    axes: list[str] = []
-    body: list[Stmt] = []
-    for statement in kernel.body:
-        apart = _apart(statement, kernel, shown) if isinstance(statement, Loop) else None
-        if apart is not None:
-            axes.append(apart.axes[0].name)
-        body.append(apart or statement)
-    if not axes:
+    body = tuple(_apart(statement, frozenset(), kernel, shown) for statement in kernel.body)
+    if not shown:
         return None
     given = tuple(
         Operand(name, "in", kernel.operand(output).dtype, kernel.operand(output).shape)
         for output, name in shown.items()
     )
-    made = replace(kernel, operands=(*given, *kernel.operands), body=tuple(body))
-    return Apart(made, {name: output for output, name in shown.items()}, tuple(axes))
+    made = replace(kernel, operands=(*given, *kernel.operands), body=body)
+    return Apart(made, {name: output for output, name in shown.items()})
 
 
-def _apart(loop: Loop, kernel: Kernel, shown: dict[str, str]) -> Loop | None:
-    """The loop with what it carries read from results, as far as they show it; None where they do not."""
+def _apart(s: Stmt, around: frozenset[str], kernel: Kernel, shown: dict[str, str]) -> Stmt:
+    """The statement with what its ordered loops carry read from results, as far as those show it."""
+    if isinstance(s, Assign):
+        return s
+    within = around | {a.name for a in s.axes}
+    loop = replace(s, body=tuple(_apart(b, within, kernel, shown) for b in s.body))
     if not loop.ordered or len(loop.axes) != 1:
-        return None
-    axis, written = loop.axes[0].name, list(_assigns(loop.body))
+        return loop
+    axis, written = loop.axes[0].name, list(_assigns(s.body))
     starts: list[Stmt] = []
     for number, assign in enumerate(written):
-        copied = _copied(assign, kernel) if axis in symbols_of(assign.target) else None
+        copied = _copied(assign, axis, around, kernel)
         later = (other.target.buffer for other in written[number + 1 :])
         if copied is not None and copied.buffer not in later and _is_alone(assign, written):
             starts.append(_start(assign.target, copied, axis, kernel, shown))
-    lagging = dict(_lagging(written, axis, kernel))
-    for output in lagging.values():
-        _name(output, kernel, shown)
-    if not starts and not lagging:
-        return None
-    reread = _with_reads(loop, lambda r: replace(r, buffer=shown[r.buffer]) if r in lagging else r)
+    lagging = {read: _name(read.buffer, kernel, shown) for read in _lagging(written, axis, kernel)}
+    reread = _with_reads(loop, lambda r: replace(r, buffer=lagging[r]) if r in lagging else r)
     assert isinstance(reread, Loop)
     return replace(reread, body=(*starts, *reread.body))
 
@@ -105,8 +95,8 @@ def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
                 assert_never(statement)
 
 
-def _copied(assign: Assign, kernel: Kernel) -> Read | None:
-    """What an output is a plain copy of: a whole array that exists only inside."""
+def _copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
+    """The whole array from inside that an output copies, each iteration to a place of its own."""
     if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
         return None
     source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
@@ -115,7 +105,9 @@ def _copied(assign: Assign, kernel: Kernel) -> Read | None:
         i.symbols == frozenset((n,)) for i, n in zip(assign.value.index, names, strict=True)
     )
     inside = source.role == "temp" and source.accumulate is None and assign.value.fill is None
-    return assign.value if plain and inside and target.role in ("out", "inout") else None
+    placed = symbols_of(assign.target)
+    own = axis in placed and placed <= {axis, *names, *around} and not around & {*names}
+    return assign.value if plain and inside and own and target.role in ("out", "inout") else None
 
 
 def _is_alone(assign: Assign, written: list[Assign]) -> bool:
@@ -145,8 +137,8 @@ def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
     return shown.setdefault(output, name)
 
 
-def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[tuple[Read, str]]:
-    """Reads of an output where earlier iterations wrote it, each with the output."""
+def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
+    """Reads of an output where earlier iterations wrote it."""
     places: dict[str, set[tuple[Index, ...]]] = {}
     for assign in written:
         if kernel.operand(assign.target.buffer).role in ("out", "inout"):
@@ -162,7 +154,7 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[tuple
                 }
                 here = _of_axis(read, axis)
                 if len(now) == 1 and here not in now and here in then:
-                    yield read, read.buffer
+                    yield read
 
 
 def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:

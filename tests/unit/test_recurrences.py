@@ -41,6 +41,22 @@ LAGGING = """kernel lagging(T, N) {
     for j in N { h[t + 1, j] = tanh(h[t + 1, j]); }
   }
 }"""
+ALONG = """kernel along(T, N) {
+  in x: f32[T, N];
+  in a: f32[T];
+  out y: f32[T, N];
+  for t in T {
+    y[t, 0] = x[t, 0];
+    seq n in N - 1 { y[t, n + 1] = tanh(a[t] * y[t, n] + x[t, n]); }
+  }
+}"""
+TWICE = """kernel twice(T, N) {
+  in x: f32[T, N];
+  out y: f32[T, N];
+  temp h: f32;
+  h = 0;
+  seq t in T { seq n in N { h = tanh(h + x[t, n]); y[t, n] = h; } }
+}"""
 LAST = SHOWN.replace("out Y: f32[T, N];", "out Y: f32[N];").replace("Y[t, j]", "Y[j]")
 REDUCED = SHOWN.replace("Y[t, j] = h[j]", "Y[t, j] = 2 * h[j]")
 CHANGED = SHOWN.replace("Y[t, j] = h[j];", "Y[t, j] = h[j]; h[j] = h[j] / 2;")
@@ -58,7 +74,7 @@ def bound(text: str, **sizes: int) -> Kernel:
     return bind(parse_kernel(Source("k.ir", text)), sizes)
 
 
-@pytest.mark.parametrize("text", [SHOWN, BACKWARD, LAGGING], ids=["shown", "backward", "lagging"])
+@pytest.mark.parametrize("text", [SHOWN, BACKWARD, LAGGING, ALONG, TWICE])
 def test_from_right_results_iterations_apart_give_the_same(text: str) -> None:
     kernel = bound(text, T=5, N=6)
     arrays = make_arrays(kernel, "random")
@@ -121,7 +137,7 @@ def test_a_step_of_a_long_recurrence_is_judged_from_the_state_before_it(gru: Pre
     fine = judged(gru, np.asarray)
     assert fine.ok
     assert fine.bound < 1e-5
-    assert fine.checked == "all elements, each iteration of t from the program's own state"
+    assert fine.checked == "all elements, each iteration from the program's own state"
 
 
 def test_a_bound_that_is_larger_than_the_values_fails_and_says_so() -> None:
