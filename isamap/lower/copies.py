@@ -199,13 +199,11 @@ def dma_loops(
     found = find_dma(copy, counts, suppliers)
     if found is None:
         return None
-    return mover_loops(found, {c: n for c, n in counts.items() if c not in found.counters}, {}, names)
+    return mover_loops(found, {c: n for c, n in counts.items() if c not in found.counters}, names)
 
 
-def mover_loops(
-    found: Dma | BlockMove, trips: Mapping[str, Index], steps: Mapping[str, int], names: Names
-) -> tuple[Node, ...]:
-    """Loops that count `trips` around what goes from memory to memory; a counter advances by its step."""
+def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
+    """Loops that count `trips` around what goes from memory to memory."""
     variables: list[tuple[str, Index]] = []
     bindings: dict[str, Index] = {}
     for counter, count in trips.items():
@@ -214,7 +212,7 @@ def mover_loops(
             continue
         variable = names.fresh(counter.strip("~+"))
         variables.append((variable, count))
-        bindings[counter] = Index.of(variable) * steps.get(counter, 1)
+        bindings[counter] = Index.of(variable)
     refs = tuple((name, _reference(place, bindings)) for name, place in (found.source, found.target))
     given = found.params if isinstance(found, Dma) else ()
     params = tuple((name, value.value if value.value is not None else value) for name, value in given)
@@ -288,7 +286,7 @@ def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> 
     """The loops of a copy that moves in blocks: of counters beside `counts` there is one block."""
     sizes = dict(block.sizes)
     trips = {c: Index.of(1) for c in sizes} | {c: n.floordiv(sizes.get(c, 1)) for c, n in counts.items()}
-    return mover_loops(block, trips, sizes, names)
+    return mover_loops(block, trips, names)
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer:

@@ -165,3 +165,33 @@ def test_a_block_converts_as_it_says(tmp_path: Path) -> None:
     narrowing = suppliers(machine(tmp_path, target="bf16", value="bf16(a[i, j])"))
     assert find_block(copy(Cast(READ, BF16)), {"~n": 8, "~k": 12}, narrowing) is not None
     assert find_block(copy(READ), {"~n": 8, "~k": 12}, narrowing) is None
+
+
+PAIRS = """
+  - semantics: |
+      instruction pairs() {
+        in a: bf16[4, 8] @ mem strides(any, 1);
+        out z: bf16[4, 8] @ mem strides(any, 1);
+        for i in 4, j in 4, p in 2 { z[j, 2*i + p] = a[i, 2*j + p]; }
+      }
+    emit: semantics
+    cost: {unit: move, interval_ns: 1, latency_ns: 1}
+    source: t
+"""
+
+
+def test_axes_of_a_block_may_count_the_digits_of_one_counter(tmp_path: Path) -> None:
+    machine(tmp_path)
+    path = tmp_path / "turns.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + PAIRS.lstrip("\n"), encoding="utf-8")
+    n, k = Index.of("~n"), Index.of("~k")
+    value = Read("B", READ.index, BF16)
+    pairs = Read("t", (Index.of("@offset"), k.floordiv(2), n * 2 + k.mod(2)), BF16)
+    plain = suppliers(str(path))
+    found = find_block(Copy(pairs, value, ("~n", "~k")), {"~n": 4, "~k": 16}, plain)
+    assert found is not None
+    assert (found.instruction, dict(found.sizes), found.cost_ns) == ("pairs", {"~n": 4, "~k": 8}, 1 / 32)
+    blocks_along = n * 4 * 2 + k * 8 * 4  # over numbers of blocks
+    assert found.target[1].offset == Index.of("@offset") + blocks_along
+    fours = Read("t", (Index.of("@offset"), k.floordiv(4), n * 4 + k.mod(4)), BF16)
+    assert find_block(Copy(fours, value, ("~n", "~k")), {"~n": 4, "~k": 16}, plain) is None

@@ -4,17 +4,22 @@
 
 moves 16 by 16 elements of `buffer[16*~k + ~n] = B[~n, ~k]`: i counts ~n, j counts ~k. Such an instruction
 goes from memory to memory, and is found by its meaning alone: each of its axes counts a counter of the copy,
-and the addresses that follow are those of its operands.
+or a digit of one, and the addresses that follow are those of its operands.
+
+    transpose16_pairs_bf16:  for i in 16, j in 16, p in 2 { z[j, 2*i + p] = a[i, 2*j + p]; }
+
+moves `buffer[32*(~k / 2) + 2*~n + ~k % 2] = B[~n, ~k]`: ~k is 2*j + p.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 from math import prod
 
 from isamap.ir import Cast, Expr, Index, Read, substitute_expr
+from isamap.ir.index import ZERO
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
@@ -128,7 +133,8 @@ def _laid_over(
     pairs = (reads, (pattern.target, copy.target))
     lengths = _lengths(pattern)
     for chosen in _assignments(lengths, counters):
-        over = {counter: Index.of(counter) + Index.of(f"%{axis}") for axis, counter in chosen.items()}
+        sizes = {counter: prod(lengths[axis] for axis in axes) for counter, axes in chosen.items()}
+        over = {c: Index.of(c) * sizes[c] + _number(axes, lengths) for c, axes in chosen.items()}
         places: list[tuple[str, Location]] = []
         for own, subject in pairs:
             operand = pattern.instruction.operand(own.buffer)
@@ -138,8 +144,7 @@ def _laid_over(
                 break
             places.append((operand.name, place))
         else:
-            sizes = tuple((counter, lengths[axis]) for axis, counter in chosen.items())
-            return BlockMove(pattern.name, places[0], places[1], sizes, cost)
+            return BlockMove(pattern.name, places[0], places[1], tuple(sizes.items()), cost)
     return None
 
 
@@ -154,12 +159,22 @@ def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
             return None
 
 
-def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, str]]:
-    """Which counter each axis of an instruction counts."""
-    for order in permutations((*counters.inside, *counters.around), len(lengths)):
-        chosen = dict(zip(lengths, order, strict=True))
-        if all(counters.fits(counter, lengths[axis]) for axis, counter in chosen.items()):
-            yield chosen
+def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
+    """The number whose digits some axes count, the last one fastest."""
+    total = ZERO
+    for axis in axes:
+        total = total * lengths[axis] + Index.of(f"%{axis}")
+    return total
+
+
+def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Which axes of an instruction count each counter, or digits of it, the last one fastest."""
+    axes = [axis for axis, length in lengths.items() if length > 1]
+    for choice in product((*counters.inside, *counters.around), repeat=len(axes)):
+        chosen = {c: [axis for axis, own in zip(axes, choice, strict=True) if own == c] for c in choice}
+        if all(counters.fits(c, prod(lengths[axis] for axis in own)) for c, own in chosen.items()):
+            for orders in product(*map(permutations, chosen.values())):
+                yield dict(zip(chosen, orders, strict=True))
 
 
 def tiles_along(operand: OperandTile, tile: Tile) -> dict[str, int | None]:
