@@ -58,24 +58,32 @@ def skip_unless_native(hw: str) -> None:
 
 @pytest.mark.silicon
 @pytest.mark.parametrize(
-    ("product", "hw", "mapped", "lanes", "group", "used"),
+    ("product", "hw", "mapped", "wider", "lanes", "group", "used"),
     [
-        ("f32", "x86-avx2", "fma_ymm_f32 { i: n } (a = A[m, k], b = B[n, k])", 8, 1, "8_f32"),
-        ("f32", "x86-avx512", "fma_zmm_f32 { i: n } (a = A[m, k], b = B[n, k])", 16, 1, "16_f32"),
-        ("bf16", "x86-avx2", "fma_ymm_f32 { i: n } (a = f32(A[m, k]), b = f32(B[n, k]))", 8, 1, "8_bf16_f32"),
-        ("bf16", "x86-avx512", "fma_zmm_f32 { i: n } (a = f32(A[m, k]), b = f32(B[n, k]))", 16, 1, "16_bf16_f32"),
-        ("bf16", "x86-avx512-bf16", "dpbf16_zmm { i: n, p: k } (a = A[m, k], b = B[n, k])", 16, 2, "16_pairs_bf16"),
-        ("s8s8", "x86-avx512-vnni", "dpwssd_zmm { i: n, p: k } (a = i16(A[m, k]), b = i16(B[n, k]))", 16, 2, "16_pairs_i8_i16"),
-        ("u8s8", "x86-avx512-vnni", "dpbusd_zmm { i: n, p: k } (a = A[m, k], b = B[n, k])", 16, 4, "16_fours_i8"),
+        ("f32", "x86-avx2", "fma_ymm_f32 { i: n }", "", 8, 1, "8_f32"),
+        ("f32", "x86-avx512", "fma_zmm_f32 { i: n }", "", 16, 1, "16_f32"),
+        ("bf16", "x86-avx2", "fma_ymm_f32 { i: n }", "f32", 8, 1, "8_bf16_f32"),
+        ("bf16", "x86-avx512", "fma_zmm_f32 { i: n }", "f32", 16, 1, "16_bf16_f32"),
+        ("bf16", "x86-avx512-bf16", "dpbf16_zmm { i: n, p: k }", "", 16, 2, "16_pairs_bf16"),
+        ("s8s8", "x86-avx512-vnni", "dpwssd_zmm { i: n, p: k }", "i16", 16, 2, "16_pairs_i8_i16"),
+        ("u8s8", "x86-avx512-vnni", "dpbusd_zmm { i: n, p: k }", "", 16, 4, "16_fours_i8"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_weights_are_packed_by_transpositions(
-    product: str, hw: str, mapped: str, lanes: int, group: int, used: str, sizes: dict[str, int]
+    product: str,
+    hw: str,
+    mapped: str,
+    wider: str,
+    lanes: int,
+    group: int,
+    used: str,
+    sizes: dict[str, int],
 ) -> None:
     skip_unless_native(hw)
     name = f"gemm_nt_{product}"
+    mapped += f" (a = {wider}(A[m, k]), b = {wider}(B[n, k]))" if wider else " (a = A[m, k], b = B[n, k])"
     schedule = NEST.format(name=name, hw=hw, map=mapped, loops=NEST_OF.format(lanes, 1, group), **sizes)
     text = kernel_path(name).read_text(encoding="utf-8")
     prepared = is_right(text, name, hw, sizes, {f"transpose{used}"}, schedule)

@@ -69,7 +69,8 @@ class Supply:
 class BlockMove:
     """An instruction that moves a block of a copy: `sizes` are how many elements along which counters.
 
-    Where it finds and leaves them is given over the numbers of blocks along these. Units: `cost_ns` per element.
+    Where it finds and leaves them is given over the numbers of blocks along these.
+    Units: `cost_ns` per element.
     """
 
     instruction: str
