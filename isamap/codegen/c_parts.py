@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from isamap.codegen.c_text import identifiers
 from isamap.ir import product
 from isamap.lower.program import (
+    Begin,
     Block,
     Configure,
     Declare,
@@ -45,6 +46,7 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
+    Share,
     has_parallel,
 )
 
@@ -223,9 +225,9 @@ def _all_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
     for node in nodes:
         yield node
         match node:
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 yield from _all_nodes(body)
-            case Issue() | Configure() | Fill() | Hint() | Declare():
+            case Issue() | Configure() | Fill() | Hint() | Declare() | Begin():
                 pass
 
 

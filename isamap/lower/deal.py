@@ -2,21 +2,32 @@
 
 Twelve pieces dealt to the five trips of `for k`:
 
-    for k in 5:  for s in (k + 1) * 12 / 5 - k * 12 / 5:  piece(k * 12 / 5 + s)
+    begin copy, 12 pieces in 5 shares
+    for k in 5:  share k of 5 of copy
 
-A piece is what stands inside the loops that do nothing but count: one row of a copy, mostly.
+which is, of any of them by itself,
+
+    for s in (k + 1) * 12 / 5 - k * 12 / 5:  piece(k * 12 / 5 + s)
+
+A piece is what stands inside the loops that do nothing but count: one row of a copy, or what one register
+takes of it, as there are more pieces than trips.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.place import Place
-from isamap.lower.program import Block, Condition, For, If, Names, Node
+from isamap.lower.program import Begin, Block, Condition, For, If, Names, Node, Share
 from isamap.lower.shift import substituted
+
+Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
+"""Counters of loops with how often each runs, and what is inside."""
+
+MOST_LOOPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +36,19 @@ class Dealt:
 
     `hosts` are the loops (by number) with how often each runs; `make` gives the work's nodes, anew each time.
     With `by_rows`, each trip of the last host has the pieces of as many rows, of the last ones perhaps fewer,
-    and the trips around it share them out.
+    and the trips around it share them out. What is called `work` has begun outside of them.
     """
 
     note: str
     hosts: tuple[tuple[int, Index], ...]
     make: Callable[[], tuple[Node, ...]]
     by_rows: int = 0
+    work: str = ""
+
+    @property
+    def trips(self) -> Index:
+        """How many shares there are."""
+        return product(count for _, count in self.hosts)
 
     @property
     def innermost(self) -> int:
@@ -39,10 +56,57 @@ class Dealt:
         return self.hosts[-1][0]
 
 
+def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
+    """Work whose shares go on where the one before ended, and where it begins."""
+    work = names.fresh("work")
+    _, nodes = _guarded(dealt.make())
+    if not nodes or dealt.trips.value == 1:
+        return dealt, ()
+    depths = _depths(nodes, dealt.trips)
+    counters = [_pieces((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
+    pieces = sum((product(count for _, count in some) for some in counters), start=ZERO)
+    return replace(dealt, work=work), (Begin(work, pieces, dealt.trips, max(depths), len(nodes)),)
+
+
+def spelled_out(share: Share) -> tuple[Node, ...]:
+    """A share by itself: which pieces it performs follows from its number alone."""
+    parts = [_pieces((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
+    counts = [product(count for _, count in counters) for counters, _ in parts]
+    pieces = sum(counts, start=ZERO)
+    piece, count = _share(pieces, share.trips, share.now, Index.of(share.nth))
+    nodes: list[Node] = []
+    first = ZERO
+    for (counters, body), own in zip(parts, counts, strict=True):
+        inside = substituted(body, _positions(counters, piece - first))
+        within: tuple[Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
+        nodes += inside if len(parts) == 1 else (If(within, inside),)
+        first = first + own
+    return () if count.value == 0 else (For(share.nth, count, tuple(nodes)),)
+
+
+def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
+    """How many loops count the pieces of each part of some work: as few as make a piece for each trip.
+
+    With several for each, they are the more alike the smaller they are: at least four, or as many for all.
+    """
+    found: list[int] = []
+    for node in nodes:
+        counters, _ = _pieces((node,))
+        depth = len(counters)
+        for fewer in range(depth - 1, -1, -1):
+            pieces = product(count for _, count in counters[:fewer])
+            if not (pieces.value and trips.value) or pieces.constant < trips.constant:
+                break
+            if pieces.constant % trips.constant == 0 or pieces.constant >= 4 * trips.constant:
+                depth = fewer
+        found.append(depth)
+    return tuple(found)
+
+
 def is_even(dealt: Dealt) -> bool:
     """Whether every trip performs the same number of pieces, known before the run."""
     pieces = product(count for _, count in _pieces(_guarded(dealt.make())[1])[0])
-    trips = product(count for _, count in dealt.hosts)
+    trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
 
@@ -94,14 +158,17 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     """What the trip at `place` performs."""
     if dealt.by_rows:
         return _share_of_rows(dealt, place, names)
-    made = dealt.make()
-    trips = product(count for _, count in dealt.hosts)
+    made, trips = dealt.make(), dealt.trips
     if not made or trips.value == 1:
         return (Block(dealt.note, made),) if made else ()
     now = ZERO
     for number, count in dealt.hosts:
         now = now * count + place.trips[number]
     conditions, work = _guarded(made)
+    if dealt.work:
+        depths = _depths(work, trips)
+        nodes: tuple[Node, ...] = (Share(dealt.work, now, trips, names.fresh("share"), depths, work),)
+        return (Block(dealt.note, (If(conditions, nodes),) if conditions else nodes),)
     counters, body = _pieces(work)
     pieces = product(count for _, count in counters)
     variable = names.fresh("share")
@@ -172,13 +239,13 @@ def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node
     return conditions, nodes
 
 
-def _pieces(nodes: tuple[Node, ...]) -> tuple[list[tuple[str, Index]], tuple[Node, ...]]:
-    """The loops that stand alone around each other, outer to inner, and what is inside.
+def _pieces(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
+    """The loops that stand alone around each other, outer to inner, at most so many, and what is inside.
 
     Only the outermost may run as often as the run says: a division finds the position in each other one.
     """
     counters: list[tuple[str, Index]] = []
-    while len(nodes) == 1 and isinstance(nodes[0], For):
+    while len(nodes) == 1 and isinstance(nodes[0], For) and len(counters) < most:
         loop = nodes[0]
         if counters and loop.trips.value is None:
             break

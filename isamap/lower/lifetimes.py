@@ -28,6 +28,7 @@ from typing import assert_never
 
 from isamap.ir import Index, Kernel
 from isamap.lower.program import (
+    Begin,
     Block,
     Buffer,
     Configure,
@@ -41,6 +42,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    Share,
 )
 from isamap.machine import Machine
 from isamap.plan.placement import Buffer as Placed
@@ -154,7 +156,7 @@ def _number(
 
 def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
     match node:
-        case For(_, _, body):
+        case For(_, _, body) | Share(body=body):
             return _number(body, machine, names, clock, is_loop=True)
         case Parallel(_, body):
             # One part may still need a buffer that another has done with: all live as long as the whole.
@@ -165,7 +167,7 @@ def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Bod
             time = clock.tick()
             uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
             return _Body(time, time + 1, (), uses)
-        case Configure() | Declare() | Hint():
+        case Configure() | Declare() | Hint() | Begin():
             return _Body(clock.now, clock.now, (), {})
         case _:
             assert_never(node)

@@ -18,7 +18,7 @@ from typing import Literal
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
-from isamap.lower.deal import Dealt, has_rows, is_even, share_of
+from isamap.lower.deal import Dealt, begun, has_rows, is_even, share_of
 from isamap.lower.finish import copied_back
 from isamap.lower.nest_scope import Nest, Nodes, Scope
 from isamap.lower.place import Place, divides, left_inside
@@ -87,7 +87,8 @@ def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Node
         works.append((f"write {stage.operand} of the turn before back", _late(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
     if hosts:
-        return _dealt(scope, (Dealt(note, hosts, make) for note, make in works)), ()
+        dealt = [begun(Dealt(note, hosts, make), nest.names) for note, make in works]
+        return _dealt(scope, (work for work, _ in dealt)), tuple(node for _, nodes in dealt for node in nodes)
     return scope, tuple(node for note, make in works for node in _labelled(note, make()))
 
 

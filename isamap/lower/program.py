@@ -217,7 +217,38 @@ class Block:
     is_copy: bool = False
 
 
-Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Work begins, nothing of which is done: so many pieces, for the `Share`s of its name in so many trips.
+
+    `depth` loops at most count the pieces of a part of it, and there are so many `parts`.
+    """
+
+    work: str
+    pieces: Index
+    trips: Index
+    depth: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What trip `now` of `trips` performs of some work, as much as each other one, up to a piece.
+
+    Each part of the body is loops around each other, `depths` of which count its pieces. Trips come one
+    after the other, so that a share begins where the one before ended: counters go on, and nothing is
+    divided. `nth` counts the pieces of a share that is looked at by itself (`isamap.lower.deal.spelled_out`).
+    """
+
+    work: str
+    now: Index
+    trips: Index
+    nth: str
+    depths: tuple[int, ...]
+    body: tuple[Node, ...]
+
+
+Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block | Begin | Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +298,7 @@ class Pack:
 def has_parallel(nodes: tuple[Node, ...]) -> bool:
     """Whether some of the nodes is performed by threads."""
     return any(
-        isinstance(node, Parallel) or (isinstance(node, For | If | Block) and has_parallel(node.body))
+        isinstance(node, Parallel) or (isinstance(node, For | If | Block | Share) and has_parallel(node.body))
         for node in nodes
     )
 
@@ -291,9 +322,9 @@ def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
                 }
             case Fill(buffer):
                 found.add(buffer)
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 found |= arrays_in(body)
-            case Declare() | Configure() | Hint():
+            case Declare() | Configure() | Hint() | Begin():
                 pass
     return frozenset(found)
 
@@ -303,9 +334,9 @@ def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
         match node:
             case Issue(instruction) | Configure(instruction):
                 names.add(instruction)
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 _collect(body, names)
-            case Fill() | Hint() | Declare():
+            case Fill() | Hint() | Declare() | Begin():
                 pass
 
 

@@ -22,6 +22,7 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
+    Share,
     Value,
     has_parallel,
     issued,
@@ -70,7 +71,7 @@ class _Allocator:
                             value = replace(value, register=number)
                         fresh.append(value)
                     out.append(Declare(tuple(fresh)))
-                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                     out.append(replace(node, body=self.block(body, named, taken)))
                 case _:
                     out.append(node)
@@ -100,7 +101,7 @@ def _mentions(node: Node) -> set[str]:
     match node:
         case Issue(_, operands):
             return {r.value for _, r in operands if isinstance(r, RegisterRef)}
-        case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+        case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
             return {n for b in body for n in _mentions(b)}
         case _:
             return set()
@@ -121,7 +122,7 @@ def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
                         ref, wanted = require.field, require.value.substitute(numbers).value
                         if isinstance(ref.index, str) and ref.index in registers and wanted is not None:
                             found.setdefault(registers[ref.index], set()).add((ref.state, ref.field, wanted))
-                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                     walk(body)
                 case _:
                     pass
@@ -159,7 +160,7 @@ def _values(nodes: tuple[Node, ...]) -> Iterator[Value]:
         match node:
             case Declare(values):
                 yield from values
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 yield from _values(body)
             case _:
                 pass

@@ -9,6 +9,7 @@ from typing import assert_never
 from isamap.ir import Const, Expr, Index, Read, substitute_expr
 from isamap.lower.program import (
     Argument,
+    Begin,
     Block,
     Configure,
     Declare,
@@ -21,6 +22,7 @@ from isamap.lower.program import (
     Node,
     OperandRef,
     Parallel,
+    Share,
 )
 from isamap.transform.rewrite import map_reads
 
@@ -97,6 +99,10 @@ def _rewritten(
                 return If(tuple((index(a), sign, index(b)) for a, sign, b in conditions), inner(body))
             case Block(_, body):
                 return replace(node, body=inner(body))
+            case Begin(_, pieces, trips):
+                return replace(node, pieces=index(pieces), trips=index(trips))
+            case Share(_, now, trips, body=body):
+                return replace(node, now=index(now), trips=index(trips), body=inner(body))
             case Configure() | Declare():
                 return node
             case _:

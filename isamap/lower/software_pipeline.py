@@ -17,7 +17,19 @@ from dataclasses import replace
 from math import ceil
 
 from isamap.ir import Index
-from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, Parallel, RegisterRef, Value
+from isamap.lower.program import (
+    Block,
+    Declare,
+    For,
+    If,
+    Issue,
+    MemoryRef,
+    Node,
+    Parallel,
+    RegisterRef,
+    Share,
+    Value,
+)
 from isamap.lower.shift import substituted
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
@@ -33,7 +45,7 @@ def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
         match node:
             case For(_, _, body) if all(isinstance(n, (Declare, Issue)) for n in body):
                 yield node
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 yield from innermost_loops(body)
             case _:
                 pass
@@ -212,7 +224,7 @@ def _in_loops(
                 isinstance(n, (Declare, Issue)) for n in body
             ):
                 found += _pipelined(node, pipeline, machine)
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body):
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                 found.append(replace(node, body=_in_loops(body, shape, pipeline, machine)))
             case _:
                 found.append(node)

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, evaluate_expr
 from isamap.ir.evaluate import evaluate_index
 from isamap.ir.index import ONE
+from isamap.lower.deal import spelled_out
 from isamap.lower.program import (
+    Begin,
     Block,
     Buffer,
     Configure,
@@ -36,6 +38,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    Share,
     Tensor,
 )
 from isamap.machine import Machine
@@ -192,7 +195,9 @@ class _Walk:
                     self.nodes(body, points.where([points.holds(c) for c in conditions]))
                 case Block(_, body):
                     self.nodes(body, points)
-                case Configure() | Hint() | Declare():
+                case Share():
+                    self.nodes(spelled_out(node), points)
+                case Configure() | Hint() | Declare() | Begin():
                     pass  # a hint may name any place
                 case _:
                     assert_never(node)

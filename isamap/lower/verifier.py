@@ -10,13 +10,14 @@ The verifier of a nest's steps: that each stands where it can be made into nodes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.ir import Const, Expr, Index, Instruction
 from isamap.lower.program import (
     Argument,
+    Begin,
     Block,
     Buffer,
     Condition,
@@ -33,6 +34,7 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
+    Share,
     Tensor,
     Value,
 )
@@ -51,12 +53,13 @@ def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is known where a node stands: symbols that have a value, arrays, declared values."""
+    """What is known where a node stands: symbols that have a value, arrays, declared values, work begun."""
 
     machine: Machine
     symbols: frozenset[str]
     arrays: Mapping[str, Tensor | Buffer]
     values: Mapping[str, Value]
+    begun: Set[str] = frozenset()
     in_parallel: bool = False
 
 
@@ -102,8 +105,8 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 
 def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
     """What is wrong with nodes, each of which sees the values that those before it declare."""
-    values = dict(around.values)
-    here = _Around(around.machine, around.symbols, around.arrays, values, around.in_parallel)
+    values, begun = dict(around.values), set(around.begun)
+    here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
         match node:
             case Issue():
@@ -129,6 +132,12 @@ def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
                 yield from _nodes(body, here)
             case Block(_, body):
                 yield from _nodes(body, here)
+            case Begin(work, pieces, trips):
+                yield from _unknown(pieces, here.symbols, f"how many pieces {work} has")
+                yield from _unknown(trips, here.symbols, f"into how many shares {work} is cut")
+                begun |= {work}
+            case Share():
+                yield from _share(node, here)
             case _:
                 assert_never(node)
 
@@ -144,7 +153,19 @@ def _loop(
             yield f"the loop over {variable} runs {trips} times"
         yield from _unknown(trips, around.symbols, f"how often {variable} counts")
         known |= {variable}
-    yield from _nodes(body, _Around(around.machine, known, around.arrays, around.values, in_parallel))
+    yield from _nodes(
+        body, _Around(around.machine, known, around.arrays, around.values, around.begun, in_parallel)
+    )
+
+
+def _share(node: Share, around: _Around) -> Said:
+    if node.work not in around.begun:
+        yield f"a share of {node.work} stands where that has not begun"
+    for what, index in (("which", node.now), ("of how many", node.trips)):
+        yield from _unknown(index, around.symbols, f"{what} share of {node.work} it is")
+    if len(node.depths) != len(node.body):
+        yield f"{node.work} has {len(node.body)} parts, and pieces of {len(node.depths)}"
+    yield from _nodes(node.body, around)
 
 
 def _condition(condition: Condition, around: _Around) -> Said:

@@ -23,6 +23,7 @@ from isamap.ir import Const, Index, print_expr
 from isamap.lower.passes import State
 from isamap.lower.program import (
     Argument,
+    Begin,
     Block,
     Configure,
     Declare,
@@ -36,6 +37,7 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
+    Share,
 )
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.plan.loops import LoopStep
@@ -90,6 +92,11 @@ def _node(node: Node, indent: str) -> Iterator[str]:
             yield from _nodes(body, inner)
         case Block(note, body):
             yield f"{indent}# {note}"
+            yield from _nodes(body, inner)
+        case Begin(work, pieces, trips):
+            yield f"{indent}begin {work}, {pieces} pieces in {trips} shares"
+        case Share(work, now, trips, _, _, body):
+            yield f"{indent}share {now} of {trips} of {work}"
             yield from _nodes(body, inner)
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from isamap.ir import Index
+from isamap.lower.deal import spelled_out
 from isamap.lower.program import (
+    Begin,
     Block,
     Condition,
     Configure,
@@ -25,6 +27,7 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
+    Share,
 )
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.simulate.machine_time import Step, Touch
@@ -135,6 +138,10 @@ class _Builder:
                     found.append(Branch(conditions, self.nodes(body, loop)))
                 case Block(_, body):
                     found += self.nodes(body, loop)
+                case Begin():
+                    pass
+                case Share():
+                    found += self.nodes(spelled_out(node), loop)
                 case _:
                     assert_never(node)
         return tuple(found)
