@@ -53,7 +53,7 @@ class BodyWriter:
         self.dense = {} if issuer.model else dense_strides(program, symbols)
         self.passed_on: set[str] = set()
         self.counters: tuple[str, ...] = ()
-        self.beside_loop = False
+        self.beside_loop: bool = False
         self.turning: str = ""
         self.shared: frozenset[str] = frozenset()
         self.ending: tuple[str, ...] = ()

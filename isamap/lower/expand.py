@@ -57,7 +57,7 @@ def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
         case Hold(unrolled):
 
             def block(here: Scope) -> Nodes:
-                return skipped(nest, inner, here.place, register_block(nest, unrolled, here, inside))
+                return skipped(nest, inner, here, register_block(nest, unrolled, here, inside))
 
             return _by_tiles(nest, unrolled, scope, block)
         case Issues(unrolled):

@@ -5,6 +5,9 @@
       for m by 6 { ... }           for each m: { a share of filling b for t + 1;  what uses b of t }
     }
 
+`stage b ahead 1 into k;` deals it to all loops down to the one over k: where that is the loop that sums, a
+few rows of the copy stand beside each step of the sum, which another unit may perform at the same time.
+
 `stage c; spread write c into k;` is the mirror image: iteration t writes back what iteration t - 1 has left
 in the buffer, and the last one is written behind the loop. A buffer has one copy more than iterations lie in
 between.

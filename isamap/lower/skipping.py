@@ -15,7 +15,7 @@ from typing import Literal
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, substitute_expr
 from isamap.ir.index import ZERO
-from isamap.lower.nest_scope import Nest, Nodes
+from isamap.lower.nest_scope import Nest, Nodes, Scope
 from isamap.lower.place import Place
 from isamap.lower.program import Condition, If
 from isamap.lower.steps import Copies, Step, Turns
@@ -24,13 +24,15 @@ from isamap.transform import Statement, identity_of, reads, statements, symbols
 End = Literal["least", "most"]
 
 
-def skipped(nest: Nest, inner: tuple[Step, ...], place: Place, nodes: Nodes) -> Nodes:
+def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
     """A register block, where some iteration of it may pass the statement's guard.
 
     `inner` are the steps in it. What it takes along beside its sum, or copies for other iterations, has to be
     done anyhow; so has what an ordered loop carries from one of its iterations to the next.
     """
-    shared = any(isinstance(s, Copies) or (isinstance(s, Turns) and s.carried) for s in inner)
+    place = scope.place
+    shared = any(work.work and work.innermost >= nest.schedule.hold for work in scope.dealt)
+    shared |= any(isinstance(s, Copies) or (isinstance(s, Turns) and s.carried) for s in inner)
     if nest.tile.held is not None or shared or nest.schedule.carried:
         return nodes
     found: list[Condition] = []

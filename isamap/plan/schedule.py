@@ -28,7 +28,8 @@ class Stage:
 
     `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
     `ahead` is how many iterations of the loop around it a buffer is filled early: shares of that are
-    performed inside the iteration that runs meanwhile, and the buffer has so many copies more. `memory` is
+    performed inside the iteration that runs meanwhile, and the buffer has so many copies more. `into` is the
+    axis of the loop down to which they are dealt, "" for the loop just inside. `memory` is
     the scratchpad that the buffer lies in, "" for the workspace in main memory; `address` where it begins
     there, in bytes. `packed` says that a program of its own makes the copy, before: the caller keeps it, and
     passes it.
@@ -40,6 +41,7 @@ class Stage:
     memory: str = ""
     address: int | None = None
     packed: bool = False
+    into: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +173,14 @@ def slots_of(nest: NestSchedule, stage: Stage) -> int:
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
     """The loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
 
-    A buffer is filled in the loop just inside; results are written back in the loops down to the one named.
+    Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside.
     """
     spread = spread_of(nest, stage.operand)
     inside = loops_inside(nest, stage.depth)
-    if spread is None:
+    into = stage.into if spread is None else spread.axis
+    if not into:
         return inside[:1] if inside and inside[0][0] < nest.hold else ()
-    last = next((n for n, loop in inside if loop.axis == spread.axis), -1)
+    last = next((n for n, loop in inside if loop.axis == into), -1)
     return tuple((n, loop) for n, loop in inside if n <= last)
 
 

@@ -44,6 +44,35 @@ nest 0 {{
   }}
 }}
 """
+PARTS = """isamap schedule 1
+kernel gemm_f32
+machine x86-avx2
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_ymm_f32 {{ i: n }} (a = A[m, k], b = B[k, n]);
+  par n by 40 {{
+    for k by 24 {{
+      stage b ahead 1 into {into};
+      for m by 6 {{
+        for n by 16 {{
+          hold;
+          for k by 2 {{
+            unroll k by 1 {{
+              unroll m by 1 {{
+                unroll n by 8 {{
+                  issue;
+                }}
+              }}
+            }}
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
 VECTOR = """isamap schedule 1
 kernel gemm_f32
 machine x86-avx2
@@ -102,7 +131,17 @@ def check(made: Compilation, kernel: str, sizes: dict[str, int], open_sizes: dic
     )
 
 
-@pytest.mark.parametrize(("sizes", "ahead"), [(WHOLE, " ahead 1"), (RAGGED, " ahead 2"), (ONE_TURN, "")])
+DEALT = (
+    (WHOLE, " ahead 1"),
+    (RAGGED, " ahead 2"),
+    (ONE_TURN, ""),
+    (WHOLE, " ahead 1 into k"),
+    (RAGGED, " ahead 2 into k"),
+    (ONE_TURN, " ahead 1 into k"),
+)
+
+
+@pytest.mark.parametrize(("sizes", "ahead"), DEALT)
 def test_tiles_are_converted_and_packed_during_other_turns(sizes: dict[str, int], ahead: str) -> None:
     made = compiled(AMX, "gemm_bf16", "x86-amx", {**sizes}, spread=LATE, ahead=ahead)
     check(made, "gemm_bf16", sizes, {})
@@ -113,11 +152,24 @@ def test_several_buffers_cross_turns_of_loops_around_each_other(sizes: dict[str,
     check(compiled(VECTOR, "gemm_f32", "x86-avx2", {**sizes}), "gemm_f32", sizes, {})
 
 
+@pytest.mark.parametrize("into", ["m", "n", "k"])
+@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_TURN])
+def test_threads_fill_their_buffers_beside_their_sums(sizes: dict[str, int], into: str) -> None:
+    check(compiled(PARTS, "gemm_f32", "x86-avx2", {**sizes}, into=into), "gemm_f32", sizes, {})
+
+
+@pytest.mark.exhaustive
+def test_threads_with_sizes_that_only_the_run_knows_fill_buffers_beside_their_sums() -> None:
+    made = compiled(PARTS, "gemm_f32", "x86-avx2", dict.fromkeys("MNK", "1..256@100"), into="k")
+    for actual in (WHOLE, RAGGED, ONE_TURN):
+        check(made, "gemm_f32", actual, actual)
+
+
 @pytest.mark.exhaustive
 def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
     sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
     for text, kernel, machine in ((AMX, "gemm_bf16", "x86-amx"), (VECTOR, "gemm_f32", "x86-avx2")):
-        made = compiled(text, kernel, machine, sizes, spread=LATE, ahead=" ahead 1")
+        made = compiled(text, kernel, machine, sizes, spread=LATE, ahead=" ahead 1 into k")
         for actual in (WHOLE, RAGGED, ONE_TURN):
             check(made, kernel, actual, actual)
 
@@ -130,9 +182,9 @@ def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
     assert counter
     source = made.emitted.source
     inside = source[source.index(counter[0]) :]
-    # 64 rows of four tiles in three iterations of the summing loop: 21, 21 and 22, by counters that go on.
-    assert "int64_t work0_now = 21;\n" in inside
-    assert "if ((work0_due += 1) >= 3) { work0_due -= 3; work0_now++; }" in inside
+    # 32 rows of two tiles in three iterations of the summing loop: 10, 11 and 11, by counters that go on.
+    assert re.search(r"int64_t work(\d+)_now = 10;", inside)
+    assert re.search(r"if \(\(work(\d+)_due \+= 2\) >= 3\) { work\1_due -= 3; work\1_now\+\+; }", inside)
     assert "/ 3" not in inside
 
 

@@ -139,7 +139,8 @@ def stage(nest: NestSchedule, question: NestProblem, random: Random) -> NestSche
             depth = stages[number].depth + random.choice((-1, 1))
             stages[number] = replace(stages[number], depth=depth)
         case 3:
-            stages[number] = replace(stages[number], ahead=random.choice((0, 1, 2)))
+            into = random.choice(("", *(loop.axis for loop in nest.loops)))
+            stages[number] = replace(stages[number], ahead=random.choice((0, 1, 2)), into=into)
         case _:
             stages[number] = replace(stages[number], operand=random.choice(names))
     return replace(nest, stages=tuple(stages))

@@ -57,13 +57,14 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
         operand = operands[stage.operand]
         around = nest.loops[stage.depth - 1] if stage.depth else None
         inside = [loop.axis for loop in nest.loops[stage.depth :] if loop.counts]
+        last = next((n for n, axis in enumerate(inside) if axis in inside[:n]), len(inside))
         if around is None or random.random() < 0.4:
             stages.append(stage)
         elif not operand.is_accumulator:
-            stages.append(replace(stage, ahead=random.choice((1, 1, 2, 3))))
+            into = random.choice(("", "", *inside[:last]))
+            stages.append(replace(stage, ahead=random.choice((1, 1, 2, 3)), into=into))
         else:
             stages.append(stage)
-            last = next((n for n, axis in enumerate(inside) if axis in inside[:n]), len(inside))
             if around.axis in operand.axes and last:
                 spread.append(Spread(operand.name, random.choice(inside[:last])))
     return replace(nest, stages=tuple(stages), spread=tuple(spread))

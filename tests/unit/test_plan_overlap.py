@@ -27,6 +27,7 @@ def said_of(schedule: Schedule) -> str:
 
 def test_good_overlaps_pass() -> None:
     assert said_of(overlapped(WORDS, (Stage("b", 2, ahead=1),))) == ""
+    assert said_of(overlapped(WORDS, (Stage("b", 2, ahead=1, into="k"),))) == ""
     assert said_of(overlapped(WORDS, (Stage("c", 4),), Spread("c", "k"))) == ""
     assert said_of(overlapped(WORDS, (Stage("c", 3),), Spread("c", "n"))) == ""
 
@@ -45,6 +46,12 @@ def test_filling_is_shared_by_the_next_loop_and_writing_by_all_down_to_the_named
     assert [number for number, _ in late] == [3, 4]
 
 
+def test_filling_is_shared_by_all_loops_down_to_the_one_that_is_named() -> None:
+    nest = overlapped(WORDS, (Stage("b", 2, ahead=1, into="k"), Stage("a", 3, ahead=1, into="n"))).nests[0]
+    dealt = [[number for number, _ in hosts_of(nest, stage)] for stage in nest.stages]
+    assert dealt == [[2, 3, 4], [3]]
+
+
 def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
     nest = overlapped(WORDS, (Stage("b", 4, ahead=1),)).nests[0]
     assert hosts_of(nest, nest.stages[0]) == ()
@@ -61,6 +68,26 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
                 "`stage b ahead 1;` stands directly inside no loop, so there is "
                 "no turn to be ahead of\n"
                 "  help: move it into a `for` loop, or write `stage b;`"
+            ),
+        ),
+        (
+            WORDS,
+            (Stage("b", 2, ahead=1, into="i"),),
+            (),
+            (
+                "`stage b ahead 1 into i;`: there is no `for i` inside\n"
+                "  note: the loops inside run over m, n, k\n"
+                "  help: name the loop whose turns are to share the work"
+            ),
+        ),
+        (
+            "m:12 n:512 k:256 n:64 m:6 | k:1 um:1 un:16",
+            (Stage("b", 1, ahead=1, into="m"),),
+            (),
+            (
+                "`stage b ahead 1 into m;`: `n` has several loops there, which "
+                "do not run equally often in each turn\n"
+                "  help: name a loop outside the second one over `n`"
             ),
         ),
         (
@@ -161,8 +188,10 @@ def test_a_wrong_line_is_pointed_at(line: str, said: str) -> None:
 
 
 def test_the_text_says_both() -> None:
-    made = overlapped(WORDS, (Stage("b", 2, ahead=1), Stage("c", 4)), Spread("c", "k"))
+    made = overlapped(
+        WORDS, (Stage("a", 2, ahead=1, into="k"), Stage("b", 2, ahead=1), Stage("c", 4)), Spread("c", "k")
+    )
     text = print_schedule(made)
-    assert "      stage b ahead 1;\n" in text
+    assert "      stage a ahead 1 into k;\n      stage b ahead 1;\n" in text
     assert "          stage c;\n          spread write c into k;\n          hold;\n" in text
     assert parse_schedule(Source("s", text)) == made

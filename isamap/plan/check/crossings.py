@@ -1,6 +1,7 @@
 """The judge of what crosses iterations of a loop: buffers filled ahead, results written back late.
 
 stage b ahead 1;             needs a loop around it, whose iterations are what it is ahead of
+stage b ahead 1 into k;      and a loop inside, whose iterations share the work
 spread write c into k;       needs a loop around it that moves on to other elements of c
 """
 
@@ -84,7 +85,8 @@ def _check_prefetch(
 
 
 def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:
-    name = f"nest {nest.statement}: `stage {stage.operand} ahead {stage.ahead};`"
+    into = f" into {stage.into}" if stage.into else ""
+    name = f"nest {nest.statement}: `stage {stage.operand} ahead {stage.ahead}{into};`"
     if operand.is_accumulator:
         yield Diagnostic(
             "schedule-overlap",
@@ -97,6 +99,8 @@ def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iter
             f"{name} stands directly inside no loop, so there is no turn to be ahead of",
             help=f"move it into a `for` loop, or write `stage {stage.operand};`",
         )
+    if stage.into:
+        yield from _check_hosts(nest, stage.depth, stage.into, name)
 
 
 def _check_spread(
@@ -114,17 +118,22 @@ def _check_spread(
             if operand.axes
             else None,
         )
-    inside = [loop for loop in nest.loops[stage.depth :] if loop.counts]
+    yield from _check_hosts(nest, stage.depth, spread.axis, name)
+
+
+def _check_hosts(nest: NestSchedule, depth: int, axis: str, name: str) -> Iterator[Diagnostic]:
+    """What is wrong with the loops, down to the one over an axis, that are to share some work."""
+    inside = [loop for loop in nest.loops[depth:] if loop.counts]
     axes = [loop.axis for loop in inside]
-    if spread.axis not in axes:
+    if axis not in axes:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name}: there is no `for {spread.axis}` inside",
+            f"{name}: there is no `for {axis}` inside",
             notes=(f"the loops inside run over {', '.join(axes)}",) if axes else (),
             help="name the loop whose turns are to share the work",
         )
         return
-    hosts = axes[: axes.index(spread.axis) + 1]
+    hosts = axes[: axes.index(axis) + 1]
     twice = next((axis for axis in hosts if hosts.count(axis) > 1), None)
     if twice is not None:
         yield Diagnostic(

@@ -1,6 +1,6 @@
 """The line of a stage: what may stand behind its operand, said once for reading and writing.
 
-    stage b;      stage a ahead 1;      stage c in spad at 256;      stage b packed;
+    stage b;      stage b ahead 1 into k;      stage c in spad at 256;      stage b packed;
 
 A new word is a field of `Stage` and a row of the table.
 """
@@ -47,6 +47,11 @@ CLAUSES: dict[str, Clause] = {
     "ahead": Clause(
         lambda stage: _number_or_none(stage.ahead or None),
         lambda reader, stage: replace(stage, ahead=take_turns(reader, MAX_AHEAD)),
+        ("into", "in"),
+    ),
+    "into": Clause(
+        lambda stage: stage.into or None,
+        lambda reader, stage: replace(stage, into=reader.take_name("an axis")),
         ("in",),
     ),
     "in": Clause(
