@@ -156,17 +156,17 @@ class BodyWriter:
         kept = self.names, self.beside_loop, self.turning
         for line in share(work):
             self.add(depth, line)
-        for number, (loops, body) in enumerate(parts):
+        for number, (counters, body) in enumerate(parts):
             is_last, inner = number == len(parts) - 1, depth + 1
             if len(parts) > 1:
                 test = "" if is_last else f" if ({work.part} == {number})"
                 self.add(inner, f"{'} else' if number else ''}{test} {{".strip())
                 inner += 1
             self.names = kept[0].inside()
-            self.beside_loop, self.turning = _has_loop(body), loops[-1].variable if loops else ""
-            for line in positions(work, loops, self.names):
+            self.beside_loop, self.turning = _has_loop(body), counters[-1][0] if counters else ""
+            for line in positions(work, [variable for variable, _ in counters], self.names):
                 self.add(inner, line)
-            trips = [self.index(loop.trips) for loop in loops]
+            trips = [self.index(count) for _, count in counters]
             self.block(body, inner)
             self.add(inner, moved_on(work, trips, is_last=is_last))
         if len(parts) > 1:

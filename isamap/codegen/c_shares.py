@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from isamap.codegen.c_names import Names
 from isamap.codegen.c_text import Text, index_text, infix
-from isamap.lower.program import Begin, For, Node, Share
+from isamap.lower.program import Begin, Share
+from isamap.lower.shares import Counted, counted
 
 Lines = tuple[str, ...]
 
@@ -87,24 +88,15 @@ def share(work: Progress) -> Lines:
     )
 
 
-def pieces_of(node: Share) -> list[tuple[list[For], tuple[Node, ...]]]:
-    """The loops that count the pieces of each part of some work, and what is inside."""
-    found: list[tuple[list[For], tuple[Node, ...]]] = []
-    for part, depth in zip(node.body, node.depths, strict=True):
-        loops, body = list[For](), (part,)
-        for _ in range(depth):
-            (loop,) = body
-            assert isinstance(loop, For), "pieces are counted by loops that stand alone"
-            loops.append(loop)
-            body = loop.body
-        found.append((loops, body))
-    return found
+def pieces_of(node: Share) -> list[Counted]:
+    """The counters of each part of some work, and a piece."""
+    return [counted((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
 
 
-def positions(work: Progress, loops: Sequence[For], names: Names) -> Lines:
+def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
     """The counters of a part's loops, as its pieces name them."""
-    pairs = zip(loops, work.counters, strict=False)
-    given = ", ".join(f"{names.take(loop.variable)} = {counter}" for loop, counter in pairs)
+    pairs = zip(variables, work.counters, strict=False)
+    given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
     return (f"const int64_t {given};",) if given else ()
 
 

@@ -19,15 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from isamap.ir import Index, index_min, product
-from isamap.ir.index import ONE, ZERO
+from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, For, If, Names, Node, Share
+from isamap.lower.shares import counted, positions, share_of_pieces
 from isamap.lower.shift import substituted
-
-Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
-"""Counters of loops with how often each runs, and what is inside."""
-
-MOST_LOOPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +59,9 @@ def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
     if not nodes or dealt.trips.value == 1:
         return dealt, ()
     depths = _depths(nodes, dealt.trips)
-    counters = [_pieces((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
+    counters = [counted((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
     pieces = sum((product(count for _, count in some) for some in counters), start=ZERO)
     return replace(dealt, work=work), (Begin(work, pieces, dealt.trips, max(depths), len(nodes)),)
-
-
-def spelled_out(share: Share) -> tuple[Node, ...]:
-    """A share by itself: which pieces it performs follows from its number alone."""
-    parts = [_pieces((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
-    counts = [product(count for _, count in counters) for counters, _ in parts]
-    pieces = sum(counts, start=ZERO)
-    piece, count = _share(pieces, share.trips, share.now, Index.of(share.nth))
-    nodes: list[Node] = []
-    first = ZERO
-    for (counters, body), own in zip(parts, counts, strict=True):
-        inside = substituted(body, _positions(counters, piece - first))
-        within: tuple[Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
-        nodes += inside if len(parts) == 1 else (If(within, inside),)
-        first = first + own
-    return () if count.value == 0 else (For(share.nth, count, tuple(nodes)),)
 
 
 def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
@@ -91,7 +71,7 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
     """
     found: list[int] = []
     for node in nodes:
-        counters, _ = _pieces((node,))
+        counters, _ = counted((node,))
         depth = len(counters)
         for fewer in range(depth - 1, -1, -1):
             pieces = product(count for _, count in counters[:fewer])
@@ -105,7 +85,7 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
 
 def is_even(dealt: Dealt) -> bool:
     """Whether every trip performs the same number of pieces, known before the run."""
-    pieces = product(count for _, count in _pieces(_guarded(dealt.make())[1])[0])
+    pieces = product(count for _, count in counted(_guarded(dealt.make())[1])[0])
     trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
@@ -169,13 +149,13 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
         depths = _depths(work, trips)
         nodes: tuple[Node, ...] = (Share(dealt.work, now, trips, names.fresh("share"), depths, work),)
         return (Block(dealt.note, (If(conditions, nodes),) if conditions else nodes),)
-    counters, body = _pieces(work)
+    counters, body = counted(work)
     pieces = product(count for _, count in counters)
     variable = names.fresh("share")
-    piece, count = _share(pieces, trips, now, Index.of(variable))
+    piece, count = share_of_pieces(pieces, trips, now, Index.of(variable))
     if count.value == 0:
         return ()
-    bindings = _positions(counters, piece)
+    bindings = positions(counters, piece)
     share: Node = For(variable, count, substituted(body, bindings))
     return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
 
@@ -218,18 +198,6 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
     return (Block(dealt.note, (If(rows.conditions, found),) if rows.conditions else found),)
 
 
-def _share(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
-    """The nth piece that a trip performs, and how many it performs; shares differ by one at most.
-
-    Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
-    that needs no division to find a piece.
-    """
-    if pieces.value is not None and trips.value is not None:
-        first = (now * pieces).floordiv(trips)
-        return first + nth, ((now + 1) * pieces).floordiv(trips) - first
-    return now + nth * trips, (pieces - now).ceildiv(trips)
-
-
 def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
     """The conditions around all of the work, and the work."""
     conditions: tuple[Condition, ...] = ()
@@ -237,29 +205,3 @@ def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node
         conditions += nodes[0].conditions
         nodes = nodes[0].body
     return conditions, nodes
-
-
-def _pieces(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
-    """The loops that stand alone around each other, outer to inner, at most so many, and what is inside.
-
-    Only the outermost may run as often as the run says: a division finds the position in each other one.
-    """
-    counters: list[tuple[str, Index]] = []
-    while len(nodes) == 1 and isinstance(nodes[0], For) and len(counters) < most:
-        loop = nodes[0]
-        if counters and loop.trips.value is None:
-            break
-        counters.append((loop.variable, loop.trips))
-        nodes = loop.body
-    return counters, nodes
-
-
-def _positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Index]:
-    """The counter of each loop at a piece, the last fastest."""
-    found: dict[str, Index] = {}
-    inside = ONE
-    for position, (variable, count) in reversed(list(enumerate(counters))):
-        counter = piece.floordiv(inside)
-        found[variable] = counter.mod(count) if position else counter
-        inside = inside * count
-    return found

@@ -237,7 +237,7 @@ class Share:
 
     Each part of the body is loops around each other, `depths` of which count its pieces. Trips come one
     after the other, so that a share begins where the one before ended: counters go on, and nothing is
-    divided. `nth` counts the pieces of a share that is looked at by itself (`isamap.lower.deal.spelled_out`).
+    divided. `nth` counts the pieces of a share that is looked at by itself (`isamap.lower.shares`).
     """
 
     work: str

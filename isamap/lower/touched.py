@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, evaluate_expr
 from isamap.ir.evaluate import evaluate_index
 from isamap.ir.index import ONE
-from isamap.lower.deal import spelled_out
 from isamap.lower.program import (
     Begin,
     Block,
@@ -41,6 +40,7 @@ from isamap.lower.program import (
     Share,
     Tensor,
 )
+from isamap.lower.shares import spelled_out
 from isamap.machine import Machine
 from isamap.transform import reads, statements, symbols
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from isamap.ir import Index
-from isamap.lower.deal import spelled_out
 from isamap.lower.program import (
     Begin,
     Block,
@@ -29,6 +28,7 @@ from isamap.lower.program import (
     RegisterRef,
     Share,
 )
+from isamap.lower.shares import spelled_out
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.simulate.machine_time import Step, Touch
 from isamap.simulate.reuse import Access, Turn, strides_of

@@ -1,0 +1,72 @@
+"""Shares of work by themselves: which pieces trip `now` performs follows from its number alone.
+
+    share 3 of 5 of 12 pieces      for s in 4 * 12 / 5 - 3 * 12 / 5:  piece(3 * 12 / 5 + s)
+
+Code that performs shares one after the other needs none of these divisions (`isamap.codegen.c_shares`).
+"""
+
+from __future__ import annotations
+
+from isamap.ir import Index, product
+from isamap.ir.index import ONE, ZERO
+from isamap.lower.program import Condition, For, If, Node, Share
+from isamap.lower.shift import substituted
+
+Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
+"""Counters of loops with how often each runs, and what is inside."""
+
+MOST_LOOPS = 200
+
+
+def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
+    """The loops that stand alone around each other, outer to inner, at most so many, and what is inside.
+
+    Only the outermost may run as often as the run says: a division finds the position in each other one.
+    """
+    counters: list[tuple[str, Index]] = []
+    while len(nodes) == 1 and isinstance(nodes[0], For) and len(counters) < most:
+        loop = nodes[0]
+        if counters and loop.trips.value is None:
+            break
+        counters.append((loop.variable, loop.trips))
+        nodes = loop.body
+    return counters, nodes
+
+
+def spelled_out(share: Share) -> tuple[Node, ...]:
+    """A share by itself: which pieces it performs follows from its number alone."""
+    parts = [counted((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
+    counts = [product(count for _, count in counters) for counters, _ in parts]
+    pieces = sum(counts, start=ZERO)
+    piece, count = share_of_pieces(pieces, share.trips, share.now, Index.of(share.nth))
+    nodes: list[Node] = []
+    first = ZERO
+    for (counters, body), own in zip(parts, counts, strict=True):
+        inside = substituted(body, positions(counters, piece - first))
+        within: tuple[Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
+        nodes += inside if len(parts) == 1 else (If(within, inside),)
+        first = first + own
+    return () if count.value == 0 else (For(share.nth, count, tuple(nodes)),)
+
+
+def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
+    """The nth piece that a trip performs, and how many it performs; shares differ by one at most.
+
+    Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
+    that needs no division to find a piece.
+    """
+    if pieces.value is not None and trips.value is not None:
+        first = (now * pieces).floordiv(trips)
+        return first + nth, ((now + 1) * pieces).floordiv(trips) - first
+    return now + nth * trips, (pieces - now).ceildiv(trips)
+
+
+def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Index]:
+    """The counter of each loop at a piece, the last fastest."""
+    found: dict[str, Index] = {}
+    inside = ONE
+    for position, (variable, count) in reversed(list(enumerate(counters))):
+        counter = piece.floordiv(inside)
+        found[variable] = counter.mod(count) if position else counter
+        inside = inside * count
+    return found
