@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from isamap.ir import Index
 from isamap.machine import Machine, load_machine
 from isamap.machine.costs import cost_value
+from isamap.match.patterns.address import Location
+from isamap.match.patterns.layouts import alignment, stated_alignments
 from isamap.plan.problem import Problem
 from isamap.posing.build import build_problem
 from isamap.scheduler.deciding.space import Space
@@ -120,3 +123,55 @@ def test_operands_are_widened_before_they_are_computed_with(value: str, advice: 
     (edit,) = found.edits
     assert edit.replacement == advice
     parse_kernel(Source("product.ir", PRODUCT.format(t="i8", s="i32", product=edit.replacement)))
+
+
+def ways(
+    folder: Path, condition: str, operand: str = "b", promised: str = ""
+) -> tuple[float | None, float | None]:
+    """What bringing an operand costs in place and from a buffer where `dot2` has a condition."""
+    machine = edited(folder, "pairs", "remove: [load_i16]", "remove: []")
+    text = (
+        (folder / "pairs.yaml")
+        .read_text()
+        .replace("instruction dot2() {", f"instruction dot2(){condition} {{")
+    )
+    (folder / "pairs.yaml").write_text(text)
+    machine = load_machine(str(folder / "pairs.yaml"))
+    product = PRODUCT.format(t="i16", s="i32", product="i32(A[m, k]) * i32(B[k, n])")
+    kernel = parse_kernel(Source("product.ir", product.replace("(M, N, K) {", f"(M, N, K){promised} {{")))
+    asked = build_problem(kernel, machine, {"M": 64, "N": 64, "K": 64})
+    options = [o for o in asked.nests[0].options if o.mapping.startswith("dot2 { i: n")]
+    found = [(o.direct_ns, o.staged_ns) for option in options for o in option.operands if o.name == operand]
+    return found[0] if found else (None, None)
+
+
+def test_a_condition_that_every_place_meets_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "with").mkdir()
+    assert ways(tmp_path, " where align(b) >= 2, align(a) >= 1, stride(b, 0) == 1") == ways(
+        tmp_path / "with", ""
+    )
+
+
+def test_what_is_not_aligned_comes_from_a_buffer(tmp_path: Path) -> None:
+    assert ways(tmp_path, " where align(a) % 4 == 0", "a") == (None, 0.0)
+
+
+def test_a_kernel_may_promise_an_alignment(tmp_path: Path) -> None:
+    operands = "in A: f32[M]; in B: i8[M]; out C: f64[M];"
+    where = "align(A) >= 48, align(B) % 128 == 0"
+    kernel = f"kernel k(M) where {where} {{ {operands} for m in M {{ C[m] = 0.0; }} }}"
+    assert stated_alignments(parse_kernel(Source("k.ir", kernel))) == {"A": 64, "B": 128, "C": 8}
+
+
+def test_an_address_is_as_aligned_as_all_its_steps() -> None:
+    rows = Location("A", Index.of("@m") * 24 + 16, (Index.of(24), Index.of(1)))
+    assert alignment(rows, 64, 4, {}) == 32
+    assert alignment(rows, 64, 4, {"@m": 2}) == 64
+    assert alignment(rows, 16, 4, {}) == 16
+    assert alignment(Location("A", Index.of("N") * Index.of("@m"), (Index.of("N"),)), 64, 2, {}) == 2
+
+
+def test_a_stride_that_is_known_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "two").mkdir()
+    assert ways(tmp_path, " where stride(b, 0) == 1")[0] is not None
+    assert ways(tmp_path / "two", " where stride(b, 0) >= 2")[0] is None

@@ -25,7 +25,6 @@ from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding
 from isamap.match.supplies.standing import standing
-from isamap.match.supplies.supplying import find_location
 from isamap.match.supplies.want import BlockMove, Suppliers
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
@@ -139,7 +138,7 @@ def _laid_over(
         for own, subject in pairs:
             operand = pattern.instruction.operand(own.buffer)
             binding = Binding(operand.name, own.index, substitute_expr(subject, over))
-            place = find_location(suppliers, operand, binding, {}, lengths)
+            place = suppliers.locate(pattern.instruction, binding, {}, lengths)
             if place is None:
                 break
             places.append((operand.name, place))

@@ -22,7 +22,6 @@ from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_tra
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.unify import Binding
-from isamap.match.supplies.supplying import find_location
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
@@ -95,7 +94,7 @@ def _laid_over(
         operand = pattern.instruction.operand(pattern_read.buffer)
         moved: Expr = substitute_expr(subject, over)
         binding = Binding(operand.name, pattern_read.index, moved)
-        place = find_location(suppliers, operand, binding, numbers, limits)
+        place = suppliers.locate(pattern.instruction, binding, numbers, limits)
         if place is None:
             return None
         places.append((operand.name, place))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from isamap.ir import Index, Operand
+from isamap.ir import Constraint, Index, Operand
 from isamap.ir.bind import comparison_holds
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of
 from isamap.match.patterns.unify import Binding
@@ -63,8 +63,13 @@ def _extents(
     return (*numbers.items(),), (*masked.items(),)
 
 
+def is_of_layout(constraint: Constraint) -> bool:
+    """Whether a constraint is about strides or alignments, hence about a place and not about parameters."""
+    return any("(" in symbol for symbol in constraint.left.symbols | constraint.right.symbols)
+
+
 def holds(pattern: Pattern, params: Mapping[str, int]) -> bool:
-    """Whether parameters are in their ranges and every precondition is met by them alone."""
+    """Whether parameters are in their ranges and every precondition about them is met."""
     return _holds(pattern, (*params.items(),))
 
 
@@ -80,6 +85,8 @@ def _holds(pattern: Pattern, given: tuple[tuple[str, int], ...]) -> bool:
         if (low is not None and value < low) or (high is not None and value > high):
             return False
     for c in pattern.instruction.where:
+        if is_of_layout(c):  # which each place that an operand may lie at meets, or not
+            continue
         left, right = c.left.substitute(params).value, c.right.substitute(params).value
         if left is None or right is None or not comparison_holds(left, c.comparison, right):
             return False

@@ -11,7 +11,7 @@ from isamap.match.patterns.address import laid_over
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
 from isamap.match.patterns.unify import Binding, unify_once
-from isamap.match.supplies.supplying import find_location, supply_inputs
+from isamap.match.supplies.supplying import supply_inputs
 from isamap.match.supplies.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
 
@@ -84,7 +84,7 @@ def _try_delivery(
     whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
     if reads_past(output, limits, whole, want.shape, want.valid):
         return None
-    place = find_location(suppliers, pattern.output, output, params, limits)
+    place = suppliers.locate(pattern.instruction, output, params, limits)
     if place is None:
         return None
     for bindings in unify_once(pattern.value, subject):

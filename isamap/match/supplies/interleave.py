@@ -27,7 +27,6 @@ from isamap.match.patterns.address import (
     Location,
     address_of,
     laid_over,
-    locate,
     simplify,
     simplify_expr,
     wraps,
@@ -218,9 +217,8 @@ def _source(
         if not box.full and any(lengths[a] > 1 for i in value.index for a in i.symbols):
             return None  # it would read what may not be there
         binding = Binding(operand.name, value.index, subject)
-        place = locate(suppliers.strides, operand, binding, params, limits)
-        fits = place is not None and suppliers.lies_in(place.buffer, operand.memory)
-        return (operand.name, place) if place is not None and fits else None
+        place = suppliers.locate(piece.instruction, binding, params, limits)
+        return (operand.name, place) if place is not None else None
     wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
     found = find(suppliers, wanted, moves) if wanted is not None else None
     return None if found is None else (operand.name, found)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from isamap.ir import Axis, Cast, Const, Expr, Index, Operand, Read
+from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
 from isamap.ir.facts import reads_of
-from isamap.match.patterns.address import Location, laid_over, locate
+from isamap.match.patterns.address import Location, laid_over
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
 from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
@@ -34,23 +34,17 @@ MAX_MOVES = 6  # one behind another in a chain; operations and casts come on top
 VALUE = "$value"  # the pseudo-buffer that stands for a register already computed
 
 
-def find_place(suppliers: Suppliers, operand: Operand, want: Want, params: Params) -> Location | None:
+def find_place(
+    suppliers: Suppliers, instruction: Instruction, name: str, want: Want, params: Params
+) -> Location | None:
     """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
     if any(
         part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
     ):
         return None
     limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
-    binding = Binding(operand.name, tuple(Index.of(a) for a in limits), want.expr)
-    return find_location(suppliers, operand, binding, params, limits)
-
-
-def find_location(
-    suppliers: Suppliers, operand: Operand, binding: Binding, params: Params, limits: dict[str, int]
-) -> Location | None:
-    """As `locate`; None as well where the array does not lie in the operand's memory."""
-    found = locate(suppliers.strides, operand, binding, params, limits)
-    return found if found is not None and suppliers.lies_in(found.buffer, operand.memory) else None
+    binding = Binding(name, tuple(Index.of(a) for a in limits), want.expr)
+    return suppliers.locate(instruction, binding, params, limits)
 
 
 def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
@@ -212,7 +206,7 @@ def supply_inputs(
             where = (
                 None
                 if reads_past(binding, limits, pattern, want.shape, want.valid)
-                else find_location(suppliers, operand, binding, params, limits)
+                else suppliers.locate(pattern.instruction, binding, params, limits)
             )
             if where is None:
                 return None

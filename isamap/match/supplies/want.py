@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from isamap.ir import Const, DType, Expr, Index, Operand, Read, strict_forbids
+from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
-from isamap.match.patterns.address import Location
+from isamap.match.patterns.address import Location, locate
+from isamap.match.patterns.layouts import BUFFER_BYTES, alignment, layout_holds
 from isamap.match.patterns.pattern import Pattern, pattern_of
-from isamap.match.patterns.reach import Params
+from isamap.match.patterns.reach import Params, is_of_layout
+from isamap.match.patterns.unify import Binding
 from isamap.match.supplies.register_parts import Lanes, pieces_of
 from isamap.match.supplies.standing import Lying
 
@@ -157,13 +159,16 @@ class Suppliers:
     """What supplies registers of a machine, and where the kernel's arrays lie.
 
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
-    `strict` as the kernel is.
+    `alignments` are what the kernel promises of its arrays, in bytes, and `steps` of how many elements what a
+    buffer's addresses count in. `strict` as the kernel is.
     """
 
     machine: Machine
     strides: dict[str, tuple[Index, ...]]
     homes: dict[str, str] = field(default_factory=dict[str, str])
     strict: bool = False
+    alignments: dict[str, int] = field(default_factory=dict[str, int])
+    steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
     @cached_property
     def known(self) -> Repertoire:
@@ -227,6 +232,26 @@ class Suppliers:
         """Whether an array or buffer lies in a memory: arrays lie in what is addressable."""
         home = self.homes.get(buffer)
         return self.holds_arrays(memory) if home is None else home == memory
+
+    def aligned_bytes(self, place: Location, dtype: DType) -> int:
+        """What divides the address of a place: buffers of the workspace start where lines do."""
+        size = max(1, dtype.bits // 8)
+        base = self.alignments.get(place.buffer, size if place.buffer in self.homes else BUFFER_BYTES)
+        return alignment(place, base, size, self.steps.get(place.buffer, {}))
+
+    def locate(
+        self, instruction: Instruction, binding: Binding, params: Params, limits: dict[str, int]
+    ) -> Location | None:
+        """Where an operand of an instruction lies; None where that is not as the instruction requires."""
+        operand = instruction.operand(binding.name)
+        found = locate(self.strides, operand, binding, params, limits)
+        if found is None or not self.lies_in(found.buffer, operand.memory):
+            return None
+        where = [c for c in instruction.where if is_of_layout(c)]
+        met = not where or layout_holds(
+            where, operand, found, self.aligned_bytes(found, operand.dtype), params
+        )
+        return found if met else None
 
     def interval_ns(self, name: str, params: Params) -> float:
         """Time that an instruction occupies one of its units. Units: ns."""

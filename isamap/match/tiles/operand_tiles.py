@@ -21,6 +21,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.address import Location, simplify_expr
+from isamap.match.patterns.layouts import stated_alignments
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, dims, extents_of
@@ -109,7 +110,7 @@ def bring(
     """How an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
     if not suppliers.is_addressable(operand.memory):
         return find_supply(suppliers, want)
-    return find_place(suppliers, tile.pattern.instruction.operand(operand.name), want, dict(tile.params))
+    return find_place(suppliers, tile.pattern.instruction, operand.name, want, dict(tile.params))
 
 
 def apply_mapping(
@@ -355,7 +356,7 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 
 def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
     """What finds chains of moves for a kernel's arrays, and remembers them."""
-    return Suppliers(machine, layouts(kernel), strict=kernel.strict)
+    return Suppliers(machine, layouts(kernel), alignments=stated_alignments(kernel), strict=kernel.strict)
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:
@@ -373,4 +374,5 @@ def in_tiles(operand: OperandTile, suppliers: Suppliers, home: str = "") -> Read
         suppliers.homes[name] = home
     strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
     suppliers.strides.setdefault(name, (ONE, *strides))
+    suppliers.steps[name] = {OFFSET: prod(operand.cell_shape)}
     return Read(name, (Index.of(OFFSET), *operand.cells), operand.dtype)

@@ -1,0 +1,81 @@
+"""What instructions require of where operands lie: `where align(a) >= 16, stride(a, 0) % 16 == 0`.
+
+It is asked of each place that an operand might be read from or written to. What cannot be proved there does
+not hold: then another place may do, such as a buffer that starts at a multiple of 64 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import gcd
+
+from isamap.ir import Constraint, Index, Kernel, Operand
+from isamap.ir.bind import comparison_holds
+from isamap.match.patterns.address import Location
+
+_POWERS = tuple(1 << n for n in range(16, 0, -1))
+BUFFER_BYTES = 64
+"""Buffers of the workspace start at multiples of it, and so does the workspace itself."""
+
+
+def layout_holds(
+    where: Iterable[Constraint],
+    operand: Operand,
+    place: Location,
+    aligned_bytes: int,
+    params: Mapping[str, int],
+) -> bool:
+    """Whether what is required of an operand's layout is met at a place. Units: `aligned_bytes` is a divisor
+    of the address.
+    """
+    own = {f"stride({operand.name},{axis})": stride for axis, stride in enumerate(place.strides)}
+    align = f"align({operand.name})"
+    for constraint in where:
+        named = {s for s in constraint.left.symbols | constraint.right.symbols if "(" in s}
+        if not named & {align, *own}:
+            continue
+        known: dict[str, Index | int] = {**params, **own, align: aligned_bytes}
+        left, right = constraint.left.substitute(known).value, constraint.right.substitute(known).value
+        if left is None or right is None or not comparison_holds(left, constraint.comparison, right):
+            return False
+        if align in named and not _is_of_multiples(constraint, align):
+            return False
+    return True
+
+
+def _is_of_multiples(constraint: Constraint, align: str) -> bool:
+    """Whether what holds of an alignment holds of its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
+    if constraint.comparison in (">=", ">"):
+        return constraint.left == Index.of(align)
+    return constraint.comparison == "==" and constraint.right == Index.of(0)
+
+
+def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mapping[str, int]) -> int:
+    """What divides the address of a place, whatever the loops have come to. Units: bytes.
+
+    `steps` are symbols that count in so many elements.
+    """
+    found = base_bytes
+    for monomial, coefficient in place.offset.terms:
+        inside = Index(((monomial, 1),)).symbols
+        times = next((steps[s] for s in inside if s in steps), 1)
+        found = gcd(found, coefficient * times * element_bytes)
+    return found
+
+
+def stated_alignments(kernel: Kernel) -> dict[str, int]:
+    """Per array of a kernel what divides its address: its element, or what `where` says. Units: bytes."""
+    return {
+        o.name: max(1, o.dtype.bits // 8, *(_stated(c, Index.of(f"align({o.name})")) for c in kernel.where))
+        for o in kernel.operands
+    }
+
+
+def _stated(constraint: Constraint, align: Index) -> int:
+    """The alignment that a constraint promises; 1 where it promises none."""
+    number = constraint.right.value
+    if constraint.left == align and constraint.comparison in (">=", "==") and number:
+        return 1 << (number - 1).bit_length()  # an alignment is a power of two: at least 48 means 64
+    if constraint.comparison == "==" and number == 0:
+        return next((n for n in _POWERS if constraint.left == align.mod(n)), 1)
+    return 1
