@@ -1,9 +1,9 @@
 """Elementary functions of f32 as C without branches or calls: of one element, and of all lanes of a register.
 
-Largest errors seen against f64, at floats drawn from all exponents, in units in the last place: `exp` 1.01,
-`tanh` 1.51, `sigmoid` 2.41; overflow, subnormal results, infinities and not-a-number are as in C's library.
-Coefficients: Cephes (S. Moshier; expf.c, tanhf.c). Lanes are vectors as gcc and clang know them without a
-header: `f32x16` has 16.
+Made from the definitions of the library (`kernels/functions`), which state their errors. Lanes are vectors as
+gcc and clang know them without a header: `f32x16` has 16. `let e = exp(-abs(x));` is, of 16 lanes,
+
+    const f32x16 e = exp_f32x16((-size_f32x16(x)));
 
 The C of an instruction that performs an elementary function on every lane of a register.
 
@@ -21,14 +21,19 @@ Compilers make registers of that, also where they are told to leave loops alone,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 
 from isamap.codegen.c_names import Names
 from isamap.codegen.cmodel import Model, ModelOperand, build_model
-from isamap.ir import F32, Assign, Call, Index, Instruction, Loop, Read
+from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruction, Loop, Read, Scalar
+from isamap.kernels import list_functions
+from isamap.syntax.functions import definition
 
-FUNCTIONS = ("exp", "sigmoid", "tanh")
+FUNCTIONS = tuple(name for name in list_functions() if name in OPS)
+"""The operations of the language that the library defines."""
 LANES = (4, 8, 16)
 
 
@@ -47,90 +52,173 @@ def lanes_type(lanes: int) -> str:
 
 
 def elementary() -> Iterator[Text]:
-    """Every function, of one element and of each number of lanes, callees first."""
+    """What functions are made of, and the functions, for each number of lanes; callees first."""
     for lanes in (1, *LANES):
         n = lanes_type(lanes)
         types = ("float", "uint32_t") if lanes == 1 else (n, f"u32x{lanes}")
-        base = f"less_{n}"
-        yield Text(base, _ONE if lanes == 1 else _ALL.replace("$N", str(lanes)).replace("$B", str(4 * lanes)))
-        for name, text, callee in zip(
-            FUNCTIONS, (_EXP, _SIGMOID, _TANH), ("less", "exp", "exp"), strict=True
-        ):
-            made = text.replace("$n", n).replace("$F", types[0]).replace("$U", types[1])
-            yield Text(f"{name}_{n}", made, (f"{callee}_{n}",))
+        yield Text(
+            f"type_{n}", "" if lanes == 1 else _TYPES.replace("$N", str(lanes)).replace("$B", str(4 * lanes))
+        )
+        parts = (_ONE if lanes == 1 else _ALL) | _BOTH
+        for name, text in parts.items():
+            made = (
+                text.replace("$n", n)
+                .replace("$F", types[0])
+                .replace("$U", types[1])
+                .replace("$N", str(lanes))
+            )
+            yield Text(f"{name}_{n}", made, _needs(name, made, n, parts))
+        for name in sorted(FUNCTIONS, key=lambda name: (len(_called(name)), name)):
+            made = _text(name, n, types)
+            yield Text(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
 
 
-_ONE = """\
+def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
+    """What a text calls."""
+    called = (f"{other}_{n}" for other in known if other != name and re.search(rf"\b{other}_{n}\(", text))
+    return (f"type_{n}", *called)
+
+
+_ONE = {
+    "bits": """\
 static inline uint32_t bits_f32(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
+""",
+    "of_bits": """\
 static inline float of_bits_f32(uint32_t bits) {
   float x;
   memcpy(&x, &bits, sizeof x);
   return x;
 }
-static inline uint32_t less_f32(float a, float b) {
-  return 0u - (uint32_t)(a < b);
+""",
+    "where": """\
+static inline uint32_t where_f32(int is) {
+  return 0u - (uint32_t)is;
 }
-"""
-_ALL = """\
+""",
+    "all": """\
+static inline float all_f32(float x) {
+  return x;
+}
+""",
+    "number": """\
+static inline float number_f32(uint32_t whole) {
+  return (float)(int32_t)whole;
+}
+""",
+}
+_TYPES = """\
 typedef float f32x$N __attribute__((vector_size($B)));
 typedef uint32_t u32x$N __attribute__((vector_size($B)));
-static inline u32x$N bits_f32x$N(f32x$N x) {
-  return (u32x$N)x;
-}
-static inline f32x$N of_bits_f32x$N(u32x$N bits) {
-  return (f32x$N)bits;
-}
-static inline u32x$N less_f32x$N(f32x$N a, f32x$N b) {
-  return (u32x$N)(a < b);
-}
+typedef int32_t i32x$N __attribute__((vector_size($B)));
 """
-_EXP = """\
-/* 2**n * exp(r) with |r| <= log(2) / 2; 2**n in two factors, as it may lie outside of what floats reach. */
-static inline $F exp_$n($F x) {
-  const $F zero = {0}, low = zero - 105.0f, high = zero + 90.0f;
-  $U under = less_$n(x, low), over = less_$n(high, x), biased, first;
-  $F n, p, r, shifted;
-  x = of_bits_$n((bits_$n(low) & under) | (bits_$n(high) & over) | (bits_$n(x) & ~(under | over)));
-  shifted = x * 1.44269504f + 12582912.0f;
-  n = shifted - 12582912.0f;
-  r = x - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
-  p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = (p * (r * r) + r) + 1.0f;
-  biased = bits_$n(shifted) - 0x4b3fff00u;
-  first = biased >> 1;
-  return p * of_bits_$n((first - 1u) << 23) * of_bits_$n((biased - first - 1u) << 23);
+_ALL = {
+    "bits": """\
+static inline $U bits_$n($F x) {
+  return ($U)x;
 }
-"""
-_SIGMOID = """\
-static inline $F sigmoid_$n($F x) {
-  const $F zero = {0}, one = zero + 1.0f;
-  $F e = exp_$n(of_bits_$n(bits_$n(x) | 0x80000000u));
-  $U negative = less_$n(x, zero);
-  return of_bits_$n((bits_$n(e) & negative) | (bits_$n(one) & ~negative)) / (1.0f + e);
+""",
+    "of_bits": """\
+static inline $F of_bits_$n($U bits) {
+  return ($F)bits;
 }
-"""
-_TANH = """\
-static inline $F tanh_$n($F x) {
-  const $F zero = {0}, limit = zero + 0.625f;
-  $F size = of_bits_$n(bits_$n(x) & 0x7fffffffu), e = exp_$n(size * -2.0f), s = x * x, p;
-  $U large = bits_$n((1.0f - e) / (1.0f + e)) | (bits_$n(x) & 0x80000000u), small = less_$n(size, limit);
-  p = s * -5.70498872745e-3f + 2.06390887954e-2f;
-  p = p * s - 5.37397155531e-2f;
-  p = p * s + 1.33314422036e-1f;
-  p = p * s - 3.33332819422e-1f;
-  p = p * s * x + x;
-  return of_bits_$n((bits_$n(p) & small) | (large & ~small));
+""",
+    "where": """\
+static inline $U where_$n(i32x$N is) {
+  return ($U)is;
 }
-"""
+""",
+    "all": """\
+static inline $F all_$n(float x) {
+  return x - ($F){0};
+}
+""",
+    "number": """\
+static inline $F number_$n($U whole) {
+  return __builtin_convertvector((i32x$N)whole, $F);
+}
+""",
+}
+_BOTH = {
+    "choose": """\
+static inline $F choose_$n($U where, $F a, $F b) {
+  return of_bits_$n((bits_$n(a) & where) | (bits_$n(b) & ~where));
+}
+""",
+    "size": """\
+static inline $F size_$n($F x) {
+  return of_bits_$n(bits_$n(x) & 0x7fffffffu);
+}
+""",
+    "nearest": """\
+/* To a whole number below 2**22, as adding and taking away 1.5 * 2**23 rounds. */
+static inline $F nearest_$n($F x) {
+  return x + 12582912.0f - 12582912.0f;
+}
+""",
+    "scale": """\
+/* x * 2**n in two factors, as 2**n may lie outside of what floats reach. */
+static inline $F scale_$n($F x, $F n) {
+  $U biased = bits_$n(n + 12582912.0f) - 0x4b3fff00u, first = biased >> 1;
+  return x * of_bits_$n((first - 1u) << 23) * of_bits_$n((biased - first - 1u) << 23);
+}
+""",
+    "exponent": """\
+static inline $F exponent_$n($F x) {
+  return number_$n(((bits_$n(x) >> 23) & 255u) - 127u);
+}
+""",
+}
+"""What definitions are made of, by the names of the functions."""
+
+
+def _called(name: str) -> tuple[str, ...]:
+    """The other operations that a definition uses."""
+    found = definition(name)
+    used = {op for _, e in (*found.steps, ("", found.result)) for op in _operations(e)}
+    return tuple(sorted(used & {*FUNCTIONS}))
+
+
+def _operations(e: Expr) -> Iterator[str]:
+    if isinstance(e, Call):
+        yield e.op
+        for a in e.args:
+            yield from _operations(a)
+
+
+def _text(name: str, n: str, types: tuple[str, str]) -> str:
+    """A definition as a C function: a variable for each step."""
+    found = definition(name)
+    (given,) = found.params
+    lines = [f"static inline {types[0]} {name}_{n}({types[0]} {given.name}) {{"]
+    lines += [f"  const {types[e.dtype == BOOL]} {step} = {_value(e, n)};" for step, e in found.steps]
+    return "\n".join([*lines, f"  return {_value(found.result, n)};", "}", ""])
+
+
+_CALLED = {"abs": "size", "scale": "scale", "exponent": "exponent", "select": "choose", "round": "nearest"}
+
+
+def _value(e: Expr, n: str) -> str:
+    """An expression on floats, or on bits that are all 1 where something holds."""
+    match e:
+        case Scalar(name):
+            return name
+        case Const(value):
+            assert isfinite(value), "definitions make infinities of numbers"
+            return f"all_{n}({float(value)!r}f)"
+        case Call(op, args):
+            shown = [_value(a, n) for a in args]
+            if op in _CALLED or op in FUNCTIONS:
+                return f"{_CALLED.get(op, op)}_{n}({', '.join(shown)})"
+            spelling = OPS[op].spelling
+            assert spelling is not None, f"`{op}` is not for definitions"
+            text = f"({spelling}{shown[0]})" if len(shown) == 1 else f"({shown[0]} {spelling} {shown[1]})"
+            return f"where_{n}{text}" if OPS[op].result == "bool" else text
+        case _:
+            raise AssertionError(e)
 
 
 def build_call(

@@ -13,7 +13,9 @@ from isamap.codegen.c_names import compute_type, is_narrow, literal, storage_typ
 from isamap.codegen.c_text import PREFIX, Namer, Text, call, cast, choice, index_text, infix, prefix
 from isamap.ir import OPS as OPERATIONS
 from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
+from isamap.kernels import list_functions
 
+_DEFINED = frozenset(list_functions())
 _MATH = frozenset(("sqrt", "exp", "log", "tanh", "erf", "sin", "cos"))
 _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "away": "round"}
 
@@ -248,9 +250,9 @@ def _other_call(e: Call, scope: Scope) -> Text:
             return _extreme(e, args, kind, scope)
         case "abs":
             return scope.math("fabs", dtype, *args)
-        case "sigmoid" | "exp" | "tanh" if e.op == "sigmoid" or kind == "f32":
+        case op if op == "sigmoid" or (op in _DEFINED and kind == "f32"):
             scope.used.add("math.h")
-            return scope.helper(f"{e.op}_{kind}", *args)
+            return scope.helper(f"{op}_{kind}", *args)
         case "fma" if is_narrow(dtype):
             return scope.helper("fma_to_odd_f32", *args)
         case "fma":

@@ -61,6 +61,14 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     return a * b + c
 
 
+def _scale(x: Any, n: Any) -> Any:
+    return np.ldexp(x, np.asarray(n).astype(np.int64))
+
+
+def _exponent(x: Any) -> Any:
+    return np.frexp(x)[1] - 1.0
+
+
 def _divide(a: Any, b: Any) -> Any:
     """C's division: floats divide, integers truncate towards zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
@@ -172,6 +180,15 @@ OPS: dict[str, Op] = {
     )
 }
 # fmt: on
+
+DEFINING: dict[str, Op] = {
+    op.name: op
+    for op in (
+        Op("scale", 2, "float", _scale),
+        Op("exponent", 1, "float", _exponent),
+    )
+}
+"""Operations of definitions only: x * 2**n for a whole |n| <= 250, and the n of 2**n <= |x| < 2**(n + 1)."""
 
 REDUCTIONS: dict[str, str] = {
     "+": "add", "*": "mul", "max": "max", "min": "min", "&": "and", "|": "or", "^": "xor",

@@ -109,6 +109,15 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "Loops are rectangular: extents are made of numbers and sizes. A guard leaves out what is too much.",
         "kernel k(M) { inout C: f32[M]; for i in M { for j in i + 1 { C[i] += 1; } } }",
     ),
+    "function-too-large": Explanation(
+        "a function that becomes enormous where it is called",
+        "A call of a `function` stands for its expression, and every name that `let` gives is written out "
+        "wherever it is used: a step that uses the one before it twice doubles it. Steps that are used "
+        "several times are kept in a `temp` of the kernel.",
+        "function f(x: f32) { "
+        + " ".join(f"let {b} = {a} * {a};" for a, b in zip("xabcdefghijkl", "abcdefghijklm", strict=True))
+        + " return m; } kernel k(M) { inout C: f32[M]; for i in M { C[i] = f(C[i]); } }",
+    ),
     "index-out-of-range": Explanation(
         "a subscript leaves its operand",
         "Every subscript lies in 0 .. extent-1 for all sizes that `where` allows; the note shows "
@@ -300,7 +309,8 @@ LANGUAGE_CODES: dict[str, Explanation] = {
     "unknown-function": Explanation(
         "a function that does not exist",
         "Functions: abs sqrt exp log tanh sigmoid erf sin cos fma select round rounding_shift min "
-        "max; casts carry the name of a type.",
+        "max; those of the library, gelu silu reciprocal rsqrt; and those that `function` defines above. "
+        "Casts carry the name of a type.",
         "kernel k(M) { inout C: f32[M]; for i in M { C[i] = sqt(C[i]); } }",
     ),
     "unknown-kind": Explanation(

@@ -276,4 +276,16 @@ class ConstantSyntax:
     span: Span
 
 
-DeclarationSyntax = RoutineSyntax | MemorySyntax | StateSyntax | ConstantSyntax
+@dataclass(frozen=True, slots=True)
+class FunctionSyntax:
+    """`function f(x: f32) within 2 ulp { let y = …; return …; }`."""
+
+    name: Ident
+    params: tuple[ParamSyntax, ...]
+    ulp: float | None
+    lets: tuple[LetSyntax, ...]
+    result: ExprSyntax
+    span: Span
+
+
+DeclarationSyntax = RoutineSyntax | FunctionSyntax | MemorySyntax | StateSyntax | ConstantSyntax

@@ -5,6 +5,9 @@ A declaration may use those above it and everything that `known` brings along.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from isamap.ir.functions import Function
 from isamap.ir.index import Index
 from isamap.ir.nodes import (
     ConstantDecl,
@@ -18,6 +21,7 @@ from isamap.ir.nodes import (
 )
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_placement
+from isamap.syntax.functions import Library, resolve_function
 from isamap.syntax.indices import resolve_index
 from isamap.syntax.routines import resolve_bounds, resolve_routine
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
@@ -46,14 +50,19 @@ def resolve_module(
 ) -> Module:
     """The module of a text; what was refused is missing from it and told in `findings`."""
     found: list[Declaration] = []
+    functions = dict[str, Function]()
     taken = {declaration_name(d) for d in known.declarations}
     for syntax in declarations:
-        scope = _module_scope(Module((*known.declarations, *found)))
+        scope = _module_scope(Module((*known.declarations, *found)), functions)
         with findings.collect():
             check_free(syntax.name, Scope(), "declaration")
             if syntax.name.text in taken:
                 raise problem("name-taken", f"`{syntax.name.text}` is declared already", syntax.name.span)
         taken.add(syntax.name.text)
+        if isinstance(syntax, ast.FunctionSyntax):
+            with findings.collect():
+                functions[syntax.name.text] = resolve_function(syntax, scope)
+            continue
         resolved = _resolve(syntax, scope, findings)
         found += [resolved] if resolved is not None else []
     return Module(tuple(found))
@@ -64,12 +73,18 @@ def declaration_name(declaration: Declaration) -> str:
     return declaration.param.name if isinstance(declaration, ConstantDecl) else declaration.name
 
 
-def _module_scope(known: Module) -> Scope:
+def _module_scope(known: Module, functions: Mapping[str, Function]) -> Scope:
     constants = [d.param.name for d in known.declarations if isinstance(d, ConstantDecl)]
-    return Scope(indices=dict.fromkeys(constants, "constant"), known=known)
+    return Scope(
+        indices=dict.fromkeys(constants, "constant"), known=known, functions=Library(dict(functions))
+    )
 
 
-def _resolve(syntax: ast.DeclarationSyntax, scope: Scope, findings: Findings) -> Declaration | None:
+def _resolve(
+    syntax: ast.RoutineSyntax | ast.MemorySyntax | ast.StateSyntax | ast.ConstantSyntax,
+    scope: Scope,
+    findings: Findings,
+) -> Declaration | None:
     match syntax:
         case ast.RoutineSyntax():
             return resolve_routine(syntax, scope, findings)

@@ -6,13 +6,14 @@ the finding and goes on with the next statement.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
 from isamap.ir.dtypes import DTYPES, DType
+from isamap.ir.functions import Function
 from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
@@ -29,7 +30,8 @@ class Cascade(Exception):
 class Scope:
     """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed.
 
-    `extents` are those of the axes, where they were not refused.
+    `extents` are those of the axes, where they were not refused. `functions` are those that may be called
+    beside the operations of the language; `defines` in the definition of such an operation.
     """
 
     indices: dict[str, IndexRole] = field(default_factory=dict[str, IndexRole])
@@ -38,6 +40,8 @@ class Scope:
     broken: frozenset[str] = frozenset()
     known: Module = field(default_factory=lambda: Module(()))
     extents: dict[str, Index] = field(default_factory=dict[str, Index])
+    functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
+    defines: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

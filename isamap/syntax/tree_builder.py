@@ -168,6 +168,10 @@ class _Builder:
             self.span(node),
         )
 
+    def params(self, node: SyntaxTree | None) -> tuple[ast.ParamSyntax, ...]:
+        found = cast("list[SyntaxTree | None]", node.children if node is not None else [])
+        return tuple(self.param(p) for p in found if p is not None)
+
     def param(self, node: SyntaxTree) -> ast.ParamSyntax:
         kind, name, domain, default = cast("list[Any]", node.children)
         is_range = _is_rule(domain, "range")
@@ -199,11 +203,22 @@ class _Builder:
                     kind,
                     strict is not None,
                     self.ident(name),
-                    tuple(self.param(p) for p in params.children if p is not None)
-                    if params is not None
-                    else (),
+                    self.params(params),
                     tuple(self.expr(c.children[0]) for c in where.children) if where is not None else (),
                     tuple(self.item(i) for i in items),
+                    span,
+                )
+            case "function":
+                name, params, ulp, *lets, result = children
+                return ast.FunctionSyntax(
+                    self.ident(name),
+                    self.params(params),
+                    float(read_number(str(ulp), span)) if ulp is not None else None,
+                    tuple(
+                        ast.LetSyntax(self.ident(e.children[0]), self.expr(e.children[1]), self.span(e))
+                        for e in lets
+                    ),
+                    self.expr(result),
                     span,
                 )
             case "memory":

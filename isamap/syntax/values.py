@@ -12,9 +12,10 @@ from functools import reduce
 
 from isamap.ir.dtypes import BOOL, DTYPES, I64, TYPE_SETS, DType, converts_exactly
 from isamap.ir.facts import inside_conditions
+from isamap.ir.functions import MOST_NODES, Function, inlined
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
-from isamap.ir.ops import OPS, Op
+from isamap.ir.ops import DEFINING, OPS, Op
 from isamap.source import Edit, Span, TypeProblem
 from isamap.syntax import ast
 from isamap.syntax.conversions import (
@@ -159,12 +160,16 @@ def _apply(
         if mode == "exact" and is_bare(args[0], scope):
             return resolve_value(args[0], scope, dtype)
         return convert(_typed(args[0], scope, None), dtype, mode, span)
+    if name.text in DEFINING and scope.defines:
+        return operation(DEFINING[name.text], args, None, e, span, scope, expected)
+    if name.text not in FUNCTIONS and (function := scope.functions.get(name.text)) is not None:
+        return _call(function, args, span, scope)
     if name.text not in FUNCTIONS:
         if name.text in scope.operands:
             raise problem(
                 "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
             )
-        raise _unknown_function(name, args, span)
+        raise _unknown_function(name, args, span, scope)
     op = OPS[name.text]
     mode_name: str | None = None
     if op.modes:
@@ -174,10 +179,34 @@ def _apply(
     return operation(op, args, mode_name, e, span, scope, expected)
 
 
-def _unknown_function(name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span) -> TypeProblem:
+def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Expr:
+    """The definition of a function with its arguments put in."""
+    if len(args) != len(function.params):
+        shown = f"{function.name}({', '.join(p.name for p in function.params)})"
+        said = f"`{shown}` takes {_count(len(function.params), 'value', 'values')}, not {len(args)}"
+        raise problem("argument-count", said, span)
+    values = [
+        resolve_value(a, scope, p.dtype, f"`{p.name}` of `{function.name}`")
+        for p, a in zip(function.params, args, strict=True)
+    ]
+    found = inlined(function, values, span)
+    if found is None:
+        raise problem(
+            "function-too-large",
+            f"`{function.name}` written out here has more than {MOST_NODES} operations",
+            span,
+            "a name that `let` gives is written out wherever it is used",
+            advice="keep steps that are used several times in a `temp` of the kernel",
+        )
+    return found
+
+
+def _unknown_function(
+    name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope
+) -> TypeProblem:
     text = written_as(name.text, args)
     if text is None:
-        known = (*FUNCTIONS, *DTYPES)
+        known = (*FUNCTIONS, *scope.functions, *DTYPES)
         return unknown("unknown-function", "function or cast", name, known, most=len(known))
     return problem(
         "unknown-function", f"there is no function or cast called `{name.text}`", name.span,

@@ -27,6 +27,9 @@ FOLLOWED = {
     "duplicate-write": """kernel k(M, N) { in A: f32[M, N]; inout C: f32[M];
         for i in M, j in N { C[i] += A[i, j]; } }""",
     "extent-varies": "kernel k(M) { inout C: f32[M, M]; for i in M, j in M if j < i { C[i, j] += 1; } }",
+    "function-of-a-size": "function f(N: f32) { return N; } kernel k(M) { out C: f32; C = f(2); }",
+    "function-too-large": """function f(x: f32) { return x * x; }
+        kernel k(M) { inout C: f32[M]; temp a: f32[M]; for i in M { a[i] = f(C[i]); C[i] = f(a[i]); } }""",
     "if-statement": "kernel k(M) { inout C: f32[M]; C[0] = 1 if M > 3; }",
     "independence-unproved": """kernel k(N) { in x: f32[2*N + 1]; inout y: f32[2*N + 1];
         seq n in 2*N + 1 { y[2*n % (2*N + 1)] = x[n]; } }""",

@@ -1,4 +1,4 @@
-"""exp, sigmoid and tanh as C: their errors over all kinds of floats, and all lanes of a register at once."""
+"""Functions of the library as C: errors over all kinds of floats, and all lanes of a register at once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from isamap.ir import OPS, Instruction
 from isamap.machine import load_machine
 from isamap.source import Source
 from isamap.syntax import parse_module
+from isamap.syntax.functions import definition
 
 Array = NDArray[Any]
 FLAGS = ("-O2", "-std=c11")
 REGISTERS = frozenset({"v"})
 
 
-def performed(function: str, lanes: int, given: Array) -> Array:
+def performed(function: str, lanes: int, given: Array, flags: tuple[str, ...] = FLAGS) -> Array:
     """What the C function makes of floats, a multiple of the lanes."""
     kind = lanes_type(lanes)
     name = f"{function}_{kind}"
@@ -41,7 +42,7 @@ void all(const float *a, float *z, int64_t n) {{
   }}
 }}
 """
-    path = build(find_compiler(FLAGS), FLAGS, {"f.c": text}, "f.c")
+    path = build(find_compiler(flags), flags, {"f.c": text}, "f.c")
     made = np.empty_like(given)
     ends = (a.ctypes.data_as(ctypes.c_void_p) for a in (given, made))
     ctypes.CDLL(str(path)).all(*ends, ctypes.c_int64(len(given)))
@@ -55,28 +56,63 @@ def some_floats() -> Array:
 
 
 def exact(function: str, given: Array) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         wide = given.astype(np.float64)
         match function:
-            case "exp":
-                return np.exp(wide)
             case "sigmoid":
                 return 1 / (1 + np.exp(-wide))
             case _:
-                return np.tanh(wide)
+                return np.asarray(OPS[function].compute(wide))
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_errors_are_no_larger_than_what_is_declared(function: str) -> None:
-    given = some_floats()
-    made, wanted = performed(function, 1, given), exact(function, given)
-    with np.errstate(over="ignore", invalid="ignore"):
+def error_in_places(function: str, made: Array, given: Array) -> float:
+    """The largest error, in units in the last place; infinities and not-a-number have to be the same."""
+    wanted = exact(function, given)
+    with np.errstate(all="ignore"):
         nearest = wanted.astype(np.float32)
         size = np.spacing(np.abs(nearest)).astype(np.float64)
         errors = np.abs(made.astype(np.float64) - wanted) / size
     ends = ~np.isfinite(nearest)
     np.testing.assert_array_equal(made[ends], nearest[ends])
-    assert errors[~ends].max() <= OPS[function].ulp
+    return float(errors[~ends].max())
+
+
+def binade(exponent: int, step: int = 1) -> Array:
+    """The floats from 2**exponent to twice that, of both signs."""
+    positive = np.arange(0, 2**23, step, dtype=np.uint32) + np.uint32((exponent + 127) << 23)
+    return np.concatenate([positive.view(np.float32), -positive.view(np.float32)])
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
+FUSED = (*FLAGS, "-march=native")
+"""Flags with which sums of products are rounded once, where the processor can."""
+
+
+@pytest.mark.parametrize("flags", [FLAGS, FUSED], ids=["rounded twice", "fused"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_errors_are_no_larger_than_what_is_stated(function: str, flags: tuple[str, ...]) -> None:
+    given = np.concatenate([some_floats(), *(binade(e, 128) for e in range(-12, 8))])
+    stated = definition(function).ulp
+    assert stated is not None
+    assert stated <= OPS[function].ulp
+    assert error_in_places(function, performed(function, 1, given, flags), given) <= stated
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("exponent", [-3, -1, 0, 2])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_float_of_a_binade_is_within_what_is_stated(function: str, exponent: int) -> None:
+    given, stated = binade(exponent), definition(function).ulp
+    assert stated is not None
+    assert error_in_places(function, performed(function, 16, given, FUSED), given) <= stated
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_special_values_are_those_of_the_exact_function(function: str) -> None:
+    made, wanted = performed(function, 1, SPECIAL), exact(function, SPECIAL)
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(made[~finite], wanted[~finite].astype(np.float32))
+    np.testing.assert_allclose(made[finite], wanted[finite], rtol=1e-6, atol=2e-45)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -333,8 +333,9 @@ def run_gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arra
 def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
-    others = {*CASES, *CONVOLUTIONS, *transposed, "conv1d", "conv2d_dilated", "conv3d", "gru"}
-    assert set(list_kernels()) == gemms | others
+    others = {*CASES, *CONVOLUTIONS, *transposed, "conv1d", "conv2d_dilated", "conv3d"}
+    cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")
+    assert set(list_kernels()) == gemms | others | {f"{c}{form}" for c in cells for form in ("", "_bf16")}
 
 
 @pytest.mark.parametrize("name", list_kernels())

@@ -1,0 +1,73 @@
+"""Functions of numbers, as definitions in the language: what is computed, step by step, and how exactly.
+
+    function silu(x: f32) within 5 ulp { return x * sigmoid(x); }
+
+A call in a kernel stands for the expression, its arguments put in: `y[i] = silu(a[i])` is
+`y[i] = a[i] * sigmoid(a[i])`. What the language has a word for, such as `sigmoid`, is an operation: its
+definition says how vectors of a machine that lacks it perform it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
+from isamap.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A definition: steps in their order, each with a name that stands for its value, then the result.
+
+    Parameters and names are `Scalar`s in the expressions. Units: `ulp` is the largest error, in units in the
+    last place of the result, None where the definition states none.
+    """
+
+    name: str
+    params: tuple[Scalar, ...]
+    steps: tuple[tuple[str, Expr], ...]
+    result: Expr
+    ulp: float | None = None
+    span: Span | None = None
+
+
+MOST_NODES = 5000
+"""An expression of so many operations is no function any more that is worth to be written out."""
+
+
+def inlined(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
+    """The result with arguments put in; None where that would become enormous."""
+    known: dict[str, Expr] = {p.name: a for p, a in zip(function.params, args, strict=True)}
+    for name, value in function.steps:
+        known[name] = _put_in(value, known, span)
+        if count_nodes(known[name]) > MOST_NODES:
+            return None
+    found = _put_in(function.result, known, span)
+    return found if count_nodes(found) <= MOST_NODES else None
+
+
+def _put_in(e: Expr, known: Mapping[str, Expr], span: Span | None) -> Expr:
+    match e:
+        case Scalar(name):
+            return known[name]
+        case Call(_, args):
+            return replace(e, args=tuple(_put_in(a, known, span) for a in args), span=span)
+        case Cast(value):
+            return replace(e, value=_put_in(value, known, span), span=span)
+        case Const() | IndexValue() | Read():
+            return replace(e, span=span)
+        case _:
+            assert_never(e)
+
+
+def count_nodes(e: Expr) -> int:
+    """How many nodes an expression has."""
+    match e:
+        case Call(_, args):
+            return 1 + sum(count_nodes(a) for a in args)
+        case Cast(value):
+            return 1 + count_nodes(value)
+        case _:
+            return 1

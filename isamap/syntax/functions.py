@@ -1,0 +1,82 @@
+"""Definitions of functions: those of a text, and those of the library, each a file of its name.
+
+`Library()["gelu"]` is what `kernels/functions/gelu.ir` says. A text may declare its own above what calls it.
+What the language has a word for, `exp`, has its definition in the library as well: `definition("exp")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from isamap.ir.functions import Function
+from isamap.ir.nodes import Expr, Scalar
+from isamap.kernels import function_path, list_functions
+from isamap.source import Source
+from isamap.syntax import ast
+from isamap.syntax.bodies import check_free
+from isamap.syntax.conversions import FUNCTIONS
+from isamap.syntax.scope import Scope, problem, resolve_dtype
+from isamap.syntax.tree_builder import parse_declarations
+from isamap.syntax.values import resolve_value
+
+
+@dataclass(frozen=True, slots=True)
+class Library(Mapping[str, Function]):
+    """A text's own functions, and those of the library that are no operations; read when asked for."""
+
+    own: Mapping[str, Function] = field(default_factory=dict[str, Function])
+
+    def __getitem__(self, name: str) -> Function:
+        if name in FUNCTIONS:
+            raise KeyError(name)
+        return self.own[name] if name in self.own else _read(name, False)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in sorted({*self.own, *list_functions()}) if name not in FUNCTIONS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def definition(name: str) -> Function:
+    """How an operation of the language is computed. Raises: KeyError where the library does not say."""
+    return _read(name, True)
+
+
+@cache
+def _read(name: str, defines: bool) -> Function:
+    path = function_path(name)
+    source = Source(f"functions/{name}.ir", path.read_text(encoding="utf-8"))
+    (syntax,) = parse_declarations(source)
+    assert isinstance(syntax, ast.FunctionSyntax)
+    assert syntax.name.text == name, f"{path} defines `{syntax.name.text}`"
+    return resolve_function(syntax, Scope(functions={} if defines else Library(), defines=defines))
+
+
+def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:
+    """The typed definition. Raises: TypeProblem."""
+    if f.name.text in FUNCTIONS and not scope.defines:
+        said = f"`{f.name.text}` is a function of the language: this one needs another name"
+        raise problem("name-taken", said, f.name.span)
+    params: list[Scalar] = []
+    for p in f.params:
+        check_free(p.name, scope, "parameter")
+        if p.kind is not None or p.dtype is None or p.default is not None:
+            said = f"`{p.name.text}` is a value: it has a type, and nothing else"
+            raise problem("bad-parameter", said, p.span, advice=f"write `{p.name.text}: f32`")
+        params.append(Scalar(p.name.text, resolve_dtype(p.dtype), p.span))
+        scope = _with(scope, params[-1])
+    steps: list[tuple[str, Expr]] = []
+    for let in f.lets:
+        check_free(let.name, scope, "step")
+        value = resolve_value(let.value, scope)
+        steps.append((let.name.text, value))
+        scope = _with(scope, Scalar(let.name.text, value.dtype))
+    result = resolve_value(f.result, scope)
+    return Function(f.name.text, tuple(params), tuple(steps), result, f.ulp, f.span)
+
+
+def _with(scope: Scope, value: Scalar) -> Scope:
+    return replace(scope, scalars={**scope.scalars, value.name: value.dtype})
