@@ -114,10 +114,10 @@ def _covered(
 ) -> tuple[Coverage, tuple[Finding, ...]]:
     """The matrix of one machine, and what is wrong with kernels."""
     from isamap.driver.matching import match_kernel
-    from isamap.machine import load_machine
+    from isamap.machine import at_one_length, load_machine
     from isamap.report.coverage import coverage_of
 
-    machine = load_machine(machine_name)
+    machine = at_one_length(load_machine(machine_name))
     found: list[Matched] = []
     findings: list[Finding] = []
     for source in sources:
@@ -176,7 +176,7 @@ def match_command(
 ) -> Answer:
     """List every mapping of a kernel onto a machine's instructions, or count them for many kernels."""
     from isamap.driver.matching import match_kernel
-    from isamap.machine import load_machine
+    from isamap.machine import at_one_length, load_machine
 
     mode = read_choice(count, "--count", COUNTS)
     given = read_sizes(sizes or ())
@@ -188,7 +188,7 @@ def match_command(
     source = read_kernel(kernels[0])
     with Progress() as progress:
         progress("match")
-        machine = load_machine(machine_of(hw[0]))
+        machine = at_one_length(load_machine(machine_of(hw[0])))
         _check_instruction(instruction, machine)
         if fix:
             return fix_answer(source, machine, given, mode, instruction, Output(output, overwrite))

@@ -21,9 +21,8 @@ from isamap.codegen.child import Emulator, Limits, NotSetUp, RunProblem, Subject
 from isamap.codegen.silicon_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
 from isamap.codegen.toolchain import COMPILERS, build, find_compiler
-from isamap.ir import Index, Operand
-from isamap.ir.substitute import substitute_routine
-from isamap.machine import Machine
+from isamap.ir import Operand
+from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import PERMISSIONS
 from isamap.source import Diagnostic
 
@@ -103,12 +102,9 @@ def _as_model(machine: Machine) -> Machine:
 
     A constant that only the hardware knows has its default, or the least that it may be.
     """
-    constants: dict[str, Index | int] = {}
-    for p in machine.constants:
-        least = p.low.value if p.low is not None else None
-        constants[p.name] = p.default if p.default is not None else 1 if least is None else least
+    machine = at_one_length(machine)
     instructions = {
-        name: replace(e, instruction=replace(substitute_routine(e.instruction, constants), numerics=()))
+        name: replace(e, instruction=replace(e.instruction, numerics=()))
         for name, e in machine.instructions.items()
     }
     return replace(machine, instructions=instructions)

@@ -14,7 +14,7 @@ from isamap.driver.kept import Outcome
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch
-from isamap.machine import load_machine
+from isamap.machine import at_one_length, load_machine
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -23,7 +23,7 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
 
     Raises: IsamapError of every kind; UsageProblem for machines between which no program can choose.
     """
-    machines = [load_machine(request.machine) for request in requests]
+    machines = [at_one_length(load_machine(request.machine)) for request in requests]
     if len({machine.name for machine in machines}) < len(machines):
         said = f"one machine is named twice: {', '.join(machine.name for machine in machines)}"
         raise UsageProblem(Diagnostic("usage", said, help="name each machine once"))

@@ -21,7 +21,7 @@ from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
 from isamap.lower.passes import State
 from isamap.lower.program import LoweredProgram
-from isamap.machine import Machine, load_machine
+from isamap.machine import Machine, at_one_length, load_machine
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
@@ -91,7 +91,7 @@ def compile_kernel(
     if stop_after == "parse":
         return made
     with clock("parse"):
-        machine = with_profile(load_machine(request.machine), request.profile)
+        machine = with_profile(at_one_length(load_machine(request.machine)), request.profile)
         machine = replace(machine, starts_cold=True) if request.cold else machine
     questions = Questions(request, machine, sizes, clock)
     with clock("transform"):

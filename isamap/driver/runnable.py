@@ -25,7 +25,7 @@ from isamap.codegen.runner import (
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request
-from isamap.machine import Machine, load_machine, missing_features
+from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 
 RanOn = Literal["native", "emulator", "model"]
@@ -64,7 +64,7 @@ def prepare(
         raise MissingTool(
             Diagnostic("platform-lacks-runner", f"programs are run on Linux; this is {sys.platform}")
         )
-    machine = load_machine(request.machine)
+    machine = at_one_length(load_machine(request.machine))
     missing = missing_features(machine) if emulator is None else ()
     if is_model(machine, missing, emulator):
         request = replace(request, model=True)

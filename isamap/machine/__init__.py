@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from isamap.machine.chain import list_machines, machine_digest
     from isamap.machine.checks import check_machine
     from isamap.machine.costs import cost_params, cost_value
+    from isamap.machine.lengths import at_one_length
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         caches_from_nearest,
         held_between,
         line_bytes,
+        unset_state,
     )
     from isamap.machine.processor import detect_features, detect_machine, missing_features
 
@@ -37,10 +39,12 @@ _HOMES = {
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("list_machines", "machine_digest"),
+    "lengths": ("at_one_length",),
     "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
         "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "Link", "Machine",
         "MachineInstruction", "Memory", "State", "caches_from_nearest", "held_between", "line_bytes",
+        "unset_state",
     ),
 }  # fmt: skip
 
@@ -57,6 +61,7 @@ __all__ = [
     "MachineInstruction",
     "Memory",
     "State",
+    "at_one_length",
     "caches_from_nearest",
     "check_machine",
     "cost_params",
@@ -70,6 +75,7 @@ __all__ = [
     "load_machine",
     "machine_digest",
     "missing_features",
+    "unset_state",
 ]
 
 

@@ -9,7 +9,9 @@ Names and digests of machines, from their texts alone.
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,9 +141,29 @@ def list_machines() -> tuple[str, ...]:
     return shipped_machines()
 
 
+_NAMED = r"[A-Za-z_][A-Za-z0-9_]*=[0-9]+"
+_GIVEN = re.compile(rf"\A(?P<word>.+)@(?P<values>{_NAMED}(?:,{_NAMED})*)\Z")
+
+
+def split_word(word: str) -> tuple[str, dict[str, int]]:
+    """What a word names, and the values of constants behind its `@`."""
+    found = _GIVEN.match(word)
+    if found is None:
+        return word, {}
+    pairs = (pair.split("=") for pair in found["values"].split(","))
+    return found["word"], {name: int(value) for name, value in pairs}
+
+
 def machine_digest(name_or_path: str) -> str:
     """The digest that the loaded machine has. Raises: UsageProblem, and SpecProblem for a bad header."""
-    return digest_files(read_chain(name_or_path, HEADER_END))
+    word, given = split_word(name_or_path)
+    return digest_at(digest_files(read_chain(word, HEADER_END)), given)
+
+
+def digest_at(digest: str, given: Mapping[str, int]) -> str:
+    """The digest of a machine at given values of its constants."""
+    stated = ",".join(f"{name}={value}" for name, value in sorted(given.items()))
+    return hashlib.sha256(f"{digest}@{stated}".encode()).hexdigest() if given else digest
 
 
 def digest_files(files: tuple[File, ...]) -> str:

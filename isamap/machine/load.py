@@ -22,10 +22,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from isamap.ir import Instruction
-from isamap.machine.chain import File, digest_files, read_chain
+from isamap.machine.chain import File, digest_at, digest_files, read_chain, split_word
 from isamap.machine.costs import over_link, read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.instructions import check_inherited_room, extend_instructions
+from isamap.machine.lengths import at_lengths
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
 from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
@@ -80,9 +81,11 @@ def _line_hint(item: MachineInstruction, machine: Machine) -> LineHint | None:
 def load_machine(name_or_path: str) -> Machine:
     """The machine of a shipped name, a path ending in .yaml, or `-` for standard input.
 
+    With `@Q=8` behind it, at that value of its constant Q.
     Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
     """
-    files = read_chain(name_or_path)
+    word, given = split_word(name_or_path)
+    files = read_chain(word)
     sources = tuple(file.source for file in files)
     findings = Findings()
     with findings.collect():
@@ -90,7 +93,15 @@ def load_machine(name_or_path: str) -> Machine:
     for file in files:
         _check_name(file, findings)
     findings.raise_any()
-    return _machine(sources, digest_files(files), name_or_path)
+    machine = _machine(sources, digest_files(files), word)
+    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
+
+
+@lru_cache(maxsize=32)
+def _at(machine: Machine, given: tuple[tuple[str, int], ...], word: str) -> Machine:
+    """The same object for the same values, so that facts about it can be kept."""
+    known = dict(given)
+    return replace(at_lengths(machine, known), word=word, digest=digest_at(machine.digest, known))
 
 
 @lru_cache(maxsize=32)

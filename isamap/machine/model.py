@@ -355,6 +355,15 @@ def line_bytes(machine: Machine) -> int:
     return min((size.value for size in stated if isinstance(size, Index) and size.value), default=0)
 
 
+def unset_state(instruction: Instruction, machine: Machine) -> str:
+    """A state that an instruction requires and that nothing loads as a whole, the only way in which programs
+    are given theirs; "" where there is none.
+    """
+    needed = dict.fromkeys(required.field.state for required in instruction.requires)
+    loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
+    return next((state for state in needed if state not in loaded), "")
+
+
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
     """How many results of calls that are arguments wait at a time, by the memory of what the last one writes.
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.ir import Kernel, Range, typical_size
-from isamap.machine import Machine
+from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
 from isamap.match import (
     Suppliers,
@@ -87,7 +87,10 @@ def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -
 def _why_not(
     kernel: Kernel, statement: Statement, mapping: Mapped, suppliers: Suppliers, profile: Mapping[str, int]
 ) -> str:
-    pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+    machine, instruction = suppliers.machine, suppliers.machine.instructions[mapping.instruction].instruction
+    if state := unset_state(instruction, machine):
+        return f"it requires `{state}`, and no instruction loads that state as a whole"
+    pattern = pattern_of(instruction)
     assert pattern is not None
     tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
     if tile is None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from isamap.machine import unset_state
 from isamap.match import (
     Loops,
     OperandTile,
@@ -83,6 +84,8 @@ def _joined(mapping: Mapped) -> int:
 def _applied(
     statement: Statement, mapping: Mapped, pattern: Pattern, frame: Frame, place: int
 ) -> Outline | None:
+    if unset_state(pattern.instruction, frame.suppliers.machine):
+        return None
     tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
     if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
         return None

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from isamap.ir import Index
-from isamap.machine import Machine, load_machine
+from isamap.machine import Machine, at_one_length, load_machine, machine_digest
 from isamap.machine.costs import cost_value
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import alignment, stated_alignments
 from isamap.plan.problem import Problem
-from isamap.posing.build import build_problem
+from isamap.posing.build import build_problem, offers
 from isamap.scheduler.deciding.space import Space
-from isamap.source import Source, TypeProblem
+from isamap.source import Source, TypeProblem, UsageProblem
 from isamap.syntax import parse_kernel
 
 MACHINES = Path(__file__).parent.parent / "data" / "machines"
@@ -175,3 +175,102 @@ def test_a_stride_that_is_known_is_compared(tmp_path: Path) -> None:
     (tmp_path / "two").mkdir()
     assert ways(tmp_path, " where stride(b, 0) == 1")[0] is not None
     assert ways(tmp_path / "two", " where stride(b, 0) >= 2")[0] is None
+
+
+VECTORS = """isamap: 1
+name: vectors
+summary: vectors whose length the hardware knows
+extends: generic-c
+sources: {x: "x"}
+target: {run: model}
+clock_ghz: 1
+language: |
+  machine Q: 2..16 = 4;
+  memory v: registers(count = 32, bytes = 8*Q, named = compiler);
+  state mode { on: u8; }
+memories:
+  v: {source: x}
+units: {u: {count: 1, source: x}}
+instructions:
+  - for: [{V: load, IN: mem, OUT: v}, {V: store, IN: v, OUT: mem}]
+    semantics: |
+      instruction $V() {
+        in a: f32[2*Q] @ $IN;
+        out z: f32[2*Q] @ $OUT;
+        for i in 2*Q { z[i] = a[i]; }
+      }
+    emit: semantics
+    cost: {unit: u, interval_cycles: Q, latency_cycles: Q + 1}
+    source: x
+  - semantics: |
+      instruction fma() {
+        inout c: f32[2*Q] @ v;
+        in a: f32 @ reg;
+        in b: f32[2*Q] @ v;
+        for i in 2*Q { c[i] += a * b[i]; }
+      }
+    emit: semantics
+    cost: {unit: u, interval_cycles: Q, latency_cycles: 4}
+    source: x
+  - semantics: |
+      instruction switched() {
+        inout c: f32[2*Q] @ v;
+        in b: f32[2*Q] @ v;
+        requires mode.on == 1;
+        for i in 2*Q { c[i] += b[i]; }
+      }
+    emit: semantics
+    cost: {unit: u, interval_cycles: Q, latency_cycles: 4}
+    source: x
+  - semantics: |
+      instruction switch_on() {
+        sets mode.on = 1;
+      }
+    emit: semantics
+    cost: {unit: u, interval_cycles: 1, latency_cycles: 1}
+    source: x
+"""
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> str:
+    path = tmp_path / "vectors.yaml"
+    path.write_text(VECTORS)
+    return str(path)
+
+
+@pytest.mark.parametrize(("word", "length"), [("", 8), ("@Q=2", 4), ("@Q=16", 32)])
+def test_a_machine_is_matched_at_one_length(vectors: str, word: str, length: int) -> None:
+    machine = at_one_length(load_machine(vectors + word))
+    assert machine.memories["v"].register_bytes == 4 * length
+    assert cost_value(machine.instructions["fma"].cost.interval_ns, {}) == length // 2
+    asked = problem(machine, "f32", "f32", 64)
+    option = next(o for o in asked.nests[0].options if o.mapping.startswith("fma"))
+    assert sorted(axis.tile for axis in option.axes) == [1, 1, length]
+    assert machine_digest(vectors + word) == load_machine(vectors + word).digest
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("@Q=1", "`Q` of vectors is 2..16, not 1"), ("@R=1", "vectors has no constant called `R`")],
+)
+def test_a_constant_is_one_that_the_machine_has(vectors: str, word: str, said: str) -> None:
+    with pytest.raises(UsageProblem) as raised:
+        load_machine(vectors + word)
+    assert raised.value.diagnostics[0].message == said
+
+
+def test_what_needs_a_state_that_nothing_loads_is_not_issued(vectors: str) -> None:
+    kernel = parse_kernel(
+        Source(
+            "sum.ir",
+            """kernel sums(M, N) {
+      in A: f32[M, N];
+      inout C: f32[M, N];
+      for m in M, n in N { C[m, n] += A[m, n]; }
+    }""",
+        )
+    )
+    machine = at_one_length(load_machine(vectors))
+    reasons = [offer.why_not for offer in offers(kernel, machine, {"M": 64, "N": 64})]
+    assert "it requires `mode`, and no instruction loads that state as a whole" in reasons

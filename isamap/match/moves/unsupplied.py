@@ -10,6 +10,7 @@ from math import prod
 
 from isamap.ir import Index, Operand
 from isamap.ir.bind import comparison_holds
+from isamap.machine import unset_state
 from isamap.match.moves.scratch_buffers import uncleared
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import axis_limits, fit_shape
@@ -34,7 +35,8 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
         return f"{machine} has nothing that copies {register} of {array_of(operand)} into {operand.memory}"
     writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
-        return f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
+        without = _without_state(operand, suppliers)
+        return without or f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
     if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, suppliers)}
         others = {p.instruction.name: p.output for p in writers}
@@ -51,6 +53,16 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
     if stores and (said := _other_shape(operand, machine, "stores {} from", stores)) is not None:
         return said
     return f"{machine} cannot copy an element of {array_of(operand)} into a buffer, or one back"
+
+
+def _without_state(operand: OperandTile, suppliers: Suppliers) -> str | None:
+    """What a writer of the operand's memory requires that no program can give it."""
+    for item in suppliers.machine.instructions.values():
+        outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
+        state = unset_state(item.instruction, suppliers.machine)
+        if state and (operand.memory, operand.dtype) in outputs:
+            return f"{item.name} requires `{state}`, and no instruction loads that state as a whole"
+    return None
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:

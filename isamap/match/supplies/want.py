@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
-from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
 from isamap.match.patterns.address import Location, locate
 from isamap.match.patterns.layouts import BUFFER_BYTES, alignment, layout_holds
 from isamap.match.patterns.pattern import Pattern, pattern_of
@@ -86,7 +86,8 @@ class BlockMove:
 class Repertoire:
     """A machine's instructions by what they write, and what is known of each, whatever the kernel.
 
-    `strict` leaves out those that a strict kernel does not allow.
+    `strict` leaves out those that a strict kernel does not allow. Those that require a state which nothing
+    loads are never among what may supply something.
     """
 
     machine: Machine
@@ -96,7 +97,12 @@ class Repertoire:
     def allowed(self) -> tuple[MachineInstruction, ...]:
         """The instructions that may supply something."""
         found = self.machine.instructions.values()
-        return tuple(i for i in found if not (self.strict and strict_forbids(i.instruction.numerics)))
+        return tuple(
+            i
+            for i in found
+            if not (self.strict and strict_forbids(i.instruction.numerics))
+            and not unset_state(i.instruction, self.machine)
+        )
 
     @cached_property
     def producers(self) -> dict[tuple[str, str], list[Pattern]]:
