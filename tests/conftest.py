@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item.nodeid not in out]
     for item in items:
         # They run the same lines over and over, which takes several times as long where each is counted.
-        if "properties" in item.path.parts and config.getoption("tier") == "fast":
+        if {"properties", "execution"} & {*item.path.parts} and config.getoption("tier") == "fast":
             item.add_marker("no_cover")
 
 

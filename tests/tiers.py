@@ -2,7 +2,8 @@
 
 A test marked `exhaustive` is left out of the fast tier. Of the cases of one parametrised test with the mark
 `exhaustive(fast=3)`, three belong to it, spread evenly over them. A tenth is drawn by a seed and the test's
-name: the same seed takes the same tests, and ten seeds take two thirds of them.
+name: the same seed takes the same tests, and ten seeds take two thirds of them. Tests that were measured to
+take long stand in `slow.txt` and are exhaustive, too (clocked.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 TIERS = ("fast", "tenth", "all")
 
@@ -17,12 +19,15 @@ TIERS = ("fast", "tenth", "all")
 FastCases = Mapping[str, int | None]
 
 
-def left_out(tier: str, seed: str, tests: FastCases) -> set[str]:
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines())
+
+
+def left_out(tier: str, seed: str, tests: FastCases, slow: Iterable[str] = SLOW) -> set[str]:
     """Names of the tests that a run of this tier does not take."""
     assert tier in TIERS
     if tier == "all":
         return set()
-    exhaustive = _beyond_the_fast(tests)
+    exhaustive = _beyond_the_fast(tests) | (tests.keys() & set(slow))
     return exhaustive if tier == "fast" else {name for name in exhaustive if not is_drawn(seed, name)}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tiers import is_drawn, left_out
+from pathlib import Path
+
+from tiers import SLOW, is_drawn, left_out
 
 TESTS = {
     "a.py::test_plain": None,
@@ -37,3 +39,16 @@ def test_a_tenth_is_taken_beside_the_fast_tier() -> None:
 
 def test_every_test_is_drawn_sooner_or_later() -> None:
     assert all(any(is_drawn(str(seed), name) for seed in range(200)) for name in TESTS)
+
+
+def test_what_was_measured_to_take_long_is_left_to_the_other_tiers() -> None:
+    slow = "a.py::test_plain"
+    assert slow in left_out("fast", "", TESTS, [slow])
+    assert slow not in left_out("all", "", TESTS, [slow])
+
+
+def test_tests_that_take_long_are_there() -> None:
+    root = Path(__file__).parents[2]
+    for name in SLOW:
+        path, test = name.split("[")[0].split("::")
+        assert f"def {test}(" in (root / path).read_text(), name
