@@ -3,12 +3,13 @@
     python benchmarks/overlap.py                       the cases below: packed ahead, pipelined
     python benchmarks/overlap.py prefetches            and each prefetch that they may have
     python benchmarks/overlap.py gemm_f32 x86-avx512 M=1024 N=1024 K=1024 a.schedule b.schedule
+    python benchmarks/overlap.py gemm_bf16 x86-amx M=64 N=512 K=512 nest0.stage.b=1
 
-The first form takes the solver's schedule and changes one thing at a time. The second compares schedules
-from files with the solver's. One thread; contenders take turns, in another order each round. Time is what
-the thread has spent on a processor, so that other programs on this processor do not count; those that
-share its caches do. What counts is the median of the paired ratios, above 1 where the change is faster; the
-interval holds half of them.
+The first form takes the solver's schedule and changes one thing at a time; so does the last, with decisions
+that are fixed. The one in between compares schedules from files with the solver's. One thread; contenders
+take turns, in another order each round. Time is what the thread has spent on a processor, so that other
+programs on this processor do not count; those that share its caches do. What counts is the median of the
+paired ratios, above 1 where the change is faster; the interval holds half of them.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ def main() -> None:
     """Compare, print."""
     if len(sys.argv) > 2:
         kernel, hw, *rest = sys.argv[1:]
-        sizes = {name: int(value) for name, _, value in (w.partition("=") for w in rest if "=" in w)}
+        given = {name: int(value) for name, _, value in (w.partition("=") for w in rest if "=" in w)}
+        sizes = {name: value for name, value in given.items() if "." not in name}
+        fixed = {name: value for name, value in given.items() if "." in name}
         files = [word for word in rest if "=" not in word]
-        compare(kernel, hw, sizes, lambda _: ((Path(f).stem, Path(f).read_text()) for f in files))
+        named = [(Path(f).stem, Path(f).read_text()) for f in files]
+        compare(kernel, hw, sizes, lambda schedule: named or variants(schedule), fixed)
         return
     for kernel, hw, sizes in CASES:
         compare(
@@ -82,12 +86,19 @@ def variants(schedule: Schedule) -> Iterator[tuple[str, str]]:
             yield name, print_schedule(replace(schedule, nests=nests))
 
 
-def _ahead(nest: NestSchedule) -> NestSchedule:
+def _ahead(nest: NestSchedule, into: str = "") -> NestSchedule:
     """Inputs packed one iteration ahead, where a loop stands around the packing."""
     stages = tuple(
-        replace(stage, ahead=1) if stage.depth and stage.operand != "c" else stage for stage in nest.stages
+        replace(stage, ahead=1, into=into) if stage.depth and stage.operand != "c" else stage
+        for stage in nest.stages
     )
     return replace(nest, stages=stages)
+
+
+def _beside_the_sum(nest: NestSchedule) -> NestSchedule:
+    """The same dealt to the loop that sums."""
+    inside = [loop.axis for loop in nest.loops[nest.hold :] if loop.counts]
+    return _ahead(nest, inside[-1]) if inside else nest
 
 
 def _deeper(nest: NestSchedule, ahead: int) -> NestSchedule:
@@ -105,6 +116,7 @@ def _deeper(nest: NestSchedule, ahead: int) -> NestSchedule:
 
 CHANGES: Mapping[str, Callable[[NestSchedule], NestSchedule]] = {
     "ahead": _ahead,
+    "ahead, beside the sum": _beside_the_sum,
     "per turn": lambda nest: _deeper(nest, 0),
     "per turn, ahead": lambda nest: _deeper(nest, 1),
 }
@@ -115,11 +127,12 @@ def compare(
     hw: str,
     sizes: Mapping[str, int],
     others: Callable[[Schedule], Iterable[tuple[str, str]]],
+    fixed: Mapping[str, int] | None = None,
 ) -> None:
     """Print the ratios of one case."""
     path = kernel_path(kernel)
     source = Source(path.name, path.read_text())
-    made = compile_kernel(Request(source, hw, sizes))
+    made = compile_kernel(Request(source, hw, sizes, fixed=dict(fixed or {})))
     assert made.schedule
     texts = {"solver's": print_schedule(made.schedule), **dict(others(made.schedule))}
     if len(sys.argv) < 3:
