@@ -49,7 +49,9 @@ def stage_of(statement: int, operand: str) -> str:
 
 
 def ahead_of(statement: int, operand: str) -> str:
-    """1 when a buffer is filled one iteration of the loop around early, so there are two copies of it."""
+    """1 when a buffer is filled one iteration of the loop around early, so there are two copies of it: shares
+    of that stand in the loop inside, with 2 in the one that sums.
+    """
     return f"nest{statement}.ahead.{operand}"
 
 
@@ -89,7 +91,9 @@ DOMAINS: dict[str, Domain] = {
     "parallel": Domain(1, None, "1 is not dealt to threads"),
     "fuse": Domain(0, 1, "1 takes the statement along, 0 leaves it alone"),
     "stage": Domain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
-    "ahead": Domain(0, 1, "1 fills the buffer one turn early, 0 when it is needed"),
+    "ahead": Domain(
+        0, 2, "1 fills the buffer one turn early, 2 does that beside the sum, 0 fills it when it is needed"
+    ),
     "spread": Domain(0, 1, "1 writes the result back during the next turn, 0 at once"),
     "prefetch": Domain(0, None, "0 names nothing to a cache"),
 }

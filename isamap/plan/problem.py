@@ -67,14 +67,15 @@ class TileOperand:
 
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and the unit that computes copies as well.
-    `moved_ns_per_element` is what that takes the unit. `hints` are the caches to which its lines may be named
-    ahead, with nanoseconds per byte; one hint names `line_bytes`. `ahead_counts` are so many iterations: that
-    what was hinted is hinted into the nearest cache, and at least that what register blocks share is.
-    `streams` says that it comes from beyond
-    all caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their
-    use. `swept` says that a few of its rows may be worth reading side by side to their ends, each by loads of
-    its own. `late` says that pieces of its rows may come sooner where they are hinted, though it does not
-    stream. `cold` says that no cache has it when the kernel begins.
+    `moved_ns_per_element` is what that takes the unit. `beside` says that the instruction's unit has its
+    registers to itself: copies go by other units, and beside the sum where they are dealt to it. `hints` are
+    the caches to which its lines may be named ahead, with nanoseconds per byte; one hint names `line_bytes`.
+    `ahead_counts` are so many iterations: that what was hinted is hinted into the nearest cache, and at least
+    that what register blocks share is. `streams` says that it comes from beyond all caches, and takes longer
+    for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few of
+    its rows may be worth reading side by side to their ends, each by loads of its own. `late` says that
+    pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that no
+    cache has it when the kernel begins.
     """
 
     name: str
@@ -99,6 +100,7 @@ class TileOperand:
     packed: bool = False
     mover: str = ""
     moved_ns_per_element: float = 0.0
+    beside: bool = False
     hints: tuple[tuple[str, float], ...] = ()
     line_bytes: int = 0
     ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)

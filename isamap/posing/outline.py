@@ -129,6 +129,7 @@ def _copied(
             pack_ns_per_element=priced.pack_ns_per_element,
             mover=priced.mover,
             moved_ns_per_element=priced.moved_ns_per_element,
+            beside=priced.beside,
         )
         if known.name == operand.name
         else known

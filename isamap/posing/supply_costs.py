@@ -38,6 +38,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import TileOperand
 from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
+from isamap.posing.own_registers import copied_beside
 from isamap.source import added
 from isamap.transform import reads, symbols
 
@@ -74,7 +75,8 @@ def input_of(
     described = replace(in_place, staged_ns=_cost(staged))
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
-        return replace(described, pack_ns_per_element=least, homes=tuple(homes))
+        beside = not first and copied_beside(tile, operand.dtype, suppliers.machine)
+        return replace(described, pack_ns_per_element=least, homes=tuple(homes), beside=beside)
     moved = (
         _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, tile, suppliers)
     )
@@ -269,7 +271,7 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, supplie
     home = described.homes[0]
     move = scratch_move(operand, tile, home, suppliers, back=described.is_accumulator) if home else None
     if move is None:
-        return described
+        return replace(described, beside=not home and copied_beside(tile, operand.dtype, suppliers.machine))
     machine = suppliers.machine
     copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
     memories = [o.memory for o in copy.instruction.operands]

@@ -1,10 +1,12 @@
 """What may cross iterations, as decisions: buffers filled one iteration early, results written back one late.
 
     nest0.ahead.b = 1       stage b ahead 1;
+    nest0.ahead.b = 2       stage b ahead 1 into k;
     nest0.spread.c = 1      stage c; spread write c into k;
 
-Both need two copies of a buffer. They are searched where a unit moves the data by itself; elsewhere, where
-the unit that computes copies too, they cost more than they save, and are 0 unless a person fixes them.
+All need two copies of a buffer. They are searched where a unit moves the data by itself, ahead beside the sum
+where the unit that sums has its registers to itself; elsewhere, where the unit that computes copies too, they
+cost more than they save, and are 0 unless a person fixes them.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from isamap.plan.cost import Const, Decision, times
+from isamap.plan.cost import Const, Cost, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
-from isamap.plan.problem import TileOperand
+from isamap.plan.problem import TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage
 from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
+from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
 
+BESIDE = 2  # ahead, and beside the sum
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
@@ -40,11 +44,12 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
 
     Parts that threads perform have their buffers filled at once.
     """
-    able = [0] if space.option.parts else [0, 1]
+    able = [0] if space.option.parts else [0, 1] if operand.is_accumulator else [0, 1, 2]
     wanted = space.fixed.get(name_of(space, operand))
     if wanted is not None:
         return (wanted,) if wanted in able else ()
-    return tuple(able) if operand.mover else (0,)
+    searched = {0, 1} if operand.mover else {0, 2} if operand.beside else {0}
+    return tuple(value for value in able if value in searched)
 
 
 def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
@@ -97,6 +102,30 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
     )
     if _is_dealt(space):
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
+    if not operand.is_accumulator:
+        yield from _beside_the_sum(space, operand)
+
+
+def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
+    """Shares stand in a loop over a sum while it is held, and each loop around it is alone over its axis."""
+    name, summed = name_of(space, operand), summed_axis(space.option)
+
+    def constraint(facts: Iterable[Fact], why: str) -> Constraint:
+        return Constraint(
+            (Is(name, (0, 1)), *facts), "fix-crossing", lambda _: f"{name} = 2 cannot be: {why}"
+        )
+
+    def one(axis: TileAxis) -> Cost:
+        """What one iteration of the sum covers."""
+        return times(axis.tile, Decision(space.unroll(axis))) if axis == summed else Const(axis.tile)
+
+    sums = [axis for axis in space.axes if axis.is_reduction]
+    looped = [Not(AtMost(Decision(space.block(axis)), one(axis))) for axis in sums]
+    yield constraint(looped, "no loop over the sum is inside the register block")
+    for axis in space.axes:
+        if axis.name not in operand.axes:
+            why = f"blocks of {axis.name} would stand between it and the sum: a larger {space.block(axis)}"
+            yield constraint([whole(space.block(axis), axis.extent)], why)
 
 
 def _is_dealt(space: Choices) -> bool:
@@ -129,7 +158,8 @@ def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule
             stages.append(replace(stage, depth=_with_turns(nest, space)))
             spread.append(Spread(operand.name, _last_sum(nest)))
         else:
-            stages.append(replace(stage, ahead=1))
+            beside = made[name_of(space, operand)] == BESIDE
+            stages.append(replace(stage, ahead=1, into=_last_sum(nest) if beside else ""))
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
 
 
@@ -151,8 +181,10 @@ def _last_sum(nest: NestSchedule) -> str:
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
     """The decisions that a nest stands for; more than one iteration ahead is none of them."""
-    ahead = {stage.operand for stage in nest.stages if stage.ahead}
+    ahead = {s.operand: BESIDE if s.into else 1 for s in nest.stages if s.ahead}
     return {
-        name_of(space, o): int(spread_in(nest, o.name) is not None if o.is_accumulator else o.name in ahead)
+        name_of(space, o): int(spread_in(nest, o.name) is not None)
+        if o.is_accumulator
+        else ahead.get(o.name, 0)
         for o in crossing(space)
     }

@@ -15,7 +15,7 @@ from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
-from isamap.scheduler.effects.overlapping import beside, copied, movers
+from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
 from isamap.source import added
 
 
@@ -29,16 +29,36 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
     afar_ns = copying_afar(tiling, operand, problem)
     once += afar_ns
+    again = _again(tiling, operand)
+    at_once = _at_once(tiling, operand, problem)
     moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     whole = Const((once + moved_ns) / together)
-    again = _again(tiling, operand)
-    shared = times(copying_shared(tiling, operand, problem), *again)
-    out = out_and_back(tiling, operand, problem, again, usable_bytes)
-    at_once = total([times(once, *again), shared, out])
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
+
+
+def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """All copies per block of an operand, both ways of an accumulator, made when they are needed."""
+    elements = prod(axis.extent for axis in tiling.space.option.axes if axis.name in operand.axes)
+    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    once += copying_afar(tiling, operand, problem)
+    again = _again(tiling, operand)
+    shared = times(copying_shared(tiling, operand, problem), *again)
+    kept = buffers(tiling, operand)
+    return total(
+        [times(once, *again), shared, out_and_back(tiling, operand, problem, again, kept, usable_bytes)]
+    )
+
+
+def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
+    """Copies per block that other units make beside the sum."""
+    return (
+        beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem.loops)
+        if operand.beside
+        else Const(0)
+    )
 
 
 def least_packing(way: Way) -> float:
@@ -50,6 +70,8 @@ def least_packing(way: Way) -> float:
 def _least_ns(operand: TileOperand, leak: float) -> float:
     """What copying an element shows at least. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
+    if operand.beside and not operand.is_accumulator:
+        return leak * at_once
     if not operand.mover:
         return at_once
     before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0

@@ -15,7 +15,7 @@ from isamap.plan.cost import Const, Cost, total
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
 from isamap.scheduler.deciding.tiling import Tiling, tile
-from isamap.scheduler.effects.copying import moved
+from isamap.scheduler.effects.copying import made_beside, moved
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
@@ -36,13 +36,15 @@ class Part:
 class Context:
     """A statement under one option, and costs that several effects are made of.
 
-    `brought` is what bringing inputs into registers takes, `blocks` all register blocks by themselves,
-    `missed` what caches miss, and `moved` what each operand keeps units busy that copy by themselves.
+    `brought` is what bringing inputs into registers takes, `beside` what other units copy beside the sum,
+    `blocks` all register blocks by themselves, `missed` what caches miss, and `moved` what each operand keeps
+    units busy that copy by themselves.
     """
 
     problem: Problem
     tiling: Tiling
     brought: tuple[Part, ...]
+    beside: tuple[Cost, ...]
     blocks: Cost
     missed: tuple[Misses, ...]
     moved: tuple[tuple[str, Sequence[Cost]], ...]
@@ -60,6 +62,7 @@ class Context:
             problem,
             tiling,
             tuple(brought),
+            tuple(made_beside(tiling, operand, problem) for operand in _inputs(option)),
             block_sums(tiling.space, problem.loops),
             misses(tiling, problem),
             tuple(moved(tiling).items()),

@@ -23,12 +23,13 @@ def out_and_back(
     operand: TileOperand,
     problem: Problem,
     repeats: Sequence[Cost],
+    buffers: Cost,
     usable_bytes: Callable[[Cache], int],
 ) -> Cost:
     """Of an operand copied per block, the time in which its blocks go out and come back, beside the copy.
 
     Nothing where a block stays in the second cache, or the only one; nor of buffers in scratchpads. `repeats`
-    are factors of how often the whole of it is copied.
+    are factors of how often the whole of it is copied, `buffers` how many copies of a block there are.
     """
     if operand.homes[0] or not problem.caches or (operand.is_accumulator and tiling.space.splits_sum):
         return Const(0)
@@ -36,7 +37,7 @@ def out_and_back(
         kept_bytes = touched_bytes(tiling.space, _while_copied(tiling, operand))
     else:
         around = [extent_of(tiling.space, axis, tiling.block) for axis in operand.axes]
-        kept_bytes = times(operand.staged_bytes, *around)
+        kept_bytes = times(operand.staged_bytes, buffers, *around)
     moved_bytes = 2 * whole_bytes(tiling.space, operand)[1]
     moved = times(moved_bytes / problem.memory_bandwidth_bytes_per_ns, *repeats)
     near, *behind = problem.caches[1:] or problem.caches

@@ -4,13 +4,16 @@
                                         come what the first iteration waits for, and the iterations that share
                                         the work
     the unit that computes copies       the same time as before, and `share_ns` for each share
+    beside the sum, where its unit      as if a unit moved the data, but for loads into registers, with which
+    has its registers to itself         copies take turns; and `SHARE_TURNS` for each step of the sum
+    beside the sum, elsewhere           the same time as before, and as much for each step
 
 On a processor that copies with the same instruction stream, packing that was dealt to the iterations of the
 loop inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block
 slower. `docs/decisions/0012-crossing-turns.md` has the reasons.
 
 Where it errs: each register block is taken to perform a share, of copies that a loop around several of them
-shares too; a second copy of a buffer takes no room in caches.
+shares too; that a buffer has two copies counts for how far out it goes, not for what it evicts.
 """
 
 from __future__ import annotations
@@ -21,8 +24,12 @@ from math import prod
 from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import TileAxis, TileOperand
-from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.tiling import Tiling
+
+# A share inside the sum counts what is due and left, turns a loop, and steps counters on: 2 to 4 ns on
+# AVX-512, in iterations of a loop (docs/decisions/0012-crossing-turns.md).
+SHARE_TURNS = 30
 
 
 def copied(
@@ -47,7 +54,34 @@ def copied(
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
         waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
         late = total([_before(tiling, operand, afar_ns), waits, times(loops.turn_ns, *shares)])
-    return Cases(name_of(tiling.space, operand), ((0, at_once), (1, late)))
+    decided: dict[int, Cost] = {0: at_once, 1: late}
+    if operand.beside and not operand.is_accumulator:
+        element_ns = operand.pack_ns_per_element + afar_ns / _elements(tiling, operand)
+        decided[BESIDE] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
+    elif not operand.is_accumulator:
+        decided[BESIDE] = total([at_once, _counted(tiling, loops)])
+    return Cases(name_of(tiling.space, operand), tuple(decided.items()))
+
+
+def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, loops: LoopTimes) -> Cost:
+    """How long units that do not sum are busy with copies dealt to the sum."""
+    if not operand.beside or operand.is_accumulator or operand not in crossing(tiling.space):
+        return Const(0)
+    nothing, made = Const(0), total([at_once, _counted(tiling, loops)])
+    return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
+
+
+def _counted(tiling: Tiling, loops: LoopTimes) -> Cost:
+    """What it takes to deal work to each step of a sum."""
+    steps = (tiling.steps[axis.name] for axis in tiling.space.axes)
+    return times(SHARE_TURNS * loops.turn_ns, *steps)
+
+
+def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
+    """How many copies of its buffer an input has."""
+    if operand.is_accumulator or operand not in crossing(tiling.space):
+        return Const(1)
+    return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))
 
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
@@ -56,7 +90,8 @@ def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cos
         return Const(0)
     once = _elements(tiling, operand) * operand.moved_ns_per_element
     moved = times(once, *_per_whole(operand, repeats))
-    return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved)))
+    at_once = () if operand.is_accumulator else ((BESIDE, Const(0)),)
+    return Cases(name_of(tiling.space, operand), ((0, Const(0)), (1, moved), *at_once))
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:

@@ -58,6 +58,12 @@ def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
 
 
 CACHES = Figure("a cache", lambda problem: bool(problem.caches))
+ALONE = Figure(
+    "a unit that has its registers to itself",
+    lambda problem: any(
+        o.beside for nest in problem.nests for option in nest.options for o in option.operands
+    ),
+)
 STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)
 TRANSLATION = Figure("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
 LOOPS = Figure(
@@ -100,7 +106,7 @@ def _beside_streams(context: Context) -> Cost:
 
 
 def _leaks(context: Context) -> Iterator[Part]:
-    hidden = total([context.supplied, *(total(costs) for _, costs in context.moved)])
+    hidden = total([context.supplied, *context.beside, *(total(costs) for _, costs in context.moved)])
     return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
 
 
@@ -118,6 +124,10 @@ EFFECTS: tuple[Effect, ...] = (
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
     Effect("by {by}", "by {by}", Counts.LONGEST, _moved),
+    Effect(
+        "beside", "loads into registers, and copies made beside the sums", Counts.BEYOND,
+        whole(lambda c: total([c.supplied, *c.beside])), (ALONE,),
+    ),
     Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
         whole(lambda c: one_after_another(c.missed)), (CACHES,),

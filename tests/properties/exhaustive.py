@@ -83,7 +83,8 @@ def _placements(operand: TileOperand, option: NestOption) -> list[int]:
 
 
 def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
-    """What may be filled an iteration ahead or written back one late: where a unit of its own moves it.
+    """What may be filled an iteration ahead or written back one late: where a unit of its own moves it,
+    ahead beside the sum where the unit that sums has its registers to itself.
 
     It is staged per block, inside a loop that moves on to other elements of it; a result is finished then.
     """
@@ -101,7 +102,20 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
         able = operand.mover and turns and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
         name = f"{nest}.{'spread' if operand.is_accumulator else 'ahead'}.{operand.name}"
         choices.append([(name, value) for value in ((0, 1) if able else (0,))])
+        others = [a for a in option.axes if a.name not in operand.axes and a.extent > a.tile]
+        alone = all(made.get(f"{nest}.block.{a.name}", a.extent) >= a.extent for a in others)
+        if operand.beside and turns and alone and not option.parts and _sums_inside(option, made, nest):
+            choices[-1] += [(name, 2)] if made[f"{nest}.stage.{operand.name}"] == 1 else []
     return [dict(chosen) for chosen in product(*choices)]
+
+
+def _sums_inside(option: NestOption, made: dict[str, int], nest: str) -> bool:
+    """Whether a loop over a sum stands inside the register block."""
+    running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
+    return any(
+        made.get(f"{nest}.block.{a.name}", a.extent) > a.tile * made.get(f"{nest}.unroll.{a.name}", 1)
+        for a in running
+    )
 
 
 def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:

@@ -32,6 +32,7 @@ from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
 LEAK, STREAM_LEAK = 0.1, 0.06
+SHARE_TURNS = 30
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -71,12 +72,13 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
         sum(_beside(walk, o) for o in option.operands if o.mover == unit)
         for unit in {o.mover for o in option.operands if o.mover}
     ]
+    beside = sum(_beside_sums(walk, o, problem) for o in inputs)
     return (
         max(
             [
                 sums,
                 computing + shown_ns(walk, problem),
-                loads,
+                loads + beside,
                 *map(sum, traffic),
                 _one_after_another(walk, problem),
                 *engines,
@@ -84,7 +86,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
                 same_sets_ns(walk, problem),
             ]
         )
-        + LEAK * (loads + sum(engines))
+        + LEAK * (loads + beside + sum(engines))
         + sum(
             (LEAK if o.is_accumulator else STREAM_LEAK) * ns
             for costs in traffic
@@ -221,31 +223,58 @@ def _held(walk: Walk, operand: TileOperand) -> float:
 
 
 def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """The copies of a staged operand, of sums both ways."""
+    """The copies of a staged operand, of sums both ways, but those that other units make beside the sum."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)
-    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
     afar = _first_reading(walk, operand, problem)
-    once += afar
+    once = _once(walk, operand, problem)
     if walk.stages[operand.name] == 2:
         size = elements * operand.staged_bytes
         near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= room(c)]
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
         return (once + moved) / shared
-    again = _again(walk, operand)
-    out = _out_and_back(walk, operand, problem) + _shared(walk, operand, problem)
     if operand.name not in walk.crossed:
-        return (once + out) * again
-    if not operand.mover:
-        return (once + out) * again + problem.loops.share_ns * _register_blocks(walk)
+        return _at_once(walk, operand, problem)
+    if operand.name in walk.beside and not operand.beside:
+        return _at_once(walk, operand, problem) + _counted(walk, problem)
+    if not operand.mover and operand.name not in walk.beside:
+        return _at_once(walk, operand, problem) + problem.loops.share_ns * _register_blocks(walk)
     around = walk.turns[: walk.depths[operand.name]]
     covered = _whole_tiles(walk) if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
+    if operand.name in walk.beside:
+        return once / elements * waits * _again(walk, operand)
     before = 0.0
     if operand.is_accumulator:  # its way in; the way back crosses iterations
         before = max(0.0, once - afar - elements * operand.moved_ns_per_element) + afar / 2
     return before + operand.moved_ns_per_element * waits + problem.loops.turn_ns * _register_blocks(walk)
+
+
+def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """One copy of all of an operand, of sums both ways."""
+    extents = {axis.name: axis.extent for axis in walk.option.axes}
+    elements = prod(extents[name] for name in operand.axes)
+    ways = 2 if operand.is_accumulator else 1
+    return ways * elements * operand.pack_ns_per_element + _first_reading(walk, operand, problem)
+
+
+def _at_once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """The copies block by block."""
+    out = _out_and_back(walk, operand, problem) + _shared(walk, operand, problem)
+    return (_once(walk, operand, problem) + out) * _again(walk, operand)
+
+
+def _counted(walk: Walk, problem: Problem) -> float:
+    """Dealing work to each step of the sum."""
+    return SHARE_TURNS * problem.loops.turn_ns * prod(map(walk.steps, walk.running))
+
+
+def _beside_sums(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """What other units than the one that sums copy meanwhile."""
+    if not operand.beside or operand.name not in walk.beside:
+        return 0.0
+    return _at_once(walk, operand, problem) + _counted(walk, problem)
 
 
 def _whole_tiles(walk: Walk) -> Mapping[str, int]:
@@ -289,6 +318,8 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         if depth == len(walk.turns) or any(a.is_reduction and a.name in dealt for a in walk.option.axes):
             return 0.0
         size = touched_bytes(walk, inside)
+    elif operand.name in walk.crossed:
+        size *= 2
     rooms = [size <= room(c) for c in problem.caches]
     if any(rooms[:2]):
         return 0.0
@@ -308,7 +339,7 @@ def _register_blocks(walk: Walk) -> int:
 
 def _beside(walk: Walk, operand: TileOperand) -> float:
     """What an engine moves while others compute."""
-    if operand.name not in walk.crossed:
+    if operand.name not in walk.crossed or operand.name in walk.beside:
         return 0.0
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)

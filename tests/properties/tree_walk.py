@@ -26,7 +26,7 @@ class Turn:
 @dataclass(frozen=True)
 class Walk:
     """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy, `crossed` are the
-    operands whose copies cross iterations.
+    operands whose copies cross iterations, `beside` those whose copies stand in the loop that sums.
     """
 
     option: NestOption
@@ -37,6 +37,7 @@ class Walk:
     crossed: frozenset[str]
     copied: str
     copies: int
+    beside: frozenset[str]
 
     @property
     def running(self) -> list[str]:
@@ -84,7 +85,8 @@ def walked(option: NestOption, nest: NestSchedule) -> Walk:
     if copied:
         steps = [n.step for n in nest.loops if n.axis == copied]
         copies = ceil((steps[-2] if len(steps) > 1 else sums[copied].extent) / sums[copied].tile)
-    return Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies)
+    beside = frozenset(stage.operand for stage in nest.stages if stage.into)
+    return Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies, beside)
 
 
 def _follows(option: NestOption, operand: str, blocks: Iterable[Turn]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from plan_problems import gemm, gemv, problem, tiled_gemm
 
+from isamap.machine.timings import LoopTimes
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
@@ -174,3 +175,59 @@ def test_what_only_sums_follow_is_prefetched_where_they_are_cut() -> None:
 def test_a_cache_without_hints_is_refused() -> None:
     with pytest.raises(Infeasible, match=r"nest0.prefetch.a is 0 \(none\), 1 \(l1\), 2 \(l2\), not 3"):
         schedule(hinted(gemm(256, 256, 256)), fixed={"prefetch.a": 3})
+
+
+# --- beside the sum ---------------------------------------------------------------------------------------
+
+
+def tiles(m: int, n: int, k: int, *, beside: bool = True) -> Problem:
+    """A product of tiles, of which b has to be copied, by other units than the one that multiplies."""
+    axes = tuple(TileAxis(name, extent, 16, name == "k") for name, extent in (("m", m), ("n", n), ("k", k)))
+    a = TileOperand("a", "A", ("m", "k"), False, "tile", 1, 256, 2, 2, 2.0, 2.0, 0.1)
+    b = TileOperand("b", "B", ("k", "n"), False, "tile", 1, 256, 2, 2, None, 2.0, 0.1, beside=beside)
+    c = TileOperand("c", "C", ("m", "n"), True, "tile", 1, 256, 4, 4, 10.0, 10.0, 0.1)
+    made = problem(NestOption("mm (a = A, b = B, c = C)", (), axes, (a, b, c), 8.0, 24.0))
+    return replace(made, registers=(("tile", 8),))
+
+
+def test_copies_by_other_units_are_made_beside_the_sum_where_that_hides_them() -> None:
+    question = tiles(64, 1024, 1024)
+    found, resting = schedule(question), schedule(question, fixed={"ahead.b": 0})
+    assert found.status == resting.status == "OPTIMAL"
+    (stage,) = (s for s in found.nests[0].stages if s.operand == "b")
+    assert (stage.ahead, stage.into) == (1, "k")
+    assert check_schedule(found, question) == ()
+    assert cost(found) < 0.8 * cost(resting)
+    read = parse_schedule(Source("s", print_schedule(found)))
+    assert price(read, question, AnalyticModel()) == (pytest.approx(found.cost_ns),)
+    (time,) = where_time_goes(found, question, AnalyticModel())
+    assert time is not None
+    assert time.total_ns == pytest.approx(found.cost_ns)
+
+
+def test_products_with_many_rows_gain_little_beside_the_sum() -> None:
+    few, many = (tiles(*sizes) for sizes in ((64, 1024, 1024), (1024, 1024, 1024)))
+    gains = [cost(schedule(q, fixed={"ahead.b": 0})) / cost(schedule(q)) for q in (few, many)]
+    assert gains[0] > 1.2 > 1.05 > gains[1] >= 1.0
+
+
+def test_where_the_unit_that_sums_copies_too_it_costs_each_step_of_the_sum() -> None:
+    question = replace(tiles(64, 1024, 1024, beside=False), loops=LoopTimes(turn_ns=0.1))
+    assert not crossed(schedule(question).nests[0])
+    fixed = {"stage.b": 1, "block.n": 256, "block.m": 64, "unroll.m": 2, "unroll.n": 2}
+    late, early = (schedule(question, fixed={**fixed, "ahead.b": value}) for value in (0, 2))
+    assert cost(early) >= cost(late) + 3.0 * 2 * 32 * 64 * 0.999
+
+
+@pytest.mark.parametrize(
+    ("fixed", "said"),
+    [
+        ({"ahead.b": 2, "block.m": 32}, "blocks of m would stand between it and the sum"),
+        ({"ahead.b": 2, "stage.b": 2}, "(staged as a whole) fills no buffer per turn"),
+        ({"ahead.b": 2, "block.k": 16}, "no loop over the sum is inside the register block"),
+    ],
+)
+def test_what_cannot_be_beside_the_sum_is_refused(fixed: dict[str, int], said: str) -> None:
+    with pytest.raises(Infeasible) as caught:
+        schedule(tiles(64, 1024, 1024), fixed=fixed)
+    assert said in caught.value.diagnostics[0].render()

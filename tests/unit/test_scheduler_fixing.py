@@ -92,7 +92,7 @@ AT_LEAST_1 = "a whole number of at least 1"
         ({"order.n.m": 2}, "order.m.n", "0 or 1", "2"),
         ({"sweep.m.n": -1}, "sweep.m.n", "0 or 1", "-1"),
         ({"spread.c": 2}, "spread.c", "0 or 1", "2"),
-        ({"ahead.b": -1}, "ahead.b", "0 or 1", "-1"),
+        ({"ahead.b": -1}, "ahead.b", "0, 1 or 2", "-1"),
         ({"stage.a": 3}, "stage.a", "0, 1 or 2", "3"),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from plan_problems import gemm
 
-from isamap.plan.cost import evaluate
+from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile, usable_bytes
@@ -23,7 +23,7 @@ def moved_ns(columns: int, rows: int, problem: Problem = PROBLEM, home: str = ""
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = replace(next(o for o in option.operands if o.name == "b"), homes=(home,))
     blocks = {"nest0.block.n": columns, "nest0.block.k": rows}
-    return float(evaluate(out_and_back(tiling, b, problem, [], usable_bytes), blocks))
+    return float(evaluate(out_and_back(tiling, b, problem, [], Const(1), usable_bytes), blocks))
 
 
 def test_a_block_that_stays_in_the_second_cache_goes_nowhere() -> None:
@@ -58,7 +58,7 @@ def results_ns(rows: int, columns: int, summed: int, stage_home: str = "") -> fl
     made = {"nest0.block.m": rows, "nest0.block.n": columns, "nest0.block.k": summed}
     made |= {"nest0.stage.a": 0, "nest0.stage.b": 0, "nest0.stage.c": 1}
     made |= {"nest0.order.m.n": 0, "nest0.order.m.k": 0, "nest0.order.n.k": 1}
-    return float(evaluate(out_and_back(tiling, c, PROBLEM, [], usable_bytes), made))
+    return float(evaluate(out_and_back(tiling, c, PROBLEM, [], Const(1), usable_bytes), made))
 
 
 def test_results_whose_sum_reads_more_than_caches_hold_go_to_memory_and_come_back() -> None:
