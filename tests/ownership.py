@@ -13,6 +13,7 @@ from math import prod
 
 from isamap.ir import Index
 from isamap.lower.program import (
+    Begin,
     Block,
     Configure,
     Declare,
@@ -25,6 +26,7 @@ from isamap.lower.program import (
     MemoryRef,
     Node,
     Parallel,
+    Share,
 )
 from isamap.machine import Machine
 
@@ -48,6 +50,8 @@ class _Walk:
         self.program, self.machine = program, machine
         self.buffers = {b.name: b for b in program.buffers}
         self.wrote: dict[tuple[str, int], str] = {}
+        self.shares: dict[str, int] = {}
+        self.done: dict[str, int] = {}
 
     def run(self, sizes: dict[str, int]) -> Iterator[str]:
         yield from self.nodes(self.program.body, {**dict(self.program.sizes), **sizes})
@@ -72,8 +76,31 @@ class _Walk:
                     for turns in product(*(range(number(trips, at)) for _, trips in counters)):
                         names = (name for name, _ in counters)
                         yield from self.nodes(body, at | dict(zip(names, turns, strict=True)))
+                case Begin(work):
+                    self.shares[work], self.done[work] = 0, 0
+                case Share():
+                    yield from self.share(node, at)
                 case Configure() | Declare() | Hint():
                     pass
+
+    def share(self, node: Share, at: dict[str, int]) -> Iterator[str]:
+        """The pieces from where the share before ended, as many as fall to as many shares."""
+        pieces: list[tuple[tuple[Node, ...], dict[str, int]]] = []
+        for part, depth in zip(node.body, node.depths, strict=True):
+            counted = [((part,), dict[str, int]())]
+            for _ in range(depth):
+                loops = [(loop, turns) for (loop,), turns in counted if isinstance(loop, For)]
+                counted = [
+                    (loop.body, turns | {loop.variable: turn})
+                    for loop, turns in loops
+                    for turn in range(number(loop.trips, at | turns))
+                ]
+            pieces += counted
+        self.shares[node.work] += 1
+        end = min(len(pieces), self.shares[node.work] * len(pieces) // number(node.trips, at))
+        for body, turns in pieces[self.done[node.work] : end]:
+            yield from self.nodes(body, at | turns)
+        self.done[node.work] = end
 
     def issue(self, node: Issue, at: dict[str, int]) -> Iterator[str]:
         instruction = self.machine.instructions[node.instruction].instruction

@@ -164,7 +164,7 @@ def _share(node: Share, around: _Around) -> Said:
     for what, index in (("which", node.now), ("of how many", node.trips)):
         yield from _unknown(index, around.symbols, f"{what} share of {node.work} it is")
     if len(node.depths) != len(node.body):
-        yield f"{node.work} has {len(node.body)} parts, and pieces of {len(node.depths)}"
+        yield f"{node.work} has {len(node.body)} parts, and counts pieces of {len(node.depths)}"
     yield from _nodes(node.body, around)
 
 

@@ -14,6 +14,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.lower import lowering
 from isamap.lower.passes import PASSES, SHAPE, ProgramPass
 from isamap.lower.program import (
+    Begin,
     Block,
     Configure,
     Declare,
@@ -28,6 +29,7 @@ from isamap.lower.program import (
     OperandRef,
     Parallel,
     RegisterRef,
+    Share,
 )
 from isamap.lower.steps import Copies, Hold, Issues, Parts, Step, Tree, Turns
 from isamap.lower.verifier import check_program, check_tree
@@ -243,6 +245,20 @@ THREADED: dict[str, tuple[Change, str]] = {
 def test_a_planted_fault_in_a_threaded_program_is_named(fault: str) -> None:
     program, _, machine = threads()
     change, said = THREADED[fault]
+    assert said in "\n".join(check_program(change(program), machine))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (first(Begin, lambda b: replace(b, work="other")), "stands where that has not begun"),
+        (first(Begin, lambda b: replace(b, pieces=X)), "how many pieces work0 has depends on nowhere"),
+        (first(Share, lambda s: replace(s, now=X)), "which share of work0 it is depends on nowhere"),
+        (first(Share, lambda s: replace(s, depths=())), "work0 has 1 parts, and counts pieces of 0"),
+    ],
+)
+def test_a_spoilt_share_is_found(change: Change, said: str) -> None:
+    program, _, machine = threads()
     assert said in "\n".join(check_program(change(program), machine))
 
 
