@@ -243,18 +243,3 @@ def _rows_apart(pitch_bytes: int, way_bytes: int, near_bytes: int) -> int:
         if min(beyond, way_bytes - beyond) <= near_bytes:
             return apart
     return way_bytes // gcd(pitch_bytes, way_bytes)
-
-
-def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """How often a cache loads each line of an operand that a sum reads in place, along its rows.
-
-    A block of more rows than the cache holds evicts each row before the sum has come to the line's end.
-    """
-    space = tiling.space
-    held = rows_held(operand, cache)
-    along = [axis for axis in space.axes if axis.is_reduction and axis.name == operand.dense_axis]
-    rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
-    if not held or not along or not rows or operand.is_accumulator or 0 not in space.stage_values(operand):
-        return Const(1)
-    turns = min(cache.line_bytes // max(1, along[0].tile * operand.tensor_bytes), issues_along(along[0]))
-    return Threshold(times(*rows), held, Const(1), Const(max(1, turns)))

@@ -93,8 +93,27 @@ def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) ->
     """The operand once, and again for each iteration of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     times = times_loaded(walk, operand, problem.caches[: level + 1])
-    ways = 2 if operand.is_accumulator else _torn(walk, operand, problem.caches[level])
-    return ways * _bytes(walk, operand, whole) / bandwidth_behind(problem, level) * times
+    ways = 2 if operand.is_accumulator else 1
+    cache = problem.caches[level]
+    again = max(_torn(walk, operand, cache), _torn_by_pieces(walk, operand, cache))
+    return ways * _bytes(walk, operand, whole) / bandwidth_behind(problem, level) * times * again
+
+
+def _torn_by_pieces(walk: Walk, operand: TileOperand, cache: Cache) -> float:
+    """The same of rows along no sum: for each piece, where the rows or all else in between take its room."""
+    axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
+    if axis is None or axis.is_reduction or axis.name not in walk.running or operand.name in walk.stages:
+        return 1
+    if operand.subscripts or axis.tile * operand.tensor_bytes >= cache.line_bytes:
+        return 1
+    lines = ceil(axis.extent * operand.tensor_bytes / cache.line_bytes)
+    most = min(rows_held(walk, operand, cache) or room(cache), room(cache) // cache.line_bytes)
+    found = 1.0
+    for turn in walk.turns:
+        rows = prod(turn.inside[name] for name in operand.axes if name != axis.name)
+        if turn.axis == axis.name and (rows > most or touched_bytes(walk, turn.inside) > room(cache)):
+            found = max(found, ceil(axis.extent / turn.inside[axis.name]) / lines)
+    return found
 
 
 def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:

@@ -83,7 +83,7 @@ isamap: 1
 name: late
 summary: pieces of rows out of memory come late
 extends: x86-avx512-bf16
-remove: [transpose16_f32, transpose8_f32]  # with them, lanes along m cost nearly as little
+remove: [transpose16_f32, transpose8_f32, transpose4_f32]  # with them, lanes along m cost nearly as little
 sources: {guess: a guess}
 links:
   - {from: mem, to: l3, bandwidth_bytes_per_ns: 20, source: guess, rows: {ROWS, source: guess}}

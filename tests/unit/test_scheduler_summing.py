@@ -9,12 +9,11 @@ from plan_problems import LOOPS, conv2d, gemm, gemv, opened, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
-from isamap.plan.problem import Cache, Problem
+from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.deciding.space import MAX_UNROLLED, Space
 from isamap.scheduler.deciding.summing import sum_factors
 from isamap.scheduler.deciding.sums import summed_axis
-from isamap.scheduler.deciding.tiling import tile, torn
 from isamap.scheduler.effects.register_blocks import block_sums, loops_ns
 from isamap.scheduler.nests.pricing import price
 
@@ -124,21 +123,3 @@ def test_unrolling_saves_turns_and_costs_copies() -> None:
 
     assert ns(1, 4) < ns(1, 2) < ns(1, 1)
     assert ns(16, 1) < ns(16, 2)
-
-
-@pytest.mark.parametrize(("rows", "often"), [(12, 1), (13, 16)])
-def test_a_line_is_loaded_again_where_a_block_has_more_rows_than_a_cache_holds(rows: int, often: int) -> None:
-    question = gemm(64, 16, 1024)
-    a = question.nests[0].options[0].operands[0]
-    near = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
-    made = {"nest0.unroll.m": rows, "nest0.unroll.n": 1}
-    assert evaluate(torn(tile(space(question)), a, near), made) == often
-    assert evaluate(torn(tile(space(question)), replace(a, pitch_bytes=4160), near), made) == 1
-
-
-def test_a_line_of_a_short_sum_is_loaded_no_more_often_than_issues_use_it() -> None:
-    question = gemm(64, 16, 4)
-    a = question.nests[0].options[0].operands[0]
-    near = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
-    found = torn(tile(space(question)), replace(a, pitch_bytes=4096), near)
-    assert evaluate(found, {"nest0.unroll.m": 13, "nest0.unroll.n": 1}) == 4
