@@ -25,6 +25,12 @@ def profile_path(family: str) -> Path | None:
     return profiles.get(family)
 
 
+def families_text() -> tuple[str, ...]:
+    """The texts that say what descriptions may name of each family of processors."""
+    files = sorted((FOLDER / "families").glob(f"*{SUFFIX}"))
+    return tuple(path.read_text(encoding="utf-8") for path in files)
+
+
 def machine_path(name: str) -> Path:
     """The file of a shipped machine or draft; the name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

@@ -16,7 +16,7 @@ from isamap.codegen.c_interface import Interface, header_text
 from isamap.codegen.c_names import spell
 from isamap.codegen.toolchain import build_flags
 from isamap.machine import Machine
-from isamap.machine.allowed import PERMISSIONS
+from isamap.machine.allowed import permission_numbers
 from isamap.source import Diagnostic, UsageProblem
 
 NO_MACHINE = 64
@@ -183,7 +183,7 @@ def _chosen(variants: Sequence[Variant]) -> list[str]:
     for i, variant in enumerate(variants):
         target = variant.machine.target
         needs = [f'__builtin_cpu_supports("{RUN_TIME_NAMES[f]}")' for f in target.features]
-        needs += [f"granted({PERMISSIONS[p]})" for p in target.permissions]
+        needs += [f"granted({permission_numbers()[p]})" for p in target.permissions]
         lines.append(f"  if ({' && '.join(needs)}) return {i};" if needs else f"  return {i};")
         if not needs:
             break

@@ -23,7 +23,7 @@ from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
 from isamap.codegen.toolchain import COMPILERS, build, find_compiler
 from isamap.ir import Operand
 from isamap.machine import Machine, at_one_length
-from isamap.machine.allowed import PERMISSIONS
+from isamap.machine.allowed import permission_numbers
 from isamap.source import Diagnostic
 
 Verdict = Literal["ok", "wrong", "crashed", "skipped"]
@@ -185,7 +185,7 @@ def _run(
 ) -> dict[int, str]:
     """Runs all trials; those that ended their process, with how. The others of such a form are left out."""
     crashed: dict[int, str] = {}
-    permissions = [] if model else [PERMISSIONS[p] for p in machine.target.permissions]
+    permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
     pending = list(range(len(trials)))
     while pending:
         job: dict[str, Any] = {

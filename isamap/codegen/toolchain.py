@@ -24,7 +24,7 @@ from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest, own_root
 from isamap.machine import Machine
-from isamap.machine.allowed import PERMISSIONS
+from isamap.machine.allowed import permission_numbers
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 
 _NAMES = ("isamap_pool.c", "isamap_pool.h")
@@ -120,7 +120,7 @@ def compile_library(
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     emissions = None if model else Emissions(machine)
     library = build(found, flags, files, f"{emitted.name}.c", emissions)
-    permissions = () if model else tuple(PERMISSIONS[p] for p in machine.target.permissions)
+    permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
     pool = build_pool(found) if emitted.interface.takes_pool else None
     return Compiled(library, emitted.interface, permissions, found, model, pool)
 

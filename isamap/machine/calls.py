@@ -106,9 +106,9 @@ def _function(word: Word, row: Row, around: Surroundings) -> str:
     name = substitute_text(word.text, row)
     if allowed.declares(around.headers, name):
         return name
-    others = [h for h in allowed.HEADERS if h not in around.headers and allowed.declares((h,), name)]
+    others = [h for h in allowed.headers() if h not in around.headers and allowed.declares((h,), name)]
     shown = (
-        "; ".join(f"{h}: {allowed.SHOWN_FUNCTIONS[h]}" for h in around.headers)
+        "; ".join(f"{h}: {allowed.headers()[h].shown}" for h in around.headers)
         or "the target names no headers"
     )
     raise _problem(
@@ -125,7 +125,7 @@ def _cast(word: Word | None, row: Row) -> str | None:
     if not allowed.is_cast(name):
         raise _problem(
             "emit-cast", f"`{name}` is not a type to cast to", word.span,
-            f"allowed are {allowed.SHOWN_TYPES}, and pointers to them, to void and to char",
+            f"allowed are {allowed.shown_types()}, and pointers to them, to void and to char",
         )  # fmt: skip
     return name
 

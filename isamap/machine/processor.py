@@ -95,7 +95,7 @@ def detect_features() -> frozenset[str]:
     """Names of the features and granted permissions of this computer, as descriptions write them."""
     flags = _processor_flags()
     granted = (name for name, needed in _PERMITTED_BY.items() if needed in flags and is_granted(name))
-    return frozenset(flags & set(allowed.FEATURES)) | frozenset(granted)
+    return frozenset(flags & set(allowed.features())) | frozenset(granted)
 
 
 def missing_features(machine: Machine) -> tuple[str, ...]:
@@ -148,7 +148,13 @@ def is_granted(permission: str) -> bool:
     """Whether the operating system grants a permission to a process that asks."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return False
-    command = [sys.executable, "-I", "-S", "-c", _ASK.format(component=allowed.PERMISSIONS[permission])]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        _ASK.format(component=allowed.permission_numbers()[permission]),
+    ]
     try:
         return subprocess.run(command, timeout=_ASK_SECONDS, capture_output=True, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

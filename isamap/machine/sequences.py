@@ -94,7 +94,7 @@ class _Turned:
             return EmitStep("", "", call)
         c_type, value = substitute_text(step.c_type.text, self.row), self.value(step.name, step.place)
         if not allowed.is_c_type(c_type):
-            raise _problem(f"`{c_type}` is not a type of values", step.c_type.span, allowed.SHOWN_TYPES)
+            raise _problem(f"`{c_type}` is not a type of values", step.c_type.span, allowed.shown_types())
         names = [] if self.instruction is None else [o.name for o in self.instruction.operands]
         if value in self.around.values or value in names:
             raise _problem(f"`{value}` has a value already", step.name.span, "give each value a name")

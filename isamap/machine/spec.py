@@ -237,16 +237,16 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         if not fine:
             findings.report(
                 "unknown-flag", f"the flag `{text.text}` is not allowed", text.span,
-                f"allowed are {'; '.join(allowed.FLAGS)}",
+                f"allowed are {'; '.join(allowed.shown_flags())}",
             )  # fmt: skip
         return fine
 
     return TargetSpec(
         texts("toolchains", "toolchain", allowed.TOOLCHAINS),
         read_texts(keys.get("flags"), "`flags`", findings, check_flag),
-        texts("headers", "header", tuple(allowed.HEADERS)),
-        texts("features", "feature", allowed.FEATURES),
-        texts("permissions", "permission", tuple(allowed.PERMISSIONS)),
+        texts("headers", "header", tuple(allowed.headers())),
+        texts("features", "feature", allowed.features()),
+        texts("permissions", "permission", tuple(allowed.permission_numbers())),
         _read_run(keys.get("run"), findings),
     )
 
@@ -285,7 +285,7 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
         elif text is not None and not allowed.is_c_type(text.text):
             findings.report(
                 "unknown-c-type", f"the C type `{text.text}` is not allowed", text.span,
-                f"allowed are {allowed.SHOWN_TYPES}",
+                f"allowed are {allowed.shown_types()}",
             )  # fmt: skip
         elif text is not None:
             c_types[dtype.text] = text.text

@@ -21,7 +21,7 @@ from isamap.codegen.clocking import PAGE, Plan, Timed, time_all
 from isamap.codegen.timing_source import Timing, timing_source
 from isamap.codegen.toolchain import Compiler, build, find_compiler
 from isamap.machine import Machine, MachineInstruction, missing_features
-from isamap.machine.allowed import PERMISSIONS
+from isamap.machine.allowed import permission_numbers
 from isamap.machine.processor import system_caches, this_cpu
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
@@ -205,7 +205,7 @@ def _plan(
         tuple(libraries),
         compiler,
         tuple(calls),
-        tuple(PERMISSIONS[p] for p in machine.target.permissions),
+        tuple(permission_numbers()[p] for p in machine.target.permissions),
         max((s.size_bytes for s in ways), default=0),
         budget_s,
     )

@@ -1,0 +1,1 @@
+"""What descriptions may name of each family of processors: `isamap.machine.allowed` reads it. Data only."""
