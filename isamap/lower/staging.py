@@ -154,7 +154,7 @@ class _TileLoops:
     names: Names
     back: Written | None
     along: Mapping[str, int]
-    turns: Mapping[int, tuple[str, int]]
+    turns: Mapping[int, tuple[str, tuple[int, ...]]]
     inner: set[str] = field(default_factory=set[str])
 
     def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
@@ -167,7 +167,11 @@ class _TileLoops:
         if left.ceildiv(loop.step).value == 1:
             inside = here.enter(number, loop.axis, base, index_min(loop.step, left), ZERO)
             return self.nest(rest, inside, turned)
-        nodes, first = self.blocks(number, rest, here, turned) if number in self.turns else ((), ZERO)
+        nodes: tuple[Node, ...] = ()
+        first = ZERO
+        for size in self.turns[number][1] if number in self.turns else ():
+            more, taken = self.blocks(number, rest, here, turned, size, first)
+            nodes, first = nodes + more, first + taken
         trips = left.ceildiv(loop.step) - first
         if trips.value == 0:
             return nodes
@@ -179,15 +183,15 @@ class _TileLoops:
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body))
 
     def blocks(
-        self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]
+        self, number: int, rest: list[int], here: Place, turned: Mapping[str, int], size: int, first: Index
     ) -> tuple[tuple[Node, ...], Index]:
-        """The loop over whole blocks of tiles, and how many tiles they take."""
-        (axis, size), step = self.turns[number], self.loops[number].step
-        count = here.left[axis].floordiv(step * size)
+        """The loop over whole blocks of so many tiles behind the first ones, and how many tiles they take."""
+        (axis, _), step = self.turns[number], self.loops[number].step
+        count = (here.left[axis] - first * step).floordiv(step * size)
         if count.value == 0:
             return (), ZERO
         variable = self.names.fresh(axis)
-        now = Index.of(variable) * size + Index.of(f"+{axis}")
+        now = first + Index.of(variable) * size + Index.of(f"+{axis}")
         inside = here.enter(number, axis, here.position[axis] + now * step, Index.of(step), now)
         body = self.nest(rest, inside, {**turned, axis: size})
         return self.over(axis, variable, count, step * size, body), count * size
@@ -206,7 +210,7 @@ class _TileLoops:
 
     def copied(self, here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
         """One tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
-        whole = turned == dict(self.turns.values())
+        whole = len(turned) == len(self.turns)
         nodes = copy_tile(
             self.staged.operand,
             self.staged.buffer,

@@ -3,7 +3,8 @@
     for k in 512:                        for k in 32:
       copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]
 
-The loops that count tiles give up as many iterations as a block has; what is left over is copied as before.
+The loops that count tiles give up as many iterations as a block has; what is left over takes smaller blocks
+where there are some, and is copied as before in the end.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def turned_tiles(
     suppliers: Suppliers,
     *,
     back: Written | None,
-) -> dict[int, tuple[str, int]]:
-    """The loops that give iterations to blocks: axis and tiles of a block, by number; none where blocks do
-    not pay.
+) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """The loops that give iterations to blocks: by number, the axis and tiles of a block, then of smaller
+    ones for what is left over; none where blocks do not pay.
     """
     tiled = {loops[n].axis: n for n in numbers if loops[n].step == tile.axis(loops[n].axis).tile}
     most: dict[str, int | None] = {}
@@ -49,10 +50,20 @@ def turned_tiles(
         around = [loop.step for loop in loops[:number] if loop.axis == axis]
         whole = around[-1] if around else tile.axis(axis).extent.value
         most[axis] = None if whole is None else whole // tile.axis(axis).tile
-    block = find_tiles_block(operand, tile, most, suppliers, back=back)
-    if block is None or block.cost_ns >= _tile_ns(operand, tile, suppliers, back):
-        return {}
-    return {tiled[c[1:]]: (c[1:], size) for c, size in block.sizes if c.startswith("+")}
+    found: dict[int, tuple[str, tuple[int, ...]]] = {}
+    while block := find_tiles_block(operand, tile, most, suppliers, back=back):
+        turned = {c[1:]: size for c, size in block.sizes if c.startswith("+")}
+        if not turned or (found and {tiled[axis] for axis in turned} != found.keys()):
+            break
+        if block.cost_ns >= _tile_ns(operand, tile, suppliers, back):
+            break
+        for axis, size in turned.items():
+            _, before = found.get(tiled[axis], (axis, ()))
+            found[tiled[axis]] = axis, (*before, size)
+            most[axis] = size - 1
+        if len(turned) > 1:  # what is left over of two loops is two strips
+            break
+    return found
 
 
 def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float:

@@ -90,6 +90,16 @@ def test_weights_are_packed_by_transpositions(
     assert prepared.ran_on == "native"
 
 
+@pytest.mark.silicon
+def test_what_blocks_leave_over_takes_smaller_blocks() -> None:
+    skip_unless_native("x86-avx512")
+    name, hw, sizes = "gemm_nt_f32", "x86-avx512", {"M": 3, "N": 40, "K": 2 * 16 + 8 + 4 + 3}
+    mapped = "fma_zmm_f32 { i: n } (a = A[m, k], b = B[n, k])"
+    schedule = NEST.format(name=name, hw=hw, map=mapped, loops=NEST_OF.format(16, 1, 1), **sizes)
+    used = {"transpose16_f32", "transpose8_f32", "transpose4_f32"}
+    is_right(kernel_path(name).read_text(encoding="utf-8"), name, hw, sizes, used, schedule)
+
+
 @pytest.mark.parametrize(
     ("product", "mapped", "tile", "used"),
     [
