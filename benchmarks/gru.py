@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from statistics import median
 from typing import Any
 
@@ -60,8 +61,6 @@ def _calls(sizes: Mapping[str, int], hw: str) -> dict[str, Call]:
     for name, form in {"as written": None, CHOSEN: BEST_FORM, "parted": parted}.items():
         request = Request(source("gru"), hw, sizes, transform=form)
         calls[name], arrays, _ = program(source("gru"), hw, sizes, sizes, request=request)
-        for weights in ("W", "U"):  # else gates saturate, and steps multiply what rounding does
-            arrays[weights] /= np.sqrt(np.float32(sizes["H"]))
         calls[name]()
         results[name] = arrays["Y"].copy()
     torch_call = _torch(arrays)
@@ -77,7 +76,7 @@ def _calls(sizes: Mapping[str, int], hw: str) -> dict[str, Call]:
 def _torch(arrays: Arrays) -> Callable[[], Any] | None:
     """torch.nn.GRU with the same weights; None where it is not installed. Its gates have the same order."""
     try:
-        import torch
+        torch: Any = import_module("torch")
     except ImportError:
         return None
     torch.set_num_threads(1)

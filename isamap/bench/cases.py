@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from isamap.ir import DTYPES
 from isamap.source import Diagnostic, UsageProblem, is_digits
 from isamap.suites import Product, read_suite
 
+C = TypeVar("C")
 SUITES = ("training", "inference_server", "inference_device")
 CLASSES = ("n <= 4", "8 <= n <= 64", "n around 128", "n >= 700", "m = 35", "k <= 176")
 
@@ -72,7 +73,7 @@ def gemm_cases(suites: Sequence[str] = SUITES) -> tuple[GemmCase, ...]:
     )
 
 
-def pick_rows(cases: Sequence[GemmCase], words: str | None) -> tuple[GemmCase, ...]:
+def pick_rows(cases: Sequence[C], words: str | None) -> tuple[C, ...]:
     """The rows that `0,3,9` or `10..20` or `0..247/5` (every fifth) names. Raises: UsageProblem."""
     if words is None:
         return tuple(cases)

@@ -19,8 +19,9 @@ import signal
 import sys
 from typing import Any, TextIO
 
+from isamap.bench.cell_libraries import PREPARE_CELLS
 from isamap.bench.libraries import PREPARE, NotOffered, Ready
-from isamap.bench.ring import Mapped, Task
+from isamap.bench.ring import CellTask, Task, map_task
 
 PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
@@ -58,7 +59,10 @@ def _send(answers: TextIO, answer: dict[str, Any]) -> None:
 
 def _prepare(name: str, threads: int, task: dict[str, Any]) -> tuple[dict[str, Any], Ready | None]:
     try:
-        ready = PREPARE[name](Mapped.of(Task.from_json(task)), threads)
+        if "cell" in task:
+            ready = PREPARE_CELLS[name](map_task(CellTask.from_json(task)), threads)
+        else:
+            ready = PREPARE[name](map_task(Task.from_json(task)), threads)
     except NotOffered:
         return {"offered": False}, None
     said = {"implementation": ready.implementation, "in_c": ready.in_c, "dispatch_ns": ready.dispatch_ns}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.bench import packed_libraries
-from isamap.bench.ring import Mapped
+from isamap.bench.ring import Mapped, Task
 from isamap.bench.timed_loops import Product, load_loops, pointers
 
 Timed = Callable[[int, int], int]
@@ -68,7 +68,7 @@ def threads_environment(threads: int) -> dict[str, str]:
 # --- libraries with the C interface of BLAS ---------------------------------------------------------------
 
 
-def prepare_openblas(mapped: Mapped, threads: int) -> Ready:
+def prepare_openblas(mapped: Mapped[Task], threads: int) -> Ready:
     """The OpenBLAS that comes with numpy, which has products of f32 only. Raises: NotOffered."""
     if mapped.task.form != "f32" or mapped.task.packed:
         raise NotOffered
@@ -96,7 +96,7 @@ _OF_MKL = {
 }
 
 
-def prepare_mkl(mapped: Mapped, threads: int) -> Ready:
+def prepare_mkl(mapped: Mapped[Task], threads: int) -> Ready:
     """MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
     if mapped.task.form not in _OF_MKL:
         raise NotOffered
@@ -125,7 +125,7 @@ def mkl_library() -> ctypes.CDLL:
 
 
 def _blas(
-    mapped: Mapped,
+    mapped: Mapped[Task],
     loop: str,
     function: Any,
     implementation: str,
@@ -152,7 +152,7 @@ def _blas(
 # --- torch ------------------------------------------------------------------------------------------------
 
 
-def prepare_torch(mapped: Mapped, threads: int) -> Ready:
+def prepare_torch(mapped: Mapped[Task], threads: int) -> Ready:
     """torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
     layer of oneDNN, whose last result is copied into C outside the clock. Raises: NotOffered.
     """
@@ -177,7 +177,7 @@ def prepare_torch(mapped: Mapped, threads: int) -> Ready:
             return ns
 
     with torch.inference_mode():
-        name = _torch_implementation(torch, call)
+        name = torch_implementation(torch, call)
         one = torch.ones((1, 1))
         out = torch.ones((1, 1))
         start = perf_counter_ns()
@@ -188,10 +188,10 @@ def prepare_torch(mapped: Mapped, threads: int) -> Ready:
 
 
 DISPATCHES = 2000
-_TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
+TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
 
 
-def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], list[Any]]:
+def _torch_call(torch: Any, mapped: Mapped[Task]) -> tuple[Callable[[int], object], list[Any]]:
     """The call for a copy of the ring, and the tensors that C is."""
     task = mapped.task
     if task.packed and (task.form == "s8s8" or task.beta):
@@ -200,7 +200,7 @@ def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], li
         raise NotOffered
     tensors: dict[str, list[Any]] = {}
     for name, arrays in mapped.arrays.items():
-        dtype = getattr(torch, _TORCH_TYPES[task.places[name].dtype])
+        dtype = getattr(torch, TORCH_TYPES[task.places[name].dtype])
         raw = [torch.frombuffer(a.view("uint8").reshape(-1), dtype=dtype).reshape(a.shape) for a in arrays]
         flipped = {"A": task.transpose_a, "B": task.transpose_b}.get(name, False)
         tensors[name] = [t.t() if flipped else t for t in raw]
@@ -221,7 +221,7 @@ def _torch_call(torch: Any, mapped: Mapped) -> tuple[Callable[[int], object], li
     return (lambda at: torch.mm(a[at], b[at], out=c[at])), c
 
 
-def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
+def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
     """What oneDNN's log says that it ran; torch passes on the rest to the BLAS that it was built with."""
     import os
     import tempfile
@@ -248,7 +248,7 @@ def _torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 # --- emitted code -----------------------------------------------------------------------------------------
 
 
-def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
+def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
     """The library that isamap has emitted, and a C compiler has built."""
     from isamap.codegen.runner import large_room
     from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
@@ -283,12 +283,14 @@ def prepare_isamap(mapped: Mapped, threads: int) -> Ready:
     return Ready(time, program["implementation"], True)
 
 
-def _address(mapped: Mapped, packs: Mapping[str, packed_libraries.PackedMemory], name: str, at: int) -> int:
+def _address(
+    mapped: Mapped[Any], packs: Mapping[str, packed_libraries.PackedMemory], name: str, at: int
+) -> int:
     """Where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
     return packs[name].address if name in packs else mapped.addresses(name)[at]
 
 
-PREPARE: dict[str, Callable[[Mapped, int], Ready]] = {
+PREPARE: dict[str, Callable[[Mapped[Task], int], Ready]] = {
     "isamap": prepare_isamap,
     "torch": prepare_torch,
     "mkl": prepare_mkl,

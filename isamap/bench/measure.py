@@ -13,7 +13,7 @@ from isamap.bench.contender import Contender
 from isamap.bench.packed_libraries import packs_of
 from isamap.bench.predictions import predicted_ns
 from isamap.bench.product_check import check_product
-from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
+from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, product_values, readings
 from isamap.bench.turns import Ratio, play, ratio
 from isamap.codegen.arguments import make_call
 from isamap.driver.request import BEST_FORM, Request
@@ -64,7 +64,7 @@ def measure_row(
     started = perf_counter()
     prepared = _compiled(case, form, rules)
     row = replace(row, compile_seconds=perf_counter() - started, ring=ring_of(needed, held, rules))
-    with Shared(shapes(case), form, row.ring) as shared:
+    with Shared(product_values(shapes(case), form), "C", row.ring) as shared:
         task = _task(case, form, rules, shared, prepared)
         present = [c for c in contenders if c.prepare(task)]
         verified = {c.name: _verify(c, case, form, rules, shared) for c in present}
@@ -125,26 +125,31 @@ def _compiled(case: GemmCase, form: Form, rules: Rules) -> Prepared:
 
 
 def _task(case: GemmCase, form: Form, rules: Rules, shared: Shared, prepared: Prepared) -> Task:
+    program = program_of(prepared, shared, rules.threads)
+    return Task(
+        form.name, case.n, case.m, case.k, case.b_transposed, case.a_transposed, rules.beta, shared.ring,
+        shared.places, rules.loops, program, rules.packed,
+    )  # fmt: skip
+
+
+def program_of(prepared: Prepared, shared: Shared, threads: int) -> dict[str, object]:
+    """How the emitted library is called on shared operands, as plain data."""
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
     packs, packed = packs_of(prepared.packers, arrays)
     call = make_call(interface, arrays | packed, {}, {}, in_place=True)
     nests = prepared.program.compilation.schedule
     assert nests is not None
-    program = {
+    return {
         "library": str(prepared.compiled.library),
         "function": interface.name,
         "fields": call.fields,
         "tensors": [t.name for t in call.tensors],
         "permissions": prepared.compiled.permissions,
-        "pool": str(prepared.compiled.pool) if prepared.compiled.pool and rules.threads > 1 else None,
+        "pool": str(prepared.compiled.pool) if prepared.compiled.pool and threads > 1 else None,
         "implementation": "; ".join(nest.mapping for nest in nests.nests),
         "packs": packs,
     }
-    return Task(
-        form.name, case.n, case.m, case.k, case.b_transposed, case.a_transposed, rules.beta, shared.ring,
-        shared.places, rules.loops, program, rules.packed,
-    )  # fmt: skip
 
 
 def _verify(contender: Contender, case: GemmCase, form: Form, rules: Rules, shared: Shared) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.ring import Mapped
+from isamap.bench.ring import Mapped, Task
 from isamap.bench.timed_loops import Product
 from isamap.codegen.arguments import make_call
 from isamap.codegen.runner import Packer
@@ -40,7 +40,7 @@ class PackedMemory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
 
-def pack_for_mkl(library: Any, name: str, mapped: Mapped) -> list[PackedMemory]:
+def pack_for_mkl(library: Any, name: str, mapped: Mapped[Task]) -> list[PackedMemory]:
     """B packed by MKL's own function, once for each copy of the ring."""
     task = mapped.task
     sizes = [ctypes.c_int(n) for n in (task.m, task.n, task.k)]
@@ -95,7 +95,7 @@ def packs_of(
     return packs, found
 
 
-def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped, at: int) -> dict[str, PackedMemory]:
+def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: int) -> dict[str, PackedMemory]:
     """The operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
     from isamap.codegen.worker import load_function, make_arguments
 
@@ -112,7 +112,9 @@ def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped, at: int) ->
     return found
 
 
-def packed_torch_call(torch: Any, mapped: Mapped, tensors: Mapping[str, list[Any]]) -> Callable[[int], Any]:
+def packed_torch_call(
+    torch: Any, mapped: Mapped[Task], tensors: Mapping[str, list[Any]]
+) -> Callable[[int], Any]:
     """The product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
     reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
     a, weights = tensors["A"], [reorder(b.t(), mapped.task.m) for b in tensors["B"]]

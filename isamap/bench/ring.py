@@ -15,10 +15,11 @@ import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +37,13 @@ class Place:
     """Where one operand lies. Units: bytes; `step` from one copy of the ring to the next."""
 
     path: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     dtype: str
     step: int
 
     @property
     def size(self) -> int:
-        return self.shape[0] * self.shape[1] * DTYPES[self.dtype].size_bytes
+        return prod(self.shape) * DTYPES[self.dtype].size_bytes
 
 
 def map_place(place: Place, ring: int) -> list[Array]:
@@ -54,31 +55,28 @@ def map_place(place: Place, ring: int) -> list[Array]:
 
 
 class Shared:
-    """The operands of one case in anonymous memory, filled with random values that are not zero."""
+    """The operands of one case in anonymous memory; `written` is what contenders write."""
 
-    def __init__(self, shapes: Mapping[str, tuple[int, int]], form: Form, ring: int, seed: int = 0) -> None:
-        self.ring = ring
+    def __init__(self, values: Mapping[str, tuple[str, Array]], written: str, ring: int) -> None:
+        self.ring, self.written = ring, written
         self._files: list[int] = []
         self.places: dict[str, Place] = {}
         self.arrays: dict[str, list[Array]] = {}
-        for number, (name, dtype) in enumerate((("A", form.a), ("B", form.b), ("C", form.c))):
-            rows, columns = shapes[name]
-            size = rows * columns * form.element_bytes(name)
-            step = -(-size // PAGE) * PAGE
+        for name, (dtype, given) in values.items():
+            step = -(-given.nbytes // PAGE) * PAGE
             file = os.memfd_create(f"isamap-{name}")
             os.ftruncate(file, step * ring)
             self._files.append(file)
             path = f"/proc/{os.getpid()}/fd/{file}"  # a child may open it; gone with this process
-            self.places[name] = Place(path, shapes[name], dtype, step)
+            self.places[name] = Place(path, given.shape, dtype, step)
             self.arrays[name] = map_place(self.places[name], ring)
-            self.arrays[name][0][...] = random_values((rows, columns), dtype, (seed, number))
-            for copy in self.arrays[name][1:]:
-                copy[...] = self.arrays[name][0]
-        self.first = self.arrays["C"][0].copy()
+            for copy in self.arrays[name]:
+                copy[...] = given
+        self.first = self.arrays[written][0].copy()
 
     def refill(self) -> None:
-        """C as it was at first, in every copy."""
-        for copy in self.arrays["C"]:
+        """What is written, as it was at first, in every copy."""
+        for copy in self.arrays[self.written]:
             copy[...] = self.first
 
     def __enter__(self) -> Shared:
@@ -90,6 +88,17 @@ class Shared:
         self.arrays.clear()
         for file in self._files:
             os.close(file)
+
+
+def product_values(
+    shapes: Mapping[str, tuple[int, int]], form: Form, seed: int = 0
+) -> dict[str, tuple[str, Array]]:
+    """The operands of a product by name, each with its type: random values that are not zero."""
+    dtypes = {"A": form.a, "B": form.b, "C": form.c}
+    return {
+        name: (dtype, random_values(shapes[name], dtype, (seed, number)))
+        for number, (name, dtype) in enumerate(dtypes.items())
+    }
 
 
 def random_values(shape: tuple[int, int], dtype: str, seed: tuple[int, int]) -> Array:
@@ -167,26 +176,51 @@ class Task:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Task:
         """The task that `as_json` gave."""
-        kept: dict[str, Any] = dict(data)
-        kept["places"] = {
-            name: Place(p["path"], (p["shape"][0], p["shape"][1]), p["dtype"], p["step"])
-            for name, p in data["places"].items()
-        }
+        kept: dict[str, Any] = {**data, "places": _places(data["places"])}
         return Task(**kept)
 
 
-@dataclass(slots=True)
-class Mapped:
-    """A task with its operands mapped into this process."""
+@dataclass(frozen=True, slots=True)
+class CellTask:
+    """One recurrent layer on shared operands, those of the shipped kernel `cell`; else as `Task`."""
 
-    task: Task
-    arrays: dict[str, list[Array]]
+    cell: str
+    form: str
+    places: Mapping[str, Place]
+    loops: str
+    program: Mapping[str, Any] | None = None
+    ring: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The task as JSON."""
+        return asdict(self)
 
     @staticmethod
-    def of(task: Task) -> Mapped:
-        """Maps the operands; the arrays keep the memory."""
-        return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})
+    def from_json(data: dict[str, Any]) -> CellTask:
+        """The task that `as_json` gave."""
+        kept: dict[str, Any] = {**data, "places": _places(data["places"])}
+        return CellTask(**kept)
+
+
+def _places(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Place]:
+    return {name: Place(p["path"], tuple(p["shape"]), p["dtype"], p["step"]) for name, p in data.items()}
+
+
+A = TypeVar("A", Task, CellTask)
+
+
+@dataclass(slots=True)
+class Mapped(Generic[A]):
+    """A task with its operands mapped into this process."""
+
+    task: A
+    arrays: dict[str, list[Array]]
 
     def addresses(self, name: str) -> list[int]:
         """Where the copies of an operand start."""
         return [array.ctypes.data for array in self.arrays[name]]
+
+
+def map_task(task: A) -> Mapped[A]:
+    """Maps the operands of a task; the arrays keep the memory."""
+    return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})

@@ -74,7 +74,32 @@ class Conv:
         return 2 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
 
 
-Shape = Product | Conv
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """A recurrent layer of one direction: `batch` sequences of `steps` steps, as many features as units.
+
+    `cell` is `vanilla` (with relu), `lstm` or `gru`.
+    """
+
+    number: int
+    part: str
+    cell: str
+    hidden: int
+    batch: int
+    steps: int
+
+    @property
+    def gates(self) -> int:
+        """How many products with the state a step has."""
+        return {"vanilla": 1, "lstm": 4, "gru": 3}[self.cell]
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the products with the state; those with the input are as many."""
+        return 2 * self.gates * self.hidden**2 * self.batch * self.steps
+
+
+Shape = Product | Conv | Recurrent
 _Row = Mapping[str, str]
 
 
@@ -112,9 +137,16 @@ def _layer_conv(number: int, row: _Row) -> Conv:
     return Conv(number, row["network"], *(int(row[x]) for x in columns))
 
 
+def _deepbench_rnn(number: int, row: _Row) -> Recurrent:
+    return Recurrent(
+        number, row["suite"], row["cell"], int(row["hidden"]), int(row["batch"]), int(row["timesteps"])
+    )
+
+
 _FILES: Mapping[str, tuple[str, Callable[[int, _Row], Shape]]] = {
     "deepbench-gemm": ("deepbench_gemm.csv", _deepbench_gemm),
     "deepbench-conv": ("deepbench_conv.csv", _deepbench_conv),
+    "deepbench-rnn": ("deepbench_rnn.csv", _deepbench_rnn),
     "resnet50-conv": ("resnet50_conv.csv", _layer_conv),
     "mobilenet-conv": ("mobilenet_conv.csv", _layer_conv),
     "transformer-gemm": ("transformer_gemm.csv", _transformer_gemm),

@@ -14,6 +14,7 @@ FOLDER = Path(isamap.suites.__file__).parent
 ROWS = {
     "deepbench-gemm": 248,
     "deepbench-conv": 209,
+    "deepbench-rnn": 125,
     "resnet50-conv": 43,
     "mobilenet-conv": 49,
     "transformer-gemm": 112,
@@ -31,7 +32,11 @@ def test_a_suite_has_all_rows_of_its_source(name: str) -> None:
 def test_each_shape_does_the_operations_that_its_source_counts(name: str) -> None:
     with (FOLDER / f"{name.replace('-', '_')}.csv").open(encoding="utf-8", newline="") as text:
         rows = list(csv.DictReader(text))
-    counted = next(c for c in ("flops", "flops_forward", "flops_per_image", "flops_each") if c in rows[0])
+    counted = next(
+        c
+        for c in ("flops", "flops_forward", "matmul_flops_forward", "flops_per_image", "flops_each")
+        if c in rows[0]
+    )
     assert [shape.flops for shape in read_suite(name)] == [int(row[counted]) for row in rows]
 
 

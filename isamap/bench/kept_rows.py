@@ -1,0 +1,83 @@
+"""Rows of a benchmark in a folder, each on disk before the next begins: what was stopped can go on.
+
+rows.jsonl          a line of JSON per row, written when the row is done
+environment.json    where it ran
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from isamap.source import Diagnostic, UsageProblem, replace_file
+
+ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
+
+
+class Kept(Protocol):
+    """A row: what names it, and itself as JSON."""
+
+    @property
+    def key(self) -> str: ...
+
+    def as_json(self) -> dict[str, Any]: ...
+
+
+R = TypeVar("R", bound=Kept)
+
+
+def cores_for(threads: int) -> frozenset[int]:
+    """As many cores as threads. Raises: UsageProblem."""
+    cores = frozenset(sorted(os.sched_getaffinity(0))[:threads])
+    if len(cores) < threads:
+        said = f"{threads} threads are asked for; {len(cores)} cores may be used"
+        raise UsageProblem(Diagnostic("bench-threads", said))
+    return cores
+
+
+def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]], R]) -> dict[str, R]:
+    """The rows that an earlier run has kept, where it is resumed; else the folder has to be new."""
+    if folder is None:
+        return {}
+    path = folder / ROWS_FILE
+    if path.exists() and not resume:
+        raise UsageProblem(
+            Diagnostic(
+                "output-exists",
+                f"{path} exists already",
+                help="go on with it by --resume, or name another folder with -o",
+            )
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        return {}
+    known: dict[str, R] = {}
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):  # the last one may have been cut off by a kill
+            row = parse(json.loads(line))
+            known[row.key] = row
+    replace_file(path, "".join(_line(row) for row in known.values()).encode(), durable=True)
+    return known
+
+
+def append_row(folder: Path | None, row: Kept) -> None:
+    """Put a row on disk."""
+    if folder is not None:
+        with (folder / ROWS_FILE).open("a", encoding="utf-8") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _line(row: Kept) -> str:
+    return json.dumps(row.as_json()) + "\n"
+
+
+def keep_environment(folder: Path | None, where: Mapping[str, object]) -> None:
+    """Put on disk where rows are measured."""
+    if folder is not None:
+        text = json.dumps(where, indent=2) + "\n"
+        replace_file(folder / ENVIRONMENT_FILE, text.encode(), durable=True)

@@ -1,0 +1,92 @@
+"""A recurrent layer as a model of ONNX, in the bytes of its file format, which onnxruntime reads.
+
+A message of protocol buffers is a sequence of fields: a number and a kind, then a whole number or bytes with
+their length. Source: onnx.proto of ONNX 1.16, operators GRU, LSTM and RNN of operator set 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from isamap.bench.ring import Array
+
+IR_VERSION, OPERATOR_SET = 8, 14
+FLOAT = 1
+GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN": (0,)}
+"""Our gates in the order of ONNX: update, reset, candidate; input, output, forget, candidate."""
+
+
+def recurrent_model(kind: str, arrays: Mapping[str, Array]) -> bytes:
+    """The model of a layer, with input X and output Y, its weights and first state inside."""
+    order, units = list(GATES[kind]), arrays["U"].shape[-1]
+
+    def turned(name: str) -> Array:
+        gates = arrays[name].reshape(-1, *arrays[name].shape[-2:])
+        return np.concatenate([gates[g].T for g in order])[None]
+
+    def biases(values: Array) -> Array:
+        return values.reshape(-1, units)[order].reshape(-1)
+
+    held = {
+        "W": turned("W"),
+        "R": turned("U"),
+        "B": np.concatenate([biases(arrays["b"]), biases(arrays.get("d", 0 * arrays["b"]))])[None],
+        "h": arrays["h0"][None],
+        **({"c": arrays["c0"][None]} if "c0" in arrays else {}),
+    }
+    inputs = ["X", "W", "R", "B", "", "h", *(["c"] if "c" in held else [])]
+    attributes = [_number("hidden_size", units)]
+    attributes += [_number("linear_before_reset", 1)] if kind == "GRU" else []
+    attributes += [_text("activations", ["Relu"])] if kind == "RNN" else []
+    node = _fields((1, inputs), (2, ["Y"]), (4, [kind]), (5, attributes))
+    steps, batch, features = arrays["X"].shape
+    graph = _fields(
+        (1, [node]),
+        (2, ["layer"]),
+        (5, [_tensor(name, values) for name, values in held.items()]),
+        (11, [_value("X", (steps, batch, features))]),
+        (12, [_value("Y", (steps, 1, batch, units))]),
+    )
+    return _fields((1, [IR_VERSION]), (7, [graph]), (8, [_fields((1, [""]), (2, [OPERATOR_SET]))]))
+
+
+def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
+    """Fields by their numbers, each with its values: whole numbers, texts, or other messages."""
+    made = bytearray()
+    for number, values in fields:
+        for value in values:
+            if isinstance(value, int):
+                made += _varint(number << 3) + _varint(value)
+            else:
+                content = value.encode() if isinstance(value, str) else value
+                made += _varint(number << 3 | 2) + _varint(len(content)) + content
+    return bytes(made)
+
+
+def _varint(value: int) -> bytes:
+    """A whole number, seven bits a byte, the lowest first."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def _number(name: str, value: int) -> bytes:
+    return _fields((1, [name]), (3, [value]), (20, [2]))
+
+
+def _text(name: str, values: Sequence[str]) -> bytes:
+    return _fields((1, [name]), (9, values), (20, [8]))
+
+
+def _tensor(name: str, values: Array) -> bytes:
+    content = np.ascontiguousarray(values, np.float32).tobytes()
+    return _fields((1, list(values.shape)), (2, [FLOAT]), (8, [name]), (9, [content]))
+
+
+def _value(name: str, shape: Sequence[int]) -> bytes:
+    extents = _fields((1, [_fields((1, [n])) for n in shape]))
+    return _fields((1, [name]), (2, [_fields((1, [_fields((1, [FLOAT]), (2, [extents]))]))]))
