@@ -56,7 +56,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")
-    interface = build_interface(program, name)
+    interface = build_interface(program, name, () if model else machine.target.lengths)
     issuer = Issuer(machine, model, names)
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()

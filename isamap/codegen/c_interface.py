@@ -19,6 +19,7 @@ from isamap.ir import DType, Index
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
+from isamap.machine.model import Length
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),
@@ -31,6 +32,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ),
     ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
     ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),
+    ("WRONG_LENGTH", "this processor's vectors are not as long as the program was made for"),
 )
 """What the function returns, by number, and what it means."""
 
@@ -51,7 +53,8 @@ class Interface:
     """How a compiled program is called.
 
     `sizes` are the numbers that the program was made for, `symbols` (name, low, high) those that the caller
-    gives. `takes_pool` says that it has parts for several threads.
+    gives. `takes_pool` says that it has parts for several threads. `lengths` are what the hardware is asked
+    before anything is touched.
     """
 
     name: str
@@ -61,10 +64,11 @@ class Interface:
     symbols: tuple[tuple[str, int, int], ...]
     fields: tuple[Field, ...]
     takes_pool: bool = False
+    lengths: tuple[Length, ...] = ()
 
 
-def build_interface(program: LoweredProgram, name: str) -> Interface:
-    """The interface of a program whose C function is called `name`."""
+def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, ...] = ()) -> Interface:
+    """The interface of a program whose C function is called `name`, made for vectors of these lengths."""
     members = Names()
     fields: list[Field] = []
     for t in program.tensors:
@@ -78,7 +82,7 @@ def build_interface(program: LoweredProgram, name: str) -> Interface:
     scalars = tuple((p.name, p.dtype) for p in program.kernel.params if p.dtype is not None)
     fields += [Field("scalar", s, f"{compute_type(d)} ", members.take(s)) for s, d in scalars]
     made = name, program.tensors, scalars, program.sizes, program.symbols, tuple(fields)
-    return Interface(*made, program.is_parallel)
+    return Interface(*made, program.is_parallel, lengths)
 
 
 def header_text(interface: Interface, title: str) -> str:
@@ -93,6 +97,8 @@ def header_text(interface: Interface, title: str) -> str:
         if status == "POOL_NOT_NULL" and interface.takes_pool:
             continue
         if status == "WRONG_LAYOUT" and not takes_packed(interface.tensors):
+            continue
+        if status == "WRONG_LENGTH" and not interface.lengths:
             continue
         lines.append(f"  {name}_{status} = {number}, /* {meaning} */")
     lines += [
@@ -210,6 +216,7 @@ class _Entry:
     def function(self) -> list[str]:
         name = self.interface.name
         lines = [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool) {{"]
+        lines += self.length_checks()
         lines += self.null_checks()
         lines += self.sizes()
         lines += self.headers()
@@ -237,6 +244,14 @@ class _Entry:
 
     def _refuse_layout(self, test: str) -> list[str]:
         return self.refuse_if(test, "WRONG_LAYOUT")
+
+    def length_checks(self) -> list[str]:
+        """Code for vectors of one length would skip or repeat elements on others."""
+        lines: list[str] = []
+        for length in self.interface.lengths:
+            divided = f" / {length.divisor}" if length.divisor != 1 else ""
+            lines += self.refuse_if(f"{length.function}(){divided} != {length.value}", "WRONG_LENGTH")
+        return lines
 
     def null_checks(self) -> list[str]:
         pointers = [m for (kind, _, _), m in self.member.items() if kind == "pointer"]

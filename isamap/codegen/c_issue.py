@@ -185,8 +185,8 @@ class Issuer:
                 )
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
-            case "state" | "value":
-                raise AssertionError("states are loaded by Configure, and values are those of steps")
+            case "state" | "value" | "constant":
+                raise AssertionError("states are configured, values are of steps, machines of one length")
         return cast(arg.cast, found) if arg.cast else found
 
     def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:

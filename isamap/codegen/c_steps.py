@@ -69,6 +69,8 @@ class _Writer:
                 found = Text(self.names.of(arg.name))
             case "state":
                 raise AssertionError("a state is loaded by Configure, not by steps")
+            case "constant":
+                raise AssertionError("programs are made for machines at one length")
         return cast(arg.cast, found) if arg.cast else found
 
     def place(self, arg: EmitArg) -> Text:

@@ -29,6 +29,7 @@ class Surroundings:
     states: Mapping[str, State]
     headers: tuple[str, ...]
     values: Collection[str] = ()
+    constants: Collection[str] = ()
 
 
 def resolve_call(
@@ -158,6 +159,11 @@ def _argument(
     if is_digits(name.lstrip("-")[:1]):
         _check_attribute(attribute, name, (None,), "a number", span)
         return EmitArg("literal", name, None, cast)
+    if name in around.constants:
+        _check_attribute(attribute, name, (None,), "a constant of the machine", span)
+        return EmitArg("constant", name, None, cast, factor=int(arg.factor.text) if arg.factor else 1)
+    if arg.factor is not None:
+        raise _unknown(name, arg.name.span, "constant of the machine", around.constants)
     if name in around.values:
         _check_attribute(attribute, name, (None,), "a value", span)
         return EmitArg("value", name, None, cast)

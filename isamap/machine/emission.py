@@ -123,12 +123,13 @@ Sum = tuple[tuple[Word, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`(cast) name[place].attribute`; a number's `name` is its text."""
+    """`(cast) name[place].attribute`, or `factor*name`; a number's `name` is its text."""
 
     name: Word
     attribute: Word | None
     cast: Word | None
     place: tuple[Sum, ...] = ()
+    factor: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,9 @@ class _Parser:
         name = self.name("an argument", numbers=True)
         if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
             return self.nested(cast, name, depth + 1)
+        if self.follows("*") and is_digits(name.text):
+            self.take("*")
+            return Argument(self.name("a constant of the machine"), None, cast, factor=name)
         place, attribute = self.place(), None
         if self.follows("."):
             self.take(".")

@@ -221,7 +221,9 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
 
 def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
     """How an instruction is emitted. Raises: SpecProblem."""
-    around = Surroundings(world.memories, world.states, world.target.headers)
+    around = Surroundings(
+        world.memories, world.states, world.target.headers, constants=[c.name for c in world.constants]
+    )
     match written.template:
         case CallTemplate() as call:
             return resolve_call(call, written.row, instruction, around)

@@ -16,7 +16,17 @@ from typing import assert_never
 
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
-from isamap.machine.model import Machine, MachineInstruction, Memory
+from isamap.machine.model import (
+    Emission,
+    EmitArg,
+    EmitCall,
+    EmitNothing,
+    EmitSemantics,
+    EmitSteps,
+    Machine,
+    MachineInstruction,
+    Memory,
+)
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -37,9 +47,11 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
         said = f"{machine.name} has no constant called `{name}`"
         raise UsageProblem(Diagnostic("option-value", said, notes=(f"its constants: {known}",)))
     indices: dict[str, Index | int] = dict(values)
+    lengths = tuple(replace(length, value=values.get(length.constant)) for length in machine.target.lengths)
     return replace(
         machine,
         constants=(),
+        target=replace(machine.target, lengths=lengths),
         memories={name: _memory(memory, indices) for name, memory in machine.memories.items()},
         instructions={n: _instruction(e, indices, values) for n, e in machine.instructions.items()},
         hints={n: _instruction(e, indices, values) for n, e in machine.hints.items()},
@@ -72,7 +84,37 @@ def _instruction(
     fixed = replace(
         cost, interval_ns=_fixed(cost.interval_ns, values), latency_ns=_fixed(cost.latency_ns, values)
     )
-    return replace(entry, instruction=substitute_routine(entry.instruction, indices), cost=fixed)
+    return replace(
+        entry,
+        instruction=substitute_routine(entry.instruction, indices),
+        cost=fixed,
+        emit=_emitted(entry.emit, values),
+    )
+
+
+def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
+    """Calls with constants of the machine as numbers."""
+    match emit:
+        case EmitCall():
+            return _call(emit, values)
+        case EmitSteps(steps):
+            return replace(emit, steps=tuple(replace(s, call=_call(s.call, values)) for s in steps))
+        case EmitSemantics() | EmitNothing():
+            return emit
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:
+    return replace(call, args=tuple(_passed(arg, values) for arg in call.args))
+
+
+def _passed(arg: EmitArg | EmitCall, values: Mapping[str, int]) -> EmitArg | EmitCall:
+    if isinstance(arg, EmitCall):
+        return _call(arg, values)
+    if arg.kind != "constant":
+        return arg
+    return replace(arg, kind="literal", name=str(arg.factor * values[arg.name]), factor=1)
 
 
 def _fixed(cost: Expr, values: Mapping[str, int]) -> Expr:

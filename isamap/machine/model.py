@@ -143,13 +143,15 @@ class EmitArg:
     """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text.
 
     A `value` is what an earlier step made. `place` is an element of an operand, () the first one.
+    A `constant` of the machine is passed times `factor`.
     """
 
-    kind: Literal["operand", "param", "literal", "state", "value"]
+    kind: Literal["operand", "param", "literal", "state", "value", "constant"]
     name: str
     attribute: str | None = None
     cast: str | None = None
     place: tuple[int, ...] = ()
+    factor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,20 @@ class MachineInstruction:
 
 
 @dataclass(frozen=True, slots=True)
+class Length:
+    """How a program reads a constant that only the hardware knows: what a function returns over a divisor.
+
+    `value` is what a program was made for; None where nothing was made yet.
+    """
+
+    constant: str
+    function: str
+    divisor: int
+    value: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What compiles the emitted code, with which flags and headers, and what the code needs to run."""
 
@@ -285,6 +301,7 @@ class Target:
     features: tuple[str, ...] = ()
     permissions: tuple[str, ...] = ()
     run: Run = "native"
+    lengths: tuple[Length, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from isamap.hw_specs import shipped_machines
 from isamap.machine import allowed
 from isamap.machine.chain import HEADER_END, read_chain
-from isamap.machine.spec import read_target
+from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
 

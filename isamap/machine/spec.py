@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from isamap.machine import allowed
 from isamap.machine.families import Row, read_rows
@@ -19,8 +19,8 @@ from isamap.machine.fields import (
     read_names,
     read_number,
     read_text,
-    read_texts,
 )
+from isamap.machine.target_fields import TargetSpec, read_target
 from isamap.machine.timing_fields import (
     Stated,
     read_loop_times,
@@ -34,18 +34,6 @@ from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class TargetSpec:
-    """What a file says about its target; None where it says nothing."""
-
-    toolchains: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    permissions: tuple[str, ...] = ()
-    run: Literal["native", "emulator", "model"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,56 +199,6 @@ def _check_version(root: Mapping, findings: Findings) -> None:
             value.span,
             advice=f"write `isamap: {VERSION}`",
         )
-
-
-# --- target -----------------------------------------------------------------------------------------------
-
-
-def read_target(node: Node | None, findings: Findings) -> TargetSpec:
-    """What a `target` says."""
-    if node is None:
-        return TargetSpec()
-    keys = read_mapping(
-        node, "`target`", ("toolchains", "flags", "headers", "features", "permissions", "run"), findings
-    )
-
-    def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        def check(text: Scalar) -> bool:
-            if text.text not in known:
-                findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
-            return text.text in known
-
-        return read_texts(keys.get(key), f"`{key}`", findings, check)
-
-    def check_flag(text: Scalar) -> bool:
-        fine = allowed.is_flag(text.text)
-        if not fine:
-            findings.report(
-                "unknown-flag", f"the flag `{text.text}` is not allowed", text.span,
-                f"allowed are {'; '.join(allowed.shown_flags())}",
-            )  # fmt: skip
-        return fine
-
-    return TargetSpec(
-        texts("toolchains", "toolchain", allowed.TOOLCHAINS),
-        read_texts(keys.get("flags"), "`flags`", findings, check_flag),
-        texts("headers", "header", tuple(allowed.headers())),
-        texts("features", "feature", allowed.features()),
-        texts("permissions", "permission", tuple(allowed.permission_numbers())),
-        _read_run(keys.get("run"), findings),
-    )
-
-
-def _read_run(node: Node | None, findings: Findings) -> Literal["native", "emulator", "model"] | None:
-    text = read_text(node, "`run`", findings)
-    match text.text if text is not None else None:
-        case "native" | "emulator" | "model" as run:
-            return run
-        case None:
-            return None
-        case other:
-            findings.unknown("unknown-run", "way to run", other, text.span if text else None, allowed.RUNS)
-            return None
 
 
 # --- memories, links, units, states -----------------------------------------------------------------------

@@ -13,7 +13,8 @@ from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl
 from isamap.machine.emission import Declarations
 from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
-from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec, TargetSpec
+from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec
+from isamap.machine.target_fields import TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Span
@@ -87,6 +88,12 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
     ):
         check_source(cited, world.sources, findings)
     world = replace(world, declarations=_declarations(world, language or (), findings))
+    constants = {constant.name for constant in world.constants}
+    for length in spec.target.lengths:
+        if length.constant not in constants:
+            findings.unknown(
+                "unknown-constant", "constant of the machine", length.constant, length.span, constants
+            )
     world = replace(
         world,
         memories=_memories(world, spec.memories, findings),
@@ -109,6 +116,7 @@ def _target(old: Target, new: TargetSpec) -> Target:
     def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
 
+    stated = {length.constant for length in new.lengths}
     return Target(
         new.toolchains or old.toolchains,
         joined(old.flags, new.flags),
@@ -116,6 +124,7 @@ def _target(old: Target, new: TargetSpec) -> Target:
         joined(old.features, new.features),
         joined(old.permissions, new.permissions),
         new.run or old.run,
+        (*(old_length for old_length in old.lengths if old_length.constant not in stated), *new.lengths),
     )
 
 

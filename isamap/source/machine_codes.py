@@ -11,6 +11,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         'in the language of kernels, such as "0.5 * R" or "max(8, R)". It has to be a finite number '
         "of at least 0 for every value that the parameters may have.",
     ),
+    "bad-length": Explanation(
+        "no way to ask the hardware for a constant",
+        "A program made for vectors of one length asks the hardware how long they are: by a function without "
+        "arguments that an allowed header declares, divided by a number or not, as in `svcntb() / 16`.",
+    ),
     "c-type-missing": Explanation(
         "a register operand without a C type",
         "Operands in registers that the compiler names are C variables: `memories` gives their C types by "
@@ -168,6 +173,10 @@ MACHINE_CODES: dict[str, Explanation] = {
     "unknown-feature": Explanation(
         "a feature that detection does not know",
         "Features are named as in Linux's /proc/cpuinfo; those that isamap can detect are listed.",
+    ),
+    "unknown-constant": Explanation(
+        "no constant of the machine is called so",
+        "`lengths` says how the hardware is asked for what `language` declares by `machine Q: 1..16;`.",
     ),
     "unknown-flag": Explanation(
         "a compiler flag that is not allowed",

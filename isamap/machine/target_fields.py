@@ -1,0 +1,98 @@
+"""What a description says of its target: compilers, flags, headers, features, and how it is run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from isamap.machine import allowed
+from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
+from isamap.machine.model import Length
+from isamap.machine.tree import Findings, Node, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpec:
+    """What a file says about its target; None where it says nothing."""
+
+    toolchains: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    permissions: tuple[str, ...] = ()
+    run: Literal["native", "emulator", "model"] | None = None
+    lengths: tuple[Length, ...] = ()
+
+
+def read_target(node: Node | None, findings: Findings) -> TargetSpec:
+    """What a `target` says."""
+    if node is None:
+        return TargetSpec()
+    keys = read_mapping(
+        node,
+        "`target`",
+        ("toolchains", "flags", "headers", "features", "permissions", "run", "lengths"),
+        findings,
+    )
+
+    def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
+        def check(text: Scalar) -> bool:
+            if text.text not in known:
+                findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
+            return text.text in known
+
+        return read_texts(keys.get(key), f"`{key}`", findings, check)
+
+    def check_flag(text: Scalar) -> bool:
+        fine = allowed.is_flag(text.text)
+        if not fine:
+            findings.report(
+                "unknown-flag", f"the flag `{text.text}` is not allowed", text.span,
+                f"allowed are {'; '.join(allowed.shown_flags())}",
+            )  # fmt: skip
+        return fine
+
+    return TargetSpec(
+        texts("toolchains", "toolchain", allowed.TOOLCHAINS),
+        read_texts(keys.get("flags"), "`flags`", findings, check_flag),
+        texts("headers", "header", tuple(allowed.headers())),
+        texts("features", "feature", allowed.features()),
+        texts("permissions", "permission", tuple(allowed.permission_numbers())),
+        _read_run(keys.get("run"), findings),
+        _read_lengths(keys.get("lengths"), findings),
+    )
+
+
+def _read_run(node: Node | None, findings: Findings) -> Literal["native", "emulator", "model"] | None:
+    text = read_text(node, "`run`", findings)
+    match text.text if text is not None else None:
+        case "native" | "emulator" | "model" as run:
+            return run
+        case None:
+            return None
+        case other:
+            findings.unknown("unknown-run", "way to run", other, text.span if text else None, allowed.RUNS)
+            return None
+
+
+_LENGTH = re.compile(r"(?P<function>[A-Za-z_][A-Za-z0-9_]*)\(\)(?: ?/ ?(?P<divisor>[1-9][0-9]{0,3}))?")
+
+
+def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
+    """What a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8`."""
+    found: list[Length] = []
+    for name, value in read_names(node, "`lengths`", findings):
+        text = read_text(value, f"`{name.text}` of `lengths`", findings)
+        if text is None:
+            continue
+        written = _LENGTH.fullmatch(text.text)
+        if written is None or not allowed.declares(allowed.headers(), written["function"]):
+            findings.report(
+                "bad-length", f"`{text.text}` is no way to ask the hardware for a constant", text.span,
+                "a call without arguments of a function that a header declares, divided by a number or not",
+                advice="write it as in `svcntb() / 16`",
+            )  # fmt: skip
+            continue
+        found.append(Length(name.text, written["function"], int(written["divisor"] or 1), span=name.span))
+    return tuple(found)

@@ -1,0 +1,56 @@
+"""Code for vectors of one length is right there; elsewhere it returns a status and touches nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from isamap.cli import main
+
+MACHINE = Path(__file__).parent.parent / "data" / "machines" / "rvv.yaml"
+QEMU = "qemu-riscv64"
+CALLER = """#include <stdio.h>
+#include <stdlib.h>
+#include "gemm_f32.h"
+enum { M = 13, N = 37, K = 7 };
+int main(void) {
+  static float a[M * K], b[K * N], c[M * N], wanted[M * N];
+  for (int i = 0; i < M * K; i++) a[i] = (float)(i * 7 % 17 - 8);
+  for (int i = 0; i < K * N; i++) b[i] = (float)(i * 5 % 13 - 6);
+  for (int m = 0; m < M; m++)
+    for (int n = 0; n < N; n++)
+      for (int k = 0; k < K; k++) wanted[m * N + n] += a[m * K + k] * b[k * N + n];
+  gemm_f32_args args = {.A = a, .A_stride0 = 4 * K, .B = b, .B_stride0 = 4 * N, .C = c, .C_stride0 = 4 * N};
+  int status = gemm_f32(&args, malloc(1 << 20), NULL), wrong = 0, touched = 0;
+  for (int i = 0; i < M * N; i++) wrong += c[i] != wanted[i], touched += c[i] != 0;
+  printf("%d %d %d", status == gemm_f32_WRONG_LENGTH, wrong == 0, touched == 0);
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which(QEMU) is None, reason=f"{QEMU} is not installed")
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="the extra `cc` is not installed")
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.parametrize("made_for", [512, 128, 256])
+def test_code_for_one_length_is_right_there_and_refuses_others(made_for: int, tmp_path: Path) -> None:
+    words = ["gemm_f32", "--hw", f"{MACHINE}@Q={made_for // 64}", "-D", "M=13", "N=37", "K=7"]
+    assert main(["compile", *words, "-o", str(tmp_path / "out")]) == 0
+    (tmp_path / "caller.c").write_text(CALLER)
+    flags = ["--target=riscv64-linux-musl", "-mcpu=generic_rv64+m+a+f+d+c+v", "-O2", "-static"]
+    sources = [f"-I{tmp_path / 'out'}", str(tmp_path / "caller.c"), str(tmp_path / "out" / "gemm_f32.c")]
+    program = str(tmp_path / "program")
+    subprocess.run(
+        [sys.executable, "-m", "ziglang", "cc", *flags, *sources, "-o", program],
+        check=True,
+        capture_output=True,
+    )
+    for there in (128, 256, 512):
+        cpu = f"rv64,v=true,vlen={there},vext_spec=v1.0"
+        found = subprocess.run([QEMU, "-cpu", cpu, program], check=True, capture_output=True, text=True)
+        assert found.stdout == ("0 1 0" if there == made_for else "1 0 1")
