@@ -16,6 +16,7 @@ from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
 from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
+from isamap.scheduler.effects.supply import least_supply
 from isamap.source import added
 
 
@@ -67,10 +68,24 @@ def least_packing(way: Way) -> float:
     return added(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
+def least_beside(way: Way) -> float:
+    """What bringing inputs and copies beside the sum take at least together, which other units do.
+
+    But for what shows of the copies anyhow: made when they are needed, they take no more than that, on top.
+    """
+    hidden = 1 - way.problem.model.leak_factor
+    made = (b.copied * b.operand.pack_ns_per_element for b in way.operands if _may_be_beside(b.operand))
+    return least_supply(way) + hidden * added(made)
+
+
+def _may_be_beside(operand: TileOperand) -> bool:
+    return operand.beside and not operand.is_accumulator
+
+
 def _least_ns(operand: TileOperand, leak: float) -> float:
     """What copying an element shows at least. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
-    if operand.beside and not operand.is_accumulator:
+    if _may_be_beside(operand):
         return leak * at_once
     if not operand.mover:
         return at_once

@@ -26,7 +26,7 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import shown
-from isamap.scheduler.effects.copying import least_packing, packing
+from isamap.scheduler.effects.copying import least_beside, least_packing, packing
 from isamap.scheduler.effects.crowding import crowded
 from isamap.scheduler.effects.effect import (
     Context,
@@ -60,8 +60,9 @@ def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
 CACHES = Figure("a cache", lambda problem: bool(problem.caches))
 ALONE = Figure(
     "a unit that has its registers to itself",
-    lambda problem: any(
-        o.beside for nest in problem.nests for option in nest.options for o in option.operands
+    lambda problem: (
+        not problem.nests  # mappings are not found yet: floors ask each operand
+        or any(o.beside for nest in problem.nests for option in nest.options for o in option.operands)
     ),
 )
 STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)
@@ -126,7 +127,7 @@ EFFECTS: tuple[Effect, ...] = (
     Effect("by {by}", "by {by}", Counts.LONGEST, _moved),
     Effect(
         "beside", "loads into registers, and copies made beside the sums", Counts.BEYOND,
-        whole(lambda c: total([c.supplied, *c.beside])), (ALONE,),
+        whole(lambda c: total([c.supplied, *c.beside])), (ALONE,), least=least_beside,
     ),
     Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,
