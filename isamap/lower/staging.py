@@ -12,16 +12,8 @@ from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import (
-    Along,
-    along_rows,
-    block_loops,
-    block_of,
-    by_lines,
-    clear,
-    copy_loops,
-    group_loops,
-)
+from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
+from isamap.lower.lines import Along, along_rows, by_lines
 from isamap.lower.place import Place, at_least, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
 from isamap.lower.turning import turned_by, turned_tiles

@@ -13,9 +13,9 @@ from isamap.plan.cost.intervals import Boxes
 from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.conflicts.scratch_causes import least_lack, relief_bytes
-from isamap.scheduler.deciding.crossing import STAGES, name_of
+from isamap.scheduler.deciding.crossing import STAGES
 from isamap.scheduler.deciding.orders import Pairs, first_order
-from isamap.scheduler.deciding.per_operand import open_values
+from isamap.scheduler.deciding.per_operand import open_values, staged_by
 from isamap.scheduler.deciding.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.translation.constraints import Is, may_be_met
@@ -73,7 +73,7 @@ def _stage(space: Space) -> Cause | None:
     for operand in space.option.operands:
         if space.stage_values(operand):
             continue
-        if space.stage(operand) not in space.fixed or space.fixed.get(name_of(space, operand), 0):
+        if space.stage(operand) not in space.fixed or staged_by(space, operand, STAGES) != list(STAGES):
             continue  # something else forbids it
         value = space.fixed[space.stage(operand)]
         why = f"no move of the machine supplies `{operand.name}` from a buffer"
