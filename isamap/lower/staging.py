@@ -1,5 +1,12 @@
 """Staging: an operand's tiles copied into a workspace buffer in the order in which the loops below read them.
 
+By rows, if a schedule says so, each row of the array is gone along before the next one is:
+
+    for n in 2:                        for k in 16:
+      for k in 16:                       for k' in 16:
+        for k' in 16:             ->       for n in 2:
+          copy B[16*k + k', 32*n + 32]       copy B[16*k + k', 32*n + 32]
+
 A buffer holds whole tiles: what lies outside the axes is the operand's fill there, mostly zero, so that code
 reading it needs no tails.
 """
@@ -13,8 +20,8 @@ from math import ceil, prod
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
-from isamap.lower.lines import Along, along_rows, by_lines
-from isamap.lower.place import Place, at_least, left_inside
+from isamap.lower.lines import Along, along_rows, by_lines, sunk
+from isamap.lower.place import Place, at_least, divides, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
 from isamap.lower.turning import turned_by, turned_tiles
 from isamap.machine import line_bytes
@@ -40,7 +47,8 @@ from isamap.plan.schedule import Stage
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count.
+    """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count;
+    `by_rows` says that copies go along whole rows of its array.
 
     Units: `start`, where the copy in use begins, and `size`, how large a copy is, in elements.
     """
@@ -50,6 +58,7 @@ class Staged:
     loops: tuple[tuple[int, Index], ...]
     start: Index = ZERO
     size: Index = ZERO
+    by_rows: bool = False
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
         """Where the tile at these counters starts. Units: elements."""
@@ -114,7 +123,7 @@ def stage_at(
         step = step * count
     why = "staged tiles" if copies == 1 else f"staged tiles, {copies} times"
     buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage)
-    return Staged(buffer, operand, tuple(placed), size=step)
+    return Staged(buffer, operand, tuple(placed), size=step, by_rows=stage is not None and stage.by_rows)
 
 
 def copy_tiles(
@@ -164,15 +173,28 @@ class _TileLoops:
         for size in self.turns[number][1] if number in self.turns else ():
             more, taken = self.blocks(number, rest, here, turned, size, first)
             nodes, first = nodes + more, first + taken
-        trips = left.ceildiv(loop.step) - first
+        # Whole tiles have no conditions about their columns, so that all loops over rows go around them.
+        apart = self.staged.by_rows and loop.axis in self.along and not divides(left, loop.step)
+        trips = (left.floordiv(loop.step) if apart else left.ceildiv(loop.step)) - first
+        last = self.last(number, rest, here, turned) if apart else ()
         if trips.value == 0:
-            return nodes
+            return (*nodes, *last)
         variable = self.names.fresh(loop.axis)
         counter = first + Index.of(variable)
         position = base + counter * loop.step
-        length = left_inside(self.tile, self.loops, number, here, position)
+        whole = Index.of(loop.step)
+        length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
         body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
-        return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body))
+        return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
+
+    def last(self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
+        """What is left behind the last whole step of a loop."""
+        axis, step = self.loops[number].axis, self.loops[number].step
+        left = here.left[axis]
+        whole = left.floordiv(step)
+        inside = here.enter(number, axis, here.position[axis] + whole * step, left - whole * step, whole)
+        body = self.nest(rest, inside, turned)
+        return body if left.value is not None else (If(((whole * step, "<", left),), body),)
 
     def blocks(
         self, number: int, rest: list[int], here: Place, turned: Mapping[str, int], size: int, first: Index
@@ -198,6 +220,9 @@ class _TileLoops:
         tile_bytes = prod(operand.cell_shape) * operand.dtype.size_bytes
         written = ceil(elements / self.tile.axis(axis).tile * tile_bytes)
         rows = Along(axis, variable, trips, elements * self.along[axis], written)
+        if self.staged.by_rows:
+            self.inner.add(variable)
+            return sunk(rows, body, self.inner, self.names)
         return by_lines(rows, body, self.inner, line_bytes(self.suppliers.machine), self.names)
 
     def copied(self, here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:

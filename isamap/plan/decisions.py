@@ -60,6 +60,11 @@ def spread_of(statement: int, operand: str) -> str:
     return f"nest{statement}.spread.{operand}"
 
 
+def rows_of(statement: int, operand: str) -> str:
+    """1 when copies of an operand go along whole rows of its array, 0 in the order of the buffer."""
+    return f"nest{statement}.rows.{operand}"
+
+
 def prefetch_of(statement: int, operand: str) -> str:
     """Into which of the caches that the machine has hints for an operand's lines are named ahead; 0: none."""
     return f"nest{statement}.prefetch.{operand}"
@@ -95,6 +100,7 @@ DOMAINS: dict[str, Domain] = {
         0, 2, "1 fills the buffer one turn early, 2 does that beside the sum, 0 fills it when it is needed"
     ),
     "spread": Domain(0, 1, "1 writes the result back during the next turn, 0 at once"),
+    "rows": Domain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
     "prefetch": Domain(0, None, "0 names nothing to a cache"),
 }
 """By kind, the word behind the statement. What a mapping is numbered by depends on the problem."""

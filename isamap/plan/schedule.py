@@ -32,7 +32,8 @@ class Stage:
     axis of the loop down to which they are dealt, "" for the loop just inside. `memory` is
     the scratchpad that the buffer lies in, "" for the workspace in main memory; `address` where it begins
     there, in bytes. `packed` says that a program of its own makes the copy, before: the caller keeps it, and
-    passes it.
+    passes it. `by_rows` says that the array is read (a result: written) row after row, as far as the buffer
+    goes; else the copy goes in the order of the buffer.
     """
 
     operand: str
@@ -42,6 +43,7 @@ class Stage:
     address: int | None = None
     packed: bool = False
     into: str = ""
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

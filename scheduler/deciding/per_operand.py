@@ -3,6 +3,7 @@
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.spread.c = 1      stage c; spread write c into k;
     nest0.prefetch.a = 2    prefetch a ahead 1 into l2;
+    nest0.rows.b = 1        stage b by rows;
 
 A kind says what values there are, what they need, and how they stand in a schedule. Spaces, the solver's
 literals and constraints, heuristics, nests, prices of given schedules, `--fix`, rankings and conflicts read
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.deciding import crossing, prefetching
+from isamap.scheduler.deciding import copy_orders, crossing, prefetching
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint
 
@@ -61,6 +62,13 @@ KINDS: tuple[PerOperand, ...] = (
         prefetching.with_prefetches,
         prefetching.prefetches_of,
         first=max,
+    ),
+    PerOperand(
+        copy_orders.order_values,
+        copy_orders.order_constraints,
+        copy_orders.with_orders,
+        copy_orders.orders_of,
+        staged=copy_orders.staged_by_rows,
     ),
 )
 

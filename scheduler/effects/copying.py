@@ -1,23 +1,31 @@
 """What copies into staging buffers take: by the instructions that compute, or by units of their own.
 
 A block that fits is used while it is near; a larger one, or a whole copy, goes out to where it fits, and
-comes back.
+comes back. In the order of the buffer a copy comes back to each row for every register block's columns, by
+rows once for all columns of a block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
+from isamap.plan.decisions import rows_of
 from isamap.plan.problem import Problem, TileOperand
+from isamap.scheduler.deciding.copy_orders import leaves_rows
 from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
 from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
+from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.scheduler.effects.supply import least_supply
 from isamap.source import added
+
+# The model's: rows of a copy wait for nothing, so that two begin in the time of one beside computing. Pieces
+# took 2.9 to 5.4 ns where rows start in 7.1 (docs/decisions/0052-copy-orders.md).
+BEGUN_TOGETHER = 2
 
 
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
@@ -35,7 +43,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
-    whole = Const((once + moved_ns) / together)
+    whole = times(1 / together, total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))]))
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
@@ -47,10 +55,10 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     once += copying_afar(tiling, operand, problem)
     again = _again(tiling, operand)
     shared = times(copying_shared(tiling, operand, problem), *again)
-    kept = buffers(tiling, operand)
-    return total(
-        [times(once, *again), shared, out_and_back(tiling, operand, problem, again, kept, usable_bytes)]
-    )
+    parts = tiling.blocks.get(operand.dense_axis, Const(1))
+    begun = times(_begun(tiling, operand, problem, parts), *again)
+    out = out_and_back(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
+    return total([times(once, *again), shared, out, begun])
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
@@ -60,6 +68,31 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
         if operand.beside
         else Const(0)
     )
+
+
+def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
+    """What beginning pieces of rows takes that a copy in the order of the buffer comes back to: of each row
+    one for the columns of every register block. By rows there is one for each of the `parts` of it.
+
+    Out of memory `residence` prices what copies begin by rows. Units: nanoseconds.
+    """
+    space = tiling.space
+    home = next((n for n, cache in enumerate(problem.caches) if holds_all(space, [cache])), None)
+    if home == 0 or not operand.pitch_bytes or not leaves_rows(space.option, operand):
+        return Const(0)
+    extents = {axis.name: axis.extent for axis in space.option.axes}
+    rows = prod(extents[name] for name in operand.axes if name != operand.dense_axis)
+    stated = problem.memory_rows if home is None else problem.rows_behind[home - 1]
+    one = stated.start_ns / BEGUN_TOGETHER * ceil(rows / rows_together(operand, problem.tlb))
+    # Tiles that share a line are copied together.
+    lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / problem.line_bytes)
+
+    def pieces(count: Cost) -> Cost:
+        return Threshold(count, lines, times(one, count), Const(one * lines))
+
+    by_rows = Const(0) if home is None else pieces(parts)
+    branches = ((0, pieces(tiling.steps[operand.dense_axis])), (1, by_rows))
+    return Cases(rows_of(space.statement, operand.name), branches)
 
 
 def least_packing(way: Way) -> float:

@@ -42,9 +42,10 @@ def every_decision(statement: int, option: NestOption, problem: Problem) -> Iter
                 twice = {name.rpartition(".")[2] for name, value in crossed.items() if value}
                 if not pads or fits(option, unrolled, (around, blocks), stages, pads, twice):
                     yield from (
-                        {**made, **order, **sweep, **crossed, **hinted}
+                        {**made, **order, **sweep, **crossed, **hinted, **ordered}
                         for sweep in sweeps
                         for hinted in _hinted(option, made, nest)
+                        for ordered in _ordered(option, made, nest)
                     )
 
 
@@ -137,6 +138,23 @@ def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[st
         choices.append(
             [(f"{nest}.prefetch.{operand.name}", value) for value in ((0, into) if able else (0,))]
         )
+    return [dict(chosen) for chosen in product(*choices)]
+
+
+def _ordered(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
+    """Which copies go row after row: of inputs in tiles of 512 bytes, whose rows register blocks cut."""
+    choices: list[list[tuple[str, int]]] = []
+    for operand in option.operands:
+        if operand.staged_ns is None or operand.is_accumulator or operand.packed or not operand.dense_axis:
+            continue
+        cut = any(
+            axis.name == operand.dense_axis and not axis.is_reduction and axis.extent > axis.tile
+            for axis in option.axes
+        )
+        large = operand.tile_elements * operand.staged_bytes >= 512
+        able = cut and large and made[f"{nest}.stage.{operand.name}"] and not operand.homes[0]
+        values = (0, 1) if able and not operand.subscripts else (0,)
+        choices.append([(f"{nest}.rows.{operand.name}", value) for value in values])
     return [dict(chosen) for chosen in product(*choices)]
 
 

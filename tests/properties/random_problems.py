@@ -97,6 +97,8 @@ def _operand(random: Random, name: str, axes: tuple[str, ...]) -> TileOperand:
         operand = replace(operand, mover=random.choice(["dma", "other"]), moved_ns_per_element=moved)
     elif staged is not None and name != "c" and random.random() < 0.3:
         operand = replace(operand, beside=True)
+    if random.random() < 0.2:
+        operand = replace(operand, tile_elements=128)  # a tile of many rows
     if axes and random.random() < 0.5:
         operand = replace(operand, dense_axis=axes[-1], pitch_bytes=random.choice([64, 4096]))
         return replace(operand, late=name != "c" and axes[-1] != "k" and random.random() < 0.5)

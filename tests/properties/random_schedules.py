@@ -132,6 +132,7 @@ def _stages(
             deepest, must = first_sum, True
         may = operand.staged_ns is not None and random.random() < 0.4 * wildness
         if must or may:
-            stages.append(Stage(operand.name, random.randint(0, deepest)))
+            by_rows = bool(operand.dense_axis) and random.random() < 0.4
+            stages.append(Stage(operand.name, random.randint(0, deepest), by_rows=by_rows))
     random.shuffle(stages)
     return tuple(stages)

@@ -20,8 +20,8 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.deciding.crossing import crossing, crossing_values, name_of
 from isamap.scheduler.deciding.orders import first_order
+from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.candidates import open_options
@@ -219,7 +219,7 @@ def every_assignment(space: Space) -> Iterator[Assignment]:
     """Each register block with each choice of everything else; orders with circles left out."""
     orders = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
-    crossed = [[(name_of(space, o), value) for value in crossing_values(space, o)] for o in crossing(space)]
+    others = [[(name, value) for value in values] for name, values in open_values(space).items()]
     for block in space.register_blocks():
         for summed in sum_choices(space, block):
             unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | summed
@@ -230,7 +230,7 @@ def every_assignment(space: Space) -> Iterator[Assignment]:
                 ]
                 for axis in space.axes
             ]
-            for chosen in product(*blocks, *stages, *crossed, *([(name, 0), (name, 1)] for name in orders)):
+            for chosen in product(*blocks, *stages, *others, *([(name, 0), (name, 1)] for name in orders)):
                 assignment = unrolled | dict(chosen)
                 without_circles = first_order(space.axes, space.order_pairs(), assignment) is not None
                 if without_circles and space.is_feasible(assignment):

@@ -24,7 +24,7 @@ from properties.tree_caches import (
     shown_ns,
     touched_bytes,
 )
-from properties.tree_rows import again_begun, pages, results_begun, shared_lines, starts
+from properties.tree_rows import again_begun, copies_begun, pages, results_begun, shared_lines, starts
 from properties.tree_walk import Walk, walked
 
 from isamap.machine.timings import LoopTimes
@@ -233,7 +233,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= room(c)]
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
-        return (once + moved) / shared
+        return (once + moved + copies_begun(walk, operand, problem)) / shared
     if operand.name not in walk.crossed:
         return _at_once(walk, operand, problem)
     if operand.name in walk.beside and not operand.beside:
@@ -262,6 +262,7 @@ def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 def _at_once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """The copies block by block."""
     out = _out_and_back(walk, operand, problem) + _shared(walk, operand, problem)
+    out += copies_begun(walk, operand, problem)
     return (_once(walk, operand, problem) + out) * _again(walk, operand)
 
 

@@ -112,6 +112,28 @@ def _copied_pieces(walk: Walk, operand: TileOperand) -> int:
     return prod(turn.trips for turn in around if turn.axis == operand.dense_axis)
 
 
+def copies_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
+    """To begin pieces of rows that copies come back to, two at a time: where tiles have many rows, once for
+    the columns of each register block, by rows once for each part, which counts elsewhere out of memory.
+    """
+    homes = [n for n, cache in enumerate(problem.caches) if holds_all(walk, [cache])]
+    home = homes[0] if homes else len(problem.caches)
+    along = [a for a in walk.option.axes if a.name == operand.dense_axis and not a.is_reduction]
+    is_apart = operand.is_accumulator or operand.packed or operand.homes[0] or operand.subscripts
+    has_rows = operand.pitch_bytes and operand.dense_axis in walk.running and along
+    if home == 0 or is_apart or not has_rows or operand.tile_elements * operand.staged_bytes < 512:
+        return 0.0
+    is_far = home == len(problem.caches)
+    if is_far and operand.name in walk.by_rows:
+        return 0.0
+    stated = problem.memory_rows if is_far else problem.caches[home].rows
+    in_order = walk.entries(operand.dense_axis)
+    pieces = _copied_pieces(walk, operand) if operand.name in walk.by_rows else in_order
+    line = min((c.line_bytes for c in problem.caches if c.line_bytes), default=64)
+    pieces = min(pieces, ceil(along[0].extent * operand.tensor_bytes / line))
+    return stated.start_ns / 2 * _rows_apart(walk, operand, problem.tlb) * pieces
+
+
 def results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """To begin pieces of rows of results each time that they come from afar, which nothing hides."""
     if not operand.dense_axis or not operand.pitch_bytes or operand.subscripts or operand.homes[0]:

@@ -26,7 +26,8 @@ class Turn:
 @dataclass(frozen=True)
 class Walk:
     """`stages` as 1 per block and 2 as a whole; `depths` are the loops around each copy, `crossed` are the
-    operands whose copies cross iterations, `beside` those whose copies stand in the loop that sums.
+    operands whose copies cross iterations, `beside` those whose copies stand in the loop that sums, `by_rows`
+    those that are copied row after row.
     """
 
     option: NestOption
@@ -38,6 +39,7 @@ class Walk:
     copied: str
     copies: int
     beside: frozenset[str]
+    by_rows: frozenset[str]
 
     @property
     def running(self) -> list[str]:
@@ -86,7 +88,8 @@ def walked(option: NestOption, nest: NestSchedule) -> Walk:
         steps = [n.step for n in nest.loops if n.axis == copied]
         copies = ceil((steps[-2] if len(steps) > 1 else sums[copied].extent) / sums[copied].tile)
     beside = frozenset(stage.operand for stage in nest.stages if stage.into)
-    return Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies, beside)
+    by_rows = frozenset(stage.operand for stage in nest.stages if stage.by_rows)
+    return Walk(option, tuple(turns), covered, stages, depths, crossed, copied, copies, beside, by_rows)
 
 
 def _follows(option: NestOption, operand: str, blocks: Iterable[Turn]) -> bool:

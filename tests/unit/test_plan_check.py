@@ -92,6 +92,14 @@ def test_partial_sums_may_rest_in_a_staging_buffer() -> None:
     assert check_schedule(answer(TILED, "k:256 " + GOOD_TILES, stages), TILED) == ()
 
 
+def test_rows_of_which_nothing_is_known_are_not_copied_one_after_the_other() -> None:
+    stages = (Stage("b", 0, by_rows=True),)
+    assert check_schedule(answer(GEMM, GOOD, stages), GEMM) == ()
+    (finding,) = check_schedule(answer(TILED, GOOD_TILES, stages), TILED)
+    assert finding.message == "nest 0: `stage b by rows;`: no loop goes along rows of what is copied there"
+    assert finding.help == "write `stage b;`"
+
+
 def test_an_operand_without_a_way_from_a_buffer_is_not_staged() -> None:
     option = GEMM.nests[0].options[0]
     a = replace(option.operands[0], staged_ns=None)

@@ -93,11 +93,12 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("256 {", "99999999999999999999 {"), "this number is too large"),
         (TEXT.replace("256 {", "many {"), "`many` cannot stand here: expected a number"),
         (TEXT.replace("stage b;", "stage ;"), "`;` cannot stand here: expected an operand"),
+        (TEXT.replace("stage b;", "stage b by columns;"), "`columns` cannot stand here: expected `rows`"),
         (TEXT.replace("stage b;", "stage b in ;"), "`;` cannot stand here: expected a scratchpad"),
         (TEXT.replace("stage b;", "stage b in spad at ;"), "`;` cannot stand here: expected a number"),
         (
             TEXT.replace("stage b;", "stage b at 0;"),
-            "`at` cannot stand here: expected `ahead`, `in`, `packed` or `;`",
+            "`at` cannot stand here: expected `ahead`, `by`, `in`, `packed` or `;`",
         ),
         (TEXT.rstrip()[:-1], "the text ends too early: expected `}`"),
         (TEXT.replace("1234.5 ns", "1234.5 ms"), "`1234.5 ms` is not a time"),

@@ -49,7 +49,7 @@ TWICE = "error[fix-twice]: `nest0.block.k` is fixed twice: to 8, and to 16"
 UNKNOWN = """\
 error[fix-unknown]: there is no decision `{}`
   note: known: nest0.ahead.a, nest0.ahead.b, nest0.block.k, nest0.block.m, nest0.block.n, nest0.mapping, \
-nest0.order.m.k, nest0.order.m.n, nest0.order.n.k, nest0.spread.c, nest0.stage.a, nest0.stage.b and others
+nest0.order.m.k, nest0.order.m.n, nest0.order.n.k, nest0.rows.a, nest0.rows.b, nest0.spread.c and others
   help: did you mean `nest0.{}`?"""
 
 

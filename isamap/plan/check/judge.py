@@ -302,6 +302,13 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
                 f"{where}: `stage {stage.operand};` stands inside `hold`",
                 help="move it outside `hold`",
             )
+    rowless = {o.name for o in option.operands if not o.dense_axis or o.packed}
+    for name in sorted({stage.operand for stage in nest.stages if stage.by_rows} & rowless):
+        yield Diagnostic(
+            "schedule-stage",
+            f"{where}: `stage {name} by rows;`: no loop goes along rows of what is copied there",
+            help=f"write `stage {name};`",
+        )
     for operand in option.operands:
         if operand.name in staged and operand.staged_ns is None:
             yield Diagnostic(

@@ -1,6 +1,6 @@
 """The line of a stage: what may stand behind its operand, said once for reading and writing.
 
-    stage b;      stage b ahead 1 into k;      stage c in spad at 256;      stage b packed;
+    stage b;    stage b by rows;    stage b ahead 1 into k;    stage c in spad at 256;    stage b packed;
 
 A new word is a field of `Stage` and a row of the table.
 """
@@ -44,6 +44,11 @@ CLAUSES: dict[str, Clause] = {
         lambda stage: "" if stage.packed else None,
         lambda _, stage: replace(stage, packed=True),
     ),
+    "by": Clause(
+        lambda stage: "rows" if stage.by_rows else None,
+        lambda reader, stage: replace(stage, by_rows=bool(reader.take_one_of(("rows",)))),
+        ("ahead", "in"),
+    ),
     "ahead": Clause(
         lambda stage: _number_or_none(stage.ahead or None),
         lambda reader, stage: replace(stage, ahead=take_turns(reader, MAX_AHEAD)),
@@ -65,7 +70,7 @@ CLAUSES: dict[str, Clause] = {
     ),
 }
 """By word, in the order in which they are written."""
-FIRST = ("ahead", "in", "packed")
+FIRST = ("ahead", "by", "in", "packed")
 
 
 def print_stage(stage: Stage) -> str:

@@ -1,0 +1,79 @@
+"""The order of a copy's loops, as a decision: as the buffer lies, or the rows of the array outside.
+
+    nest0.rows.b = 0    stage b;            32 columns of all rows of a block, then the next 32
+    nest0.rows.b = 1    stage b by rows;    all columns of a block of one row, then those of the next
+
+It is searched where a tile of the buffer holds pieces of so many rows that a copy leaves each of them before
+the next piece. Elsewhere copies take a few rows at a time, tile after tile, by themselves, and run alike
+either way (docs/decisions/0052-copy-orders.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from isamap.plan.decisions import rows_of
+from isamap.plan.problem import NestOption, TileOperand
+from isamap.plan.schedule import NestSchedule
+from isamap.scheduler.deciding.option_view import Choices, Made
+from isamap.scheduler.translation.constraints import Constraint, Is
+
+# So many bytes of a buffer lowering writes one after the other before it takes the next pieces of the same
+# rows: tiles of fewer are copied a few rows at a time.
+TOGETHER_BYTES = 512
+
+
+def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
+    """What may be decided, by decision; nothing where what is fixed cannot be."""
+    return {name: _values(space, name, operand) for name, operand in _named(space).items()}
+
+
+def _named(space: Choices) -> dict[str, TileOperand]:
+    return {
+        rows_of(space.statement, o.name): o
+        for o in space.option.operands
+        if o.staged_ns is not None and not o.packed and o.dense_axis and not o.is_accumulator
+    }
+
+
+def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
+    wanted = space.fixed.get(name)
+    if wanted is not None:
+        return (wanted,)
+    return (0, 1) if leaves_rows(space.option, operand) else (0,)
+
+
+def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
+    """Whether a copy in the order of the buffer takes pieces of many rows before the next of the first."""
+    along = next((axis for axis in option.axes if axis.name == operand.dense_axis), None)
+    runs = along is not None and not along.is_reduction and along.extent > along.tile
+    plain = not (operand.homes[0] or operand.subscripts or operand.is_accumulator or operand.packed)
+    return runs and plain and operand.buffer_tile_bytes >= TOGETHER_BYTES
+
+
+def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
+    """How an operand may be staged with what is fixed: what is copied by rows is copied."""
+    return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
+
+
+def order_constraints(space: Choices) -> Iterator[Constraint]:
+    """Only what is copied is copied by rows."""
+    for name, operand in _named(space).items():
+        stage = space.stage(operand)
+        said = f"{name} = 1 cannot be: {stage} = 0 (read in place) copies nothing"
+        yield Constraint((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
+
+
+def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
+    """The nest with its copies in the orders that are decided."""
+    by_rows = {operand.name for name, operand in _named(space).items() if made.get(name, 0)}
+    return replace(
+        nest, stages=tuple(replace(s, by_rows=True) if s.operand in by_rows else s for s in nest.stages)
+    )
+
+
+def orders_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
+    """The decisions that a nest stands for."""
+    by_rows = {stage.operand for stage in nest.stages if stage.by_rows}
+    return {name: int(operand.name in by_rows) for name, operand in _named(space).items()}
