@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
-from isamap.lower.program import Begin, Block, Condition, For, If, Names, Node, Share
+from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
 from isamap.lower.shares import counted, positions, share_of_pieces
 from isamap.lower.shift import substituted
 
@@ -53,10 +53,14 @@ class Dealt:
 
 
 def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
-    """Work whose shares go on where the one before ended, and where it begins."""
+    """Work whose shares go on where the one before ended, and where it begins.
+
+    Values in registers are seen by the nodes behind: where some stand in no loop, the work is one piece.
+    """
     work = names.fresh("work")
     _, nodes = _guarded(dealt.make())
-    if not nodes or dealt.trips.value == 1:
+    apart = all(isinstance(node, For | If | Block | Fill) for node in nodes)
+    if not nodes or not apart or dealt.trips.value == 1:
         return dealt, ()
     depths = _depths(nodes, dealt.trips)
     counters = [counted((node,), depth)[0] for node, depth in zip(nodes, depths, strict=True)]
