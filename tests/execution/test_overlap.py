@@ -158,6 +158,39 @@ def test_threads_fill_their_buffers_beside_their_sums(sizes: dict[str, int], int
     check(compiled(PARTS, "gemm_f32", "x86-avx2", {**sizes}, into=into), "gemm_f32", sizes, {})
 
 
+TURNED = """isamap schedule 1
+kernel gemm_nt_f32
+machine x86-avx512
+sizes K = {K}, M = {M}, N = {N}
+status MANUAL
+
+nest 0 {{
+  map fma_zmm_f32 {{ i: n }} (a = A[m, k], b = B[n, k]);
+  for n by 16 {{
+    stage b ahead 1 into k;
+    for m by 4 {{
+      hold;
+      for k by 1 {{
+        unroll m by 1 {{
+          issue;
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("shape", [(9, 64, 45), (3, 37, 19)])
+def test_work_in_several_parts_is_shared_out_part_by_part(shape: tuple[int, int, int]) -> None:
+    """Blocks that turn rows into columns, and the columns that they leave over."""
+    sizes = dict(zip("MNK", shape, strict=True))
+    made = compiled(TURNED, "gemm_nt_f32", "x86-avx512", {**sizes})
+    assert made.emitted
+    assert re.search(r"if \(work\d+_part == 0\)", made.emitted.source)
+    check(made, "gemm_nt_f32", sizes, {})
+
+
 @pytest.mark.exhaustive
 def test_threads_with_sizes_that_only_the_run_knows_fill_buffers_beside_their_sums() -> None:
     made = compiled(PARTS, "gemm_f32", "x86-avx2", dict.fromkeys("MNK", "1..256@100"), into="k")
