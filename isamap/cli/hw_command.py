@@ -219,7 +219,8 @@ def check_command(
     under = read_emulator(emulator)
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
-    findings = _far_from_measured(word, summary.digest)
+    odd = tuple(Finding(told, text) for told, text in summary.doubts)
+    findings = (*odd, *_far_from_measured(word, summary.digest))
     payload: dict[str, object] = {
         "name": summary.name,
         "summary": summary.summary,

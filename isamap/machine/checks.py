@@ -21,7 +21,7 @@ _LAYERS = ("source", "ir", "syntax", "machine")
 
 @dataclass(frozen=True, slots=True)
 class MachineSummary:
-    """What a checked machine holds. `digest` is that of the machine."""
+    """What a checked machine holds, and what is odd in it, as JSON and as text. `digest` is the machine's."""
 
     name: str
     summary: str
@@ -30,6 +30,7 @@ class MachineSummary:
     units: int
     instructions: int
     digest: str
+    doubts: tuple[tuple[dict[str, Any], str], ...] = ()
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
@@ -50,11 +51,13 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
 
 def load_summary(name_or_path: str) -> MachineSummary:
     """The summary of a machine that is read and checked now. Raises: as `load_machine`."""
+    from isamap.machine.doubts import doubts
     from isamap.machine.load import load_machine  # brings the language and numpy
 
     m = load_machine(name_or_path)
+    odd = tuple((d.as_json(), d.render()) for d in doubts(m))
     return MachineSummary(
-        m.name, m.summary, m.chain, len(m.memories), len(m.units), len(m.instructions), m.digest
+        m.name, m.summary, m.chain, len(m.memories), len(m.units), len(m.instructions), m.digest, odd
     )
 
 
@@ -78,6 +81,7 @@ def _read(stamp: Path) -> MachineSummary | None:
         if stored["sha256"] != _digest(fields):
             return None
         fields["chain"] = tuple(fields["chain"])
+        fields["doubts"] = tuple((told, text) for told, text in fields["doubts"])
         return MachineSummary(**fields)
     except (OSError, ValueError, KeyError, TypeError):
         return None

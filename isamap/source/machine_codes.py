@@ -117,6 +117,21 @@ MACHINE_CODES: dict[str, Explanation] = {
         "members of a family need names that differ: put the variables into them.",
     ),
     "listed-twice": Explanation("an item that is listed twice", "Leave one out."),
+    "instruction-twin": Explanation(
+        "an instruction does what another one does, and is not faster",
+        "Of two instructions with the same meaning in the same memories the faster one is always taken.",
+    ),
+    "memory-unemptied": Explanation(
+        "nothing leaves a memory",
+        "Instructions write registers or a scratchpad, and none takes elsewhere what is there.",
+    ),
+    "memory-unfilled": Explanation(
+        "nothing fills a memory",
+        "Instructions read registers or a scratchpad, and none writes there: nothing can use it.",
+    ),
+    "memory-unused": Explanation(
+        "no instruction uses a memory", "A memory that no instruction names changes nothing."
+    ),
     "memory-cycle": Explanation(
         "memories in a circle",
         "Links lead from the memory farther from the units to the nearer one and serve both directions, so "

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from isamap.cli import main
 from isamap.ir import Index
-from isamap.machine import Machine, at_one_length, load_machine, machine_digest
+from isamap.machine import Machine, at_one_length, list_machines, load_machine, machine_digest
 from isamap.machine.costs import cost_value
+from isamap.machine.doubts import doubts
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import alignment, stated_alignments
 from isamap.plan.problem import Problem
@@ -26,6 +28,20 @@ PRODUCT = """kernel product(M, N, K) {{
   inout C: {s}[M, N];
   for m in M, n in N, k in K {{ C[m, n] += {product}; }}
 }}"""
+
+
+TWIN = """  # --- array
+  - semantics: |
+      instruction slow_weights() {
+        in w: i8[32, 32] @ spad;
+        out b: i8[32, 32] @ weights;
+        for k in 32, n in 32 { b[k, n] = w[k, n]; }
+      }
+    emit: semantics
+    cost: {unit: execute, interval_cycles: 64, latency_cycles: 64}
+    source: invented
+
+"""
 
 
 def problem(machine: Machine, dtype: str, sums: str, size: int) -> Problem:
@@ -274,3 +290,39 @@ def test_what_needs_a_state_that_nothing_loads_is_not_issued(vectors: str) -> No
     machine = at_one_length(load_machine(vectors))
     reasons = [offer.why_not for offer in offers(kernel, machine, {"M": 64, "N": 64})]
     assert "it requires `mode`, and no instruction loads that state as a whole" in reasons
+
+
+SPARE = "  memory spare: registers(count = 2, bytes = 4, named = compiler);"
+ODD = {
+    "memory-unused": [("  memory weights:", f"{SPARE}\n  memory weights:")],
+    "memory-unfilled": [("out b: i8[32, 32] @ weights", "out b: i8[32, 32] @ dram")],
+    "memory-unemptied": [
+        ("in x: i32[R, 32] @ acc", "in x: i32[R, 32] @ spad"),
+        ("in x: i32[R, C] @ acc", "in x: i32[R, C] @ spad"),
+    ],
+    "instruction-twin": [("  # --- array\n", TWIN)],
+}
+
+
+@pytest.mark.parametrize("code", ODD)
+def test_what_is_odd_in_a_description_is_told(tmp_path: Path, code: str) -> None:
+    text = (MACHINES / "edge-npu.yaml").read_text()
+    for old, new in ODD[code]:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "edge-npu.yaml").write_text(text)
+    assert [found.code for found in doubts(load_machine(str(tmp_path / "edge-npu.yaml")))] == [code]
+
+
+def test_a_check_tells_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edited(tmp_path, "edge-npu", "  # --- array\n", TWIN)
+    for _ in "ab":  # found, and remembered
+        assert main(["hw", "check", str(tmp_path / "edge-npu.yaml")]) == 0
+        told = capsys.readouterr()
+        assert "edge-npu: fine" in told.out
+        assert "warning[instruction-twin]: `slow_weights` does what `load_weights` does" in told.err
+
+
+@pytest.mark.parametrize("name", list_machines())
+def test_nothing_is_odd_in_shipped_machines(name: str) -> None:
+    assert list(doubts(load_machine(name))) == []
