@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 
@@ -38,6 +39,7 @@ def _examine() -> Iterator[Row]:
     yield _tried("solver", _solver)
     yield _tried("C compiler", _compiler)
     yield _tried("this machine", _machine)
+    yield True, "emulators", _emulators()
 
 
 def _tried(what: str, look: Callable[[], str]) -> Row:
@@ -64,6 +66,14 @@ def _compiler() -> str:
     from isamap.codegen.toolchain import find_compiler
 
     return find_compiler(("-O3",)).version
+
+
+def _emulators() -> str:
+    """Those that descriptions may name and that are here. None is no lack: most machines need none."""
+    from isamap.machine.emulators import EMULATORS
+
+    here = [name for name in EMULATORS if shutil.which(name) is not None]
+    return ", ".join(here) or "none; Debian's qemu-user has them, for machines of other architectures"
 
 
 def _machine() -> str:

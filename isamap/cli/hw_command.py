@@ -83,11 +83,13 @@ def check_silicon(
     name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
 ) -> Answer:
     """The answer of a check that tried every instruction."""
+    from isamap.codegen.child import emulator_for
     from isamap.codegen.silicon import check_machine
     from isamap.driver.runnable import is_model
     from isamap.machine import load_machine, missing_features
 
     machine = load_machine(name)
+    emulator = emulator_for(machine, emulator)
     missing = missing_features(machine) if emulator is None else ()
     model = is_model(machine, missing, emulator)
     with Progress() as progress:
@@ -134,6 +136,8 @@ def list_command(as_json: AsJson = False) -> Answer:
 
 def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
     """How this computer runs programs for a machine."""
+    if machine.target.emulator is not None:
+        return f"under {machine.target.emulator}"
     if lacking:
         return f"lacks {', '.join(lacking)}"
     return "as a model" if machine.target.run != "native" else "runs here"

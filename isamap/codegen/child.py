@@ -7,6 +7,7 @@ An emulator of another processor, which stands in front of the child process tha
 
 `Emulator.read("qemu-x86_64 -cpu max")` has `qemu-x86_64 -cpu max python worker.py` run in place of
 `python worker.py`: any command that runs the words behind its own, and hands on its input and open files.
+Where it has a `target`, the words behind it are a static program for that (`emulated.py`), and no Python.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from isamap.codegen.emulated import keep_results, request_of
 from isamap.codegen.toolchain import Compiled
+from isamap.machine import Machine
+from isamap.machine.emulators import EMULATORS
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
 
 SLOWER = 100
@@ -38,9 +42,13 @@ _MOST_SIGNALS = 64
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """The words of a command that runs the command behind them on a processor of its own."""
+    """The words of a command that runs the command behind them on a processor of its own.
+
+    `target` is what compilers call that processor's architecture, where it is another one than this.
+    """
 
     words: tuple[str, ...]
+    target: str | None = None
 
     @staticmethod
     def read(text: str) -> Emulator:
@@ -64,6 +72,24 @@ class Emulator:
 
     def __str__(self) -> str:
         return shlex.join(self.words)
+
+
+def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
+    """The emulator to run a machine's programs under: the one named, or the description's own; None without.
+
+    Raises: MissingTool where the description's own is not installed and no other is named.
+    """
+    name = machine.target.emulator
+    if name is None:
+        return named
+    if named is not None:
+        return replace(named, target=EMULATORS[name])
+    if shutil.which(name) is None:
+        said = f"`{machine.name}` runs under `{name}`, which is not here"
+        help_ = "install it (Debian: apt install qemu-user), or run plain-C models with --model"
+        raise MissingTool(Diagnostic("no-emulator", said, help=help_))
+    cpu = machine.target.cpu
+    return Emulator((name, *(("-cpu", cpu) if cpu else ())), EMULATORS[name])
 
 
 def ended_by(code: int) -> int:
@@ -134,6 +160,25 @@ def run_child(
     It gets the time and the memory that the job names, or as much of them as this process may use itself.
     Raises: RunProblem with what became of it; MissingTool where the limits of this process were too low.
     """
+    if emulator is None or emulator.target is None:
+        return _run_worker(job, limits, subject, emulator)
+    with _unnamed(request_of(job)) as request, _unnamed(b"") as output:
+        streams = {"input": request.fileno(), "output": output.fileno()}
+        words = [*emulator.words, job["library"]]
+        plain = {name: job[name] for name in ("file", "cpu_seconds", "memory_bytes")}
+        started = {**plain, **streams, "words": words, "permissions": [], "guard": job.get("guard", True)}
+        try:
+            _run_worker(started, limits, subject, emulator)
+        finally:
+            output.seek(0)
+            answer = keep_results(job, output.read())
+    return _judged(answer or None, {}, subject)
+
+
+def _run_worker(
+    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None
+) -> dict[str, Any]:
+    """The answer of the worker."""
     seconds = limits.seconds
     if emulator is not None:
         # It takes longer, and an unknown amount of memory of its own.
@@ -146,7 +191,11 @@ def run_child(
     code = ended.code if emulator is None else ended_by(ended.code)
     if code != 0:
         raise _ended(code, ended.errors, job, subject, emulator, inherited)
-    answer = ended.answer
+    return _judged(ended.answer, inherited, subject)
+
+
+def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: Subject) -> dict[str, Any]:
+    """An answer that tells no error. Raises: RunProblem, MissingTool."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)
     match answer.get("error"):
@@ -193,13 +242,13 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
     words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(_WORKER)]
     answers, to = os.pipe()
     with os.fdopen(answers, "rb", buffering=0) as source:
-        with os.fdopen(to, "wb") as answer, _request({**job, "answer": to, "nonce": nonce}) as request:
+        with os.fdopen(to, "wb") as answer, _unnamed(_as_json(job, to, nonce)) as request:
             child = subprocess.Popen(
-                [*words, *(emulator.words if emulator else ())],
+                [*words, *(emulator.words if emulator and "words" not in job else ())],
                 stdin=request,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=(job["file"], answer.fileno()),
+                pass_fds=(answer.fileno(), *(job[n] for n in ("file", "input", "output") if n in job)),
                 env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
                 start_new_session=True,
             )
@@ -215,11 +264,15 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
     return _Ended(child.returncode, _answer_in(read[0], nonce), read[1].decode(errors="replace"))
 
 
+def _as_json(job: dict[str, Any], answer: int, nonce: str) -> bytes:
+    return json.dumps({**job, "answer": answer, "nonce": nonce}).encode()
+
+
 @contextmanager
-def _request(job: dict[str, Any]) -> Generator[IO[bytes]]:
+def _unnamed(content: bytes) -> Generator[IO[bytes]]:
     """A file without a name to read a job from: unlike a pipe it needs no writer meanwhile."""
     with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
-        file.write(json.dumps(job).encode())
+        file.write(content)
         file.seek(0)
         yield file
 

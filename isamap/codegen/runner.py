@@ -264,13 +264,15 @@ class Packer:
         return {name: sizes[name] for name, _, _ in self.compiled.interface.symbols}
 
 
-def compile_packers(emitted: EmittedC, machine: Machine, model: bool = False) -> tuple[Packer, ...]:
+def compile_packers(
+    emitted: EmittedC, machine: Machine, model: bool = False, target: str | None = None
+) -> tuple[Packer, ...]:
     """The programs that pack what a program takes packed. Raises: as `compile_library`."""
     found: list[Packer] = []
     for pack in emitted.packs:
-        target = next(t for t in pack.interface.tensors if t.header is not None)
-        source = target.header.source if isinstance(target.header, Header) else target.name
-        found.append(Packer(source, target, compile_library(pack, machine, model)))
+        packed = next(t for t in pack.interface.tensors if t.header is not None)
+        source = packed.header.source if isinstance(packed.header, Header) else packed.name
+        found.append(Packer(source, packed, compile_library(pack, machine, model, target=target)))
     return tuple(found)
 
 

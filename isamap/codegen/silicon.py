@@ -20,7 +20,7 @@ from isamap.codegen.c_names import compute_type
 from isamap.codegen.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
 from isamap.codegen.silicon_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
-from isamap.codegen.toolchain import COMPILERS, build, find_compiler
+from isamap.codegen.toolchain import COMPILERS, CROSS, Served, build, find_compiler
 from isamap.ir import Operand
 from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import permission_numbers
@@ -87,7 +87,8 @@ def check_machine(
         if entry.name not in skipped:
             for encoded in encodings(entry.instruction, rng):
                 forms.append(Form(len(forms), entry, tuple(encoded.items())))
-    subject = _compile(machine, tuple(forms), model, compiler)
+    target = None if emulator is None else emulator.target
+    subject = _compile(machine, tuple(forms), model, compiler, target)
     found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
     for check in _try_all(machine, tuple(forms), subject, model, seed, emulator):
         known = found.get(check.instruction)
@@ -110,14 +111,19 @@ def _as_model(machine: Machine) -> Machine:
     return replace(machine, instructions=instructions)
 
 
-def _compile(machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None) -> Subject:
+def _compile(
+    machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None, target: str | None
+) -> Subject:
     flags = _MODEL_FLAGS if model else machine.target.flags
-    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
+    found = find_compiler(
+        flags, COMPILERS if model else machine.target.toolchains, CROSS if target else compiler
+    )
     source = check_source(machine, forms, model)
     # The semantics round every product: what a compiler fuses is not the description's fault.
     owners = {f"check_{form.number}": form.entry.name for form in forms}
     emissions = None if model else Emissions(machine, owners)
-    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions)
+    served = None if target is None else Served(target, tuple(owners), are_programs=False)
+    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions, served)
     return Subject(f"the check of {machine.name}", library, found.version)
 
 

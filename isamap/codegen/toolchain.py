@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from isamap.codegen.blame import Emissions, blamed
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest, own_root
+from isamap.codegen.emulated import served_files
 from isamap.machine import Machine
 from isamap.machine.allowed import permission_numbers
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
@@ -46,7 +47,8 @@ LIBRARIES, PROGRAMS = "libraries", "toolchain"
 # register as elements of several types.
 _SHOWN = ("-fno-math-errno", "-fno-strict-aliasing")
 # A function that no header declares would otherwise be missed only when the library is loaded.
-_BUILD = (*_SHOWN, "-Werror=implicit-function-declaration", "-shared", "-fPIC", "-nostdlib")
+_DECLARED = "-Werror=implicit-function-declaration"
+_BUILD = (*_SHOWN, _DECLARED, "-shared", "-fPIC", "-nostdlib")
 # gcc 12 vectorises loops over rows with run-time strides so that it loads from one row behind the last
 # (seen: gemm_bf16 on generic-c, 17x33x19, beside a guard page). Vectors are what instructions are for.
 #
@@ -73,6 +75,18 @@ _OF_COMPILER = {
 _MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
 SECONDS = 300  # that a compiler gets
+CROSS = "zig"
+"""The compiler for other architectures: it brings a C library for each of them."""
+_OUTPUT = "library.so"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A program for an architecture, that performs calls of some functions: programs, or checks."""
+
+    target: str
+    functions: tuple[str, ...]
+    are_programs: bool
 
 
 class CompilerRefused(IsamapError):
@@ -106,22 +120,30 @@ class Compiled:
 
 
 def compile_library(
-    emitted: EmittedC, machine: Machine, model: bool = False, compiler: str | None = None
+    emitted: EmittedC,
+    machine: Machine,
+    model: bool = False,
+    compiler: str | None = None,
+    target: str | None = None,
 ) -> Compiled:
     """The library of emitted C, from the cache where it was made before.
 
-    `compiler` names one of COMPILERS. Raises: MissingTool when there is none; CompilerRefused.
+    `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
+    calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
     """
     model = model or emitted.model
     flags = _MODEL_FLAGS if model else machine.target.flags
     if emitted.strict:
         flags = (*flags, "-ffp-contract=off")
-    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, compiler)
+    found = find_compiler(
+        flags, COMPILERS if model else machine.target.toolchains, CROSS if target else compiler
+    )
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     emissions = None if model else Emissions(machine)
-    library = build(found, flags, files, f"{emitted.name}.c", emissions)
+    served = None if target is None else Served(target, (emitted.interface.name,), are_programs=True)
+    library = build(found, flags, files, f"{emitted.name}.c", emissions, served)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
-    pool = build_pool(found) if emitted.interface.takes_pool else None
+    pool = build_pool(found) if emitted.interface.takes_pool and target is None else None
     return Compiled(library, emitted.interface, permissions, found, model, pool)
 
 
@@ -141,15 +163,21 @@ def build(
     files: Mapping[str, str],
     main: str,
     emissions: Emissions | None = None,
+    served: Served | None = None,
 ) -> Path:
-    """The shared library made of `main`, one of `files`.
+    """The shared library made of `main`, one of `files`; or the program that serves some of its functions.
 
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
     MissingTool where the compiler took too long; OSError where it had no room.
     """
-    arguments = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
+    if served is None:
+        steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, main)]
+    else:
+        files = {**files, **served_files(served.functions, served.are_programs)}
+        steps = [*_served_steps(flags, served.target, main)]
     texts = [part for name in sorted(files) for part in (name, files[name])]
-    key = digest("library 1", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
+    arguments = [word for step in steps for word in step]
+    key = digest("library 2", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
     with OnlyWarned():
         if (known := Cache.open(LIBRARIES).find(key)) is not None:
             return known
@@ -157,14 +185,37 @@ def build(
         for name, text in files.items():
             Path(folder, name).write_text(text, encoding="utf-8")
         try:
-            result = _run([*compiler.command, *arguments, "-o", "library.so", main], folder)
+            result = _run([*compiler.command, *steps[0]], folder)
+            for step in steps[1:] if result.returncode == 0 else ():
+                result = _run([*compiler.command, *step], folder)
         except subprocess.TimeoutExpired:
             of = f"the emitted {main} of {len(files[main].splitlines())} lines"
             raise _too_slow(compiler.name, of, f"compiler: {compiler.version}") from None
         if result.returncode != 0:
             _check_room(result.stderr, folder)
             raise _refused(compiler, main, result.stderr, files, emissions)
-        return _placed(key, Path(folder, "library.so").read_bytes())
+        return _placed(key, Path(folder, _OUTPUT).read_bytes())
+
+
+def _served_steps(flags: Sequence[str], target: str, main: str) -> Iterator[tuple[str, ...]]:
+    """Two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
+
+    A C library for each set of flags would take half a minute each; one takes that once for an architecture.
+    """
+    to = f"--target={target}"
+    yield (*flags, to, *_SHOWN, _DECLARED, "-c", "-o", "emitted.o", main)
+    yield (
+        to,
+        "-O2",
+        "-std=c11",
+        "-static",
+        "-o",
+        _OUTPUT,
+        "emitted.o",
+        "isamap_served.c",
+        "isamap_table.c",
+        "-lm",
+    )
 
 
 def _check_room(says: str, folder: str) -> None:

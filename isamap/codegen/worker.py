@@ -261,6 +261,8 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
     for component in job["permissions"]:
         if not ask_permission(component):
             return {"error": "permission"}
+    if "words" in job:
+        return _start(job)
     shared = mmap.mmap(job["file"], job["size"]) if job["size"] else None
     if "calls" in job:
         assert shared is not None
@@ -269,6 +271,18 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
         assert shared is not None
         return _perform_timings(job, shared)
     return _perform_program(job, shared)
+
+
+def _start(job: dict[str, Any]) -> dict[str, Any]:
+    """Runs a program of another architecture under its emulator, and ends as it did where that failed."""
+    streams = [(os.POSIX_SPAWN_DUP2, job[name], number) for number, name in enumerate(("input", "output"))]
+    words = job["words"]
+    _, status = os.waitpid(os.posix_spawnp(words[0], words, os.environ, file_actions=streams), 0)
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    if os.WEXITSTATUS(status):
+        os._exit(os.WEXITSTATUS(status))
+    return {}
 
 
 def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from typing import Any, Literal, SupportsIndex, cast
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import checked_sizes
-from isamap.codegen.child import Emulator
+from isamap.codegen.child import Emulator, emulator_for
 from isamap.codegen.runner import (
     InProcess,
     Packer,
     compile_packers,
     pack_in_process,
+    packed_arrays,
     refuse_status,
     run_program,
 )
@@ -65,6 +66,7 @@ def prepare(
             Diagnostic("platform-lacks-runner", f"programs are run on Linux; this is {sys.platform}")
         )
     machine = at_one_length(load_machine(request.machine))
+    emulator = None if request.model else emulator_for(machine, emulator)
     missing = missing_features(machine) if emulator is None else ()
     if is_model(machine, missing, emulator):
         request = replace(request, model=True)
@@ -72,8 +74,9 @@ def prepare(
     watch("build")
     emitted = program.compilation.emitted
     assert emitted is not None
-    compiled = compile_library(emitted, machine, request.model)
-    packers = compile_packers(emitted, machine, request.model)
+    target = None if emulator is None else emulator.target
+    compiled = compile_library(emitted, machine, request.model, target=target)
+    packers = compile_packers(emitted, machine, request.model, target)
     return Prepared(request, program, machine, compiled, missing, packers, emulator)
 
 
@@ -117,7 +120,10 @@ class CompiledKernel:
                 )
             packer, threads = packers[name], self.prepared.request.threads
             numbers = checked_sizes(packer.compiled.interface, self._of_packer(packer, sizes))
-            found[packer.target.name] = pack_in_process(packer, array, numbers, threads)
+            if (emulator := self.prepared.emulator) is not None:
+                found |= packed_arrays((packer,), {name: array}, numbers, emulator=emulator)
+            else:
+                found[packer.target.name] = pack_in_process(packer, array, numbers, threads)
         return found
 
     @property
@@ -132,13 +138,14 @@ class CompiledKernel:
         names = {name for name, _ in interface.scalars}
         scalars = {name: value for name, value in values.items() if name in names}
         arrays = {name: value for name, value in values.items() if name not in names}
-        if self.isolate:
+        if self.isolate or self.prepared.emulator is not None:
             result = run_program(
                 self.prepared.compiled,
                 arrays,
                 numbers,
                 scalars=scalars,
                 threads=self.prepared.request.threads,
+                emulator=self.prepared.emulator,
             )
             refuse_status(interface.name, result.status)
             return dict(result.arrays)

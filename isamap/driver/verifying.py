@@ -32,7 +32,7 @@ from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.ir import Kernel, Range, bind, iterations_apart, typical_size
-from isamap.source import Diagnostic
+from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 
 Array = NDArray[Any]
@@ -331,7 +331,13 @@ def profile_sizes(prepared: Prepared) -> dict[str, int]:
 
 
 def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
-    """A run compared with the oracle, and about half a second of further runs. Raises: RunProblem."""
+    """A run compared with the oracle, and about half a second of further runs.
+
+    Raises: RunProblem; UsageProblem where it runs under an emulator, whose time says nothing.
+    """
+    if prepared.emulator is not None:
+        said = f"programs for `{prepared.machine.name}` run under `{prepared.emulator}`, which times nothing"
+        raise UsageProblem(Diagnostic("usage", said, help="use `isamap verify`"))
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads

@@ -3,7 +3,6 @@
 `load_machine("generic-c").instructions["mac_f32"].emit` is `EmitSemantics()`.
 
 The memories of a machine as a graph: nodes are memories, edges go from the farther to the nearer one.
-
 `caches_from_nearest(load_machine("generic-c"))` is `("l1", "l2", "l3")`.
 
 Registers that an issue needs for a moment, beside those of its operands.
@@ -302,6 +301,8 @@ class Target:
     permissions: tuple[str, ...] = ()
     run: Run = "native"
     lengths: tuple[Length, ...] = ()
+    emulator: str | None = None  # under which programs run, on the model `cpu` of its processors
+    cpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.machine import allowed
+from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
 from isamap.machine.model import Length
 from isamap.machine.tree import Findings, Node, Scalar
@@ -23,6 +24,8 @@ class TargetSpec:
     permissions: tuple[str, ...] = ()
     run: Literal["native", "emulator", "model"] | None = None
     lengths: tuple[Length, ...] = ()
+    emulator: str | None = None
+    cpu: str | None = None
 
 
 def read_target(node: Node | None, findings: Findings) -> TargetSpec:
@@ -32,7 +35,7 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
     keys = read_mapping(
         node,
         "`target`",
-        ("toolchains", "flags", "headers", "features", "permissions", "run", "lengths"),
+        ("toolchains", "flags", "headers", "features", "permissions", "run", "emulator", "cpu", "lengths"),
         findings,
     )
 
@@ -61,6 +64,8 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         texts("permissions", "permission", tuple(allowed.permission_numbers())),
         _read_run(keys.get("run"), findings),
         _read_lengths(keys.get("lengths"), findings),
+        read_emulator(keys.get("emulator"), findings),
+        read_cpu(keys.get("cpu"), findings),
     )
 
 

@@ -125,6 +125,8 @@ def _target(old: Target, new: TargetSpec) -> Target:
         joined(old.permissions, new.permissions),
         new.run or old.run,
         (*(old_length for old_length in old.lengths if old_length.constant not in stated), *new.lengths),
+        new.emulator or old.emulator,
+        new.cpu or old.cpu,
     )
 
 

@@ -213,6 +213,14 @@ MACHINE_CODES: dict[str, Explanation] = {
     "unknown-permission": Explanation(
         "a permission that isamap cannot ask for", "Permissions come from a list."
     ),
+    "unknown-cpu": Explanation(
+        "no model of a processor",
+        "`cpu` is what the emulator is asked for with `-cpu`: a name, and switches such as `sve256=on`.",
+    ),
+    "unknown-emulator": Explanation(
+        "an emulator that is not allowed",
+        "A description names an emulator of a list, never a path or other arguments than its `cpu`.",
+    ),
     "unknown-run": Explanation("a way to run that does not exist", "It is native, emulator or model."),
     "unknown-source": Explanation(
         "a citation without a source",
