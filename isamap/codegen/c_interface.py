@@ -19,7 +19,7 @@ from isamap.ir import DType, Index
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
-from isamap.machine.model import Length
+from isamap.machine.target_fields import Length
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),

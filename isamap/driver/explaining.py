@@ -46,8 +46,9 @@ def scalar_warnings(
     if len(machine.chain) == 1:
         return ()
     found: list[Diagnostic] = []
+    arrays = frozenset(operand.name for operand in kernel.operands)
     for statement, nest in zip(statements(kernel), problem.nests, strict=True):
-        if statement.axes and not any(_is_wide(option) for option in nest.options):
+        if statement.axes and not any(_is_wide(option, arrays) for option in nest.options):
             number = nest.statement
             chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
             found.append(
@@ -88,8 +89,13 @@ def _remainders(e: Expr) -> Iterator[Mod]:
             return
 
 
-def _is_wide(option: NestOption) -> bool:
-    """Whether issues perform several iterations, or there is but one: lanes of an empty axis perform none."""
+def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
+    """Whether issues perform several iterations, or there is but one: lanes of an empty axis perform none.
+
+    What is computed element by element into a buffer first is not: no instruction has the work but the last.
+    """
+    if any(o.tensor not in arrays and o.direct_ns is None and not o.packed for o in option.operands):
+        return False
     return any(min(axis.tile, axis.extent) > 1 for axis in option.axes) or all(
         axis.extent == 1 for axis in option.axes
     )

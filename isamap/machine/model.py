@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.machine.target_fields import Length
 from isamap.machine.timings import (
     MODEL,
     NO_LOOPS,
@@ -274,20 +275,6 @@ class MachineInstruction:
     @property
     def name(self) -> str:
         return self.instruction.name
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """How a program reads a constant that only the hardware knows: what a function returns over a divisor.
-
-    `value` is what a program was made for; None where nothing was made yet.
-    """
-
-    constant: str
-    function: str
-    divisor: int
-    value: int | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

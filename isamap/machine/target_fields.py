@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.machine import allowed
 from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
-from isamap.machine.model import Length
 from isamap.machine.tree import Findings, Node, Scalar
+from isamap.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How a program reads a constant that only the hardware knows: what a function returns over a divisor.
+
+    `value` is what a program was made for; None where nothing was made yet.
+    """
+
+    constant: str
+    function: str
+    divisor: int
+    value: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
