@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from isamap.driver.request import Size, is_range
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, is_digits
+from isamap.source.numbers import BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from isamap.codegen.child import Emulator
@@ -214,7 +215,7 @@ def read_count(word: str, option: str, low: int, high: int) -> int:
     return value
 
 
-_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_UNITS = {"": 1, "B": 1, **{unit.upper(): size for unit, size in BYTES_PER_UNIT.items()}}
 
 
 def read_bytes(word: str, option: str) -> int:

@@ -132,7 +132,6 @@ Ranges = tuple[tuple[str, int, int], ...]
 
 Bounds = tuple[float, float]
 """Two numbers between which a cost lies."""
-
 _RISING = frozenset(("erf", "exp", "round", "sigmoid", "tanh"))
 """Operations of one operand that never fall, and take every number."""
 
@@ -177,7 +176,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
     An instance that `where` rules out does not count. A cost that stays open for too long has a flaw, too, so
     that what was loaded never fails in a schedule.
     """
-    names = _names(expr)
+    names = names_in(expr)
     waiting, steps = [tuple(r for r in ranges if r[0] in names)], 0
     while waiting:
         box = waiting.pop()
@@ -227,14 +226,15 @@ def _halves(box: Ranges) -> list[Ranges]:
     return [tuple(part if r[0] == name else r for r in box) for part in parts]
 
 
-def _names(expr: Expr) -> frozenset[str]:
+def names_in(expr: Expr) -> frozenset[str]:
+    """What a cost depends on."""
     match expr:
         case Scalar(name):
             return frozenset((name,))
         case Call(_, args):
-            return frozenset[str]().union(*map(_names, args))
+            return frozenset[str]().union(*map(names_in, args))
         case Cast(value):
-            return _names(value)
+            return names_in(value)
         case _:
             return frozenset()
 
@@ -362,7 +362,8 @@ def _time(
     except IsamapError as error:
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
         said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
-        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span)) from None
+        cut = "put what holds a comma in quotes" if written.count("(") > written.count(")") else None
+        raise SpecProblem(Diagnostic("bad-cost", said, time.text.span, help=cut)) from None
     if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
         raise SpecProblem(_flawed(time, written, flaw, ranges))
     if isinstance(expr, Const):

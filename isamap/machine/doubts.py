@@ -1,4 +1,4 @@
-"""What is odd in a description that is not wrong: memories that nothing fills, empties or uses; twins.
+"""What is odd in a description that is not wrong: memories that data cannot pass, missing links.
 
     weights: registers, and no instruction writes them   ->   every mapping that needs them is refused
 
@@ -7,42 +7,41 @@ A machine with doubts loads and is used; `isamap hw check` tells of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from isamap.ir import Const, Expr
-from isamap.ir.printer import print_routine
+from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
+from isamap.machine.cost_doubts import cost_doubts
 from isamap.machine.model import Machine, MachineInstruction
+from isamap.machine.twins import twins
 from isamap.source import Diagnostic
 
 
 def doubts(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each memory of registers or scratchpad that data cannot pass through, and each twin."""
-    items = (*machine.instructions.values(), *machine.hints.values())
+    """A warning for each memory that data cannot pass through, missing link, odd cost and twin."""
     files = {name: _file(name, machine) for name in machine.memories}
-    for name, memory in machine.memories.items():
-        if memory.kind not in ("registers", "scratchpad") or files[name] != name:
-            continue
-        uses = [
-            (i, o.role) for i in items for o in i.instruction.operands if files.get(o.memory or "") == name
-        ]
-        if not uses:
-            yield _doubt(
-                machine, name, "memory-unused", "no instruction uses `{}`",
-                "describe one, or leave the memory out",
-            )  # fmt: skip
-            continue
-        if not any(role == "out" for _, role in uses):
-            yield _doubt(
-                machine, name, "memory-unfilled", "no instruction fills `{}`: nothing is ever in it",
-                "describe one that loads it, or that sets it to numbers",
-            )  # fmt: skip
-        elif not any(role != "out" and _goes_elsewhere(item, name, files) for item, role in uses):
-            yield _doubt(
-                machine, name, "memory-unemptied", "nothing leaves `{}`: no instruction takes it elsewhere",
-                "describe one that stores it",
-            )  # fmt: skip
-    yield from _twins(machine)
+    flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
+    yield from _memory_doubts(machine, flows, files)
+    yield from _missing_links(machine, files)
+    yield from cost_doubts(machine)
+    yield from twins(machine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """What an instruction reads and writes, by the memories that views lie on."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+    fresh: frozenset[str]  # written without being read
+
+    @staticmethod
+    def of(item: MachineInstruction, files: Mapping[str, str]) -> _Flow:
+        def held(*roles: str) -> frozenset[str]:
+            operands = item.instruction.operands
+            return frozenset(files[o.memory] for o in operands if o.memory is not None and o.role in roles)
+
+        return _Flow(held("in", "inout"), held("out", "inout"), held("out"))
 
 
 def _file(name: str, machine: Machine) -> str:
@@ -51,36 +50,158 @@ def _file(name: str, machine: Machine) -> str:
     return name if base is None else _file(base, machine)
 
 
-def _goes_elsewhere(item: MachineInstruction, name: str, files: dict[str, str]) -> bool:
-    return any(o.role != "in" and files.get(o.memory or "") != name for o in item.instruction.operands)
+def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str]) -> Iterator[Diagnostic]:
+    homes = [n for n, m in machine.memories.items() if m.kind == "addressable"]
+    kept = [n for n, m in machine.memories.items() if m.kind in ("registers", "scratchpad") and files[n] == n]
+    used = {name for flow in flows for name in flow.reads | flow.writes}
+    filled = {name for flow in flows for name in flow.fresh}
+    emptied = {name for flow in flows for name in flow.reads if flow.writes - {name}}
+    for name in kept:
+        if name not in used:
+            yield _doubt(
+                machine, name, "memory-unused", f"no instruction uses `{name}`",
+                "describe one, or leave the memory out",
+            )  # fmt: skip
+        elif name not in filled:
+            yield _doubt(
+                machine, name, "memory-unfilled", f"no instruction fills `{name}`: nothing is ever in it",
+                "describe one that loads it, or that sets it to numbers",
+            )  # fmt: skip
+        elif name not in emptied:
+            yield _doubt(
+                machine, name, "memory-unemptied",
+                f"nothing leaves `{name}`: no instruction takes it elsewhere", "describe one that stores it",
+            )  # fmt: skip
+    # What a memory lacks was said of it, and is not of all that depends on it.
+    reached = _reached({*homes, *(n for n in kept if n not in filled)}, flows)
+    leaving = _leaving({*homes, *(n for n in kept if n not in emptied)}, flows)
+    home = f"`{homes[0]}`" if homes else "kernels' tensors"
+    if cut_off := [n for n in kept if n in filled and n not in reached]:
+        said = f"nothing from {home} gets into {_listed(cut_off)}: all that fills it reads what nothing fills"
+        yield _doubt(
+            machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
+        )
+    if caught := [n for n in kept if n in emptied and n not in leaving]:
+        said = f"nothing of {_listed(caught)} gets to {home}"
+        yield _doubt(
+            machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
+        )
+    yield from _kept_sums(machine, files, caught)
+
+
+def _listed(names: list[str]) -> str:
+    shown = [f"`{name}`" for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _kept_sums(machine: Machine, files: Mapping[str, str], caught: list[str]) -> Iterator[Diagnostic]:
+    """A warning for each memory with sums that no copy takes out, but another computation does."""
+    items = [item.instruction for item in machine.instructions.values()]
+    stored = {
+        (files[o.memory], o.dtype)
+        for i in items
+        for statement in i.body
+        for value in _values(statement)
+        if isinstance(value, Read) and (o := i.operand(value.buffer)).memory is not None
+    }
+    told = set(caught)
+    for instruction in items:
+        for o in instruction.operands:
+            name = files[o.memory] if o.memory is not None else ""
+            if o.role != "inout" or name in told or (name, o.dtype) in stored:
+                continue
+            reading = [i.name for i in items if any(_is_read(x, name, o, files) for x in i.operands)]
+            if reading and machine.memories[name].kind in ("registers", "scratchpad"):
+                told.add(name)
+                yield _doubt(
+                    machine, name, "memory-unemptied",
+                    f"{o.dtype} that `{instruction.name}` adds up in `{name}` leaves only through "
+                    f"`{reading[0]}`, which computes", "describe an instruction that stores it as it is",
+                )  # fmt: skip
+
+
+def _is_read(operand: Operand, name: str, sums: Operand, files: Mapping[str, str]) -> bool:
+    is_there = operand.memory is not None and files[operand.memory] == name
+    return is_there and operand.role == "in" and operand.dtype == sums.dtype
+
+
+def _reached(start: set[str], flows: list[_Flow]) -> set[str]:
+    """All memories that something gets into, out of those at the start or out of nothing."""
+    found = set(start)
+    while new := {n for f in flows if f.reads - f.writes <= found for n in f.writes} - found:
+        found |= new
+    return found
+
+
+def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
+    """All memories out of which something gets to those at the start."""
+    found = set(start)
+    while new := {n for f in flows if f.writes & found for n in f.reads} - found:
+        found |= new
+    return found
 
 
 def _doubt(machine: Machine, name: str, code: str, said: str, advice: str) -> Diagnostic:
-    span = machine.memories[name].decl.span
-    return Diagnostic(code, said.format(name), span, severity="warning", help=advice)
+    return Diagnostic(code, said, machine.memories[name].decl.span, severity="warning", help=advice)
 
 
-def _twins(machine: Machine) -> Iterator[Diagnostic]:
-    """Instructions that do what another one does in the same memories, and take longer: never chosen."""
-    known: dict[str, MachineInstruction] = {}
+# --- links ------------------------------------------------------------------------------------------------
+
+
+def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """A warning for each pair of memories that data is copied between though no links lead there."""
+    joined = _joined(machine)
+    told: set[frozenset[str]] = set()
     for item in machine.instructions.values():
-        text = print_routine(replace(item.instruction, name="_"))
-        other = known.setdefault(text, item)
-        times = [e for i in (other, item) for e in (i.cost.interval_ns, i.cost.latency_ns)]
-        if other is item or not all(isinstance(e, Const) for e in times):
+        ends = _copied(item.instruction)
+        if ends is None:
             continue
-        first, second = times[:2], times[2:]
-        slower, faster = (item, other) if _at_least(second, first) else (other, item)
-        if _at_least(second, first) or _at_least(first, second):
-            yield Diagnostic(
-                "instruction-twin",
-                f"`{slower.name}` does what `{faster.name}` does, and is not faster: it is never chosen",
-                slower.span,
-                severity="warning",
-                help="leave one out, or correct what they mean or cost",
-            )
+        source, target = (files[end.memory] for end in ends if end.memory is not None)
+        kinds = {machine.memories[end].kind for end in (source, target)}
+        pair = frozenset((source, target))
+        if len(pair) < 2 or kinds == {"registers"} or pair in told or pair in joined:
+            continue
+        told.add(pair)
+        yield Diagnostic(
+            "link-missing",
+            f"`{item.name}` copies from `{source}` to `{target}`, and no link leads there",
+            item.span,
+            notes=("a copy takes at least as long as its link needs for the bytes; without one, nothing",),
+            severity="warning",
+            help=f"add `{{from: {source}, to: {target}, bandwidth_bytes_per_ns: …}}` to `links`, the memory "
+            "farther from the units first",
+        )
 
 
-def _at_least(one: list[Expr], other: list[Expr]) -> bool:
-    pairs = zip(one, other, strict=True)
-    return all(isinstance(a, Const) and isinstance(b, Const) and a.value >= b.value for a, b in pairs)
+def _joined(machine: Machine) -> set[frozenset[str]]:
+    """The pairs of memories of which links lead from one to the other."""
+    nearer: dict[str, set[str]] = {}
+    for link in machine.links:
+        nearer.setdefault(link.source_memory, set()).add(link.target_memory)
+
+    def below(name: str) -> Iterator[str]:
+        for target in nearer.get(name, ()):
+            yield target
+            yield from below(target)
+
+    return {frozenset((name, target)) for name in nearer for target in below(name)}
+
+
+def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
+    """The operands between which an instruction copies, as it is or converted; None where it computes."""
+    values = [value for statement in instruction.body for value in _values(statement)]
+    if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):
+        return None
+    source, target = sorted(instruction.operands, key=lambda o: o.role == "out")
+    known = source.memory is not None and target.memory is not None
+    return (source, target) if known and (source.role, target.role) == ("in", "out") else None
+
+
+def _values(statement: Stmt) -> Iterator[Expr | None]:
+    """What is assigned, without its conversion; None where it is added up."""
+    if isinstance(statement, Loop):
+        for inner in statement.body:
+            yield from _values(inner)
+    else:
+        value = statement.value.value if isinstance(statement.value, Cast) else statement.value
+        yield value if statement.op is None else None

@@ -8,11 +8,12 @@ from math import isfinite
 
 from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span
+from isamap.source.numbers import BYTES_PER_UNIT
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNITS = re.compile(
-    r"_(ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s)$"
+    r"_(ns|us|ms|s|ps|cycles?|bits?|bytes?|kib|mib|kb|mb|[kmg]?hz|bytes_per_(ns|cycle|s)|gb_per_s|gb_s|gbps)$"
 )
 
 
@@ -120,6 +121,17 @@ def read_number(
         findings.report("number-out-of-range", f"{what} is {text}; it should be {bound}", node.span)
         return None
     return value
+
+
+_SIZE = re.compile(rf"([0-9]{{1,12}}) ?({'|'.join(BYTES_PER_UNIT)})")
+
+
+def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float = 1) -> int | None:
+    """A whole number of bytes of at least `lowest`: `524288`, or `512 KiB`."""
+    if isinstance(node, Scalar) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
+        return int(found[1]) * BYTES_PER_UNIT[found[2]]
+    value = read_number(node, what, findings, lowest, whole=True)
+    return int(value) if value is not None else None
 
 
 def read_flag(node: Node | None, what: str, findings: Findings) -> bool:

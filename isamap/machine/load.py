@@ -142,6 +142,8 @@ def _world(sources: tuple[Source, ...]) -> World:
     spec = read_spec(read_tree(source), findings)
     language = (spec.language,) if spec.language is not None else ()
     texts = parse_texts(source, (*language, *(i.semantics for i in spec.instructions)), findings)
+    if language and texts[0] is None:
+        findings.raise_any()  # all else would only lack the memories of that text
     world = extend_surroundings(parent, spec, texts[0] if language else None, findings)
     own = texts[len(language) :]
     instructions = extend_instructions(world, spec.instructions, spec.remove, own, findings)
@@ -155,8 +157,9 @@ def _priced(entry: Entry, world: World) -> MachineInstruction:
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
         cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
-    cost = over_link(cost, built.instruction, world.links)
-    return built if cost is built.cost else replace(built, cost=cost)
+    bound = over_link(cost, built.instruction, world.links)
+    stated = cost if bound is not cost else None
+    return built if bound is built.cost else replace(built, cost=bound, stated=stated)
 
 
 def _check_name(file: File, findings: Findings) -> None:

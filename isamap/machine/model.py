@@ -115,10 +115,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Something that executes instructions, `count` times."""
+    """Something that executes instructions, `count` times; a copy multiplies at most so much a cycle."""
 
     name: str
     count: int
+    products_per_cycle: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +264,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction's meaning, how it is written, what it costs and where that is from."""
+    """An instruction's meaning, how it is written, what it costs and where that is from.
+
+    `stated` is its cost as written where a link makes it more.
+    """
 
     instruction: Instruction
     emit: Emission
@@ -271,6 +275,7 @@ class MachineInstruction:
     barrier: bool = False
     source: str = ""
     span: Span | None = field(default=None, compare=False, repr=False)
+    stated: Cost | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from isamap.machine import allowed
 from isamap.machine.families import Row, read_rows
 from isamap.machine.fields import (
+    read_bytes,
     read_flag,
     read_items,
     read_mapping,
@@ -65,6 +66,8 @@ class UnitSpec:
     name: str
     count: int
     source: Scalar | None
+    products_per_cycle: int | None = None
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,21 +252,25 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
-    keys = read_mapping(node, f"unit `{name.text}`", ("count", "source"), findings, ("count",))
+    names = ("count", "products_per_cycle", "source")
+    keys = read_mapping(node, f"unit `{name.text}`", names, findings, ("count",))
     count = read_number(keys.get("count"), "`count`", findings, lowest=1, whole=True)
+    peak = read_number(keys.get(names[1]), "`products_per_cycle`", findings, lowest=1, whole=True)
     source = read_text(keys.get("source"), "`source`", findings)
-    return UnitSpec(name.text, int(count), source) if count is not None else None
+    if count is None:
+        return None
+    return UnitSpec(name.text, int(count), source, int(peak) if peak is not None else None, name.span)
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:
     keys = read_mapping(node, f"state `{name.text}`", ("bytes", "fields"), findings, ("bytes", "fields"))
-    size = read_number(keys.get("bytes"), "`bytes`", findings, lowest=1, whole=True)
+    size = read_bytes(keys.get("bytes"), "`bytes`", findings)
     offsets: list[tuple[Scalar, int]] = []
     for field, value in read_names(keys.get("fields"), "`fields`", findings):
         place = read_mapping(value, f"field `{field.text}`", ("offset_bytes",), findings, ("offset_bytes",))
-        offset = read_number(place.get("offset_bytes"), "`offset_bytes`", findings, whole=True)
-        offsets += [(field, int(offset))] if offset is not None else []
-    return StateSpec(name, int(size), tuple(offsets)) if size is not None else None
+        offset = read_bytes(place.get("offset_bytes"), "`offset_bytes`", findings, lowest=0)
+        offsets += [(field, offset)] if offset is not None else []
+    return StateSpec(name, size, tuple(offsets)) if size is not None else None
 
 
 # --- instructions -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from isamap.machine.fields import read_mapping, read_number, read_text
+from isamap.machine.fields import read_bytes, read_mapping, read_number, read_text
 from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
@@ -86,14 +86,21 @@ def _read(
     source = read_text(keys.get("source"), "`source`", findings)
     values: dict[str, Any] = {}
     for name in names:
-        whole = name.endswith(("count", "_bytes"))
-        value = read_number(keys.get(name), f"`{name}`", findings, lowest=1 if whole else 0, whole=whole)
+        value = _read_figure(name, keys.get(name), findings)
         if value is not None:
-            values[name] = int(value) if whole else value
+            values[name] = value
     if any(name in keys and name not in values for name in names) or any(n not in values for n in required):
         return None
     figures = kind(**values, source=source.text if source is not None else "")
     return Stated(figures, source, {name: keys[name].span for name in values})
+
+
+def _read_figure(name: str, node: Node | None, findings: Findings) -> float | None:
+    if name.endswith("_bytes"):
+        return read_bytes(node, f"`{name}`", findings)
+    whole = name.endswith("count")
+    value = read_number(node, f"`{name}`", findings, lowest=1 if whole else 0, whole=whole)
+    return int(value) if whole and value is not None else value
 
 
 def _check_part(found: Stated[T], name: str, findings: Findings) -> None:

@@ -77,8 +77,9 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
         loops=spec.loops.figures if spec.loops is not None else world.loops,
         model=spec.model.figures if spec.model is not None else world.model,
-        units={**world.units, **{u.name: Unit(u.name, u.count) for u in spec.units}},
+        units={**world.units, **{u.name: Unit(u.name, u.count, u.products_per_cycle) for u in spec.units}},
     )
+    _check_peaks(spec, world.clock_ghz, findings)
     for cited in (
         *(u.source for u in spec.units),
         *(m.source for m in spec.memories),
@@ -100,6 +101,15 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         states=_states(world, spec.states, findings),
     )
     return replace(world, links=_links(world, spec.links, findings))
+
+
+def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> None:
+    peaks = [u for u in spec.units if u.products_per_cycle is not None]
+    if peaks and clock_ghz is None:
+        findings.report(
+            "clock-missing", "products per cycle need the machine's clock", peaks[0].span,
+            advice="add `clock_ghz: …`",
+        )  # fmt: skip
 
 
 def check_source(

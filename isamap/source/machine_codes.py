@@ -25,6 +25,21 @@ MACHINE_CODES: dict[str, Explanation] = {
         "cycles without a clock",
         "Costs in cycles become time by `clock_ghz` of the machine that is loaded.",
     ),
+    "cost-beats-link": Explanation(
+        "a cost that beats a link",
+        "A copy between two memories takes at least as long as their link needs for the bytes, whatever its "
+        "cost states. One of the two figures is wrong.",
+    ),
+    "cost-beats-unit": Explanation(
+        "a cost that beats a unit's peak",
+        "`products_per_cycle` of a unit says how many elements one copy of it multiplies at most in a cycle; "
+        "an instruction of it states an interval in which it would do more.",
+    ),
+    "cost-ignores-size": Explanation(
+        "a cost that does not grow with the work",
+        "The scheduler may choose how many rows of a memory an instruction works through, and the stated "
+        "interval is the same for few as for many: the most is chosen always, and the price is too low.",
+    ),
     "declaration-misplaced": Explanation(
         "an instruction among the memories",
         "`language` declares memories, views, states and machine constants. Each instruction stands in "
@@ -116,6 +131,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         "Within a file each name is given once; an inherited instruction is replaced by one of its name. The "
         "members of a family need names that differ: put the variables into them.",
     ),
+    "link-missing": Explanation(
+        "a copy between memories that no link joins",
+        "Links say at which bandwidth data gets from one memory into another. What no link joins is copied "
+        "in the time that the instruction's cost states, however many bytes these are.",
+    ),
     "listed-twice": Explanation("an item that is listed twice", "Leave one out."),
     "instruction-twin": Explanation(
         "an instruction does what another one does, and is not faster",
@@ -123,11 +143,13 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "memory-unemptied": Explanation(
         "nothing leaves a memory",
-        "Instructions write registers or a scratchpad, and none takes elsewhere what is there.",
+        "Instructions write registers or a scratchpad, and none takes elsewhere what is there, or takes it "
+        "on to where kernels' tensors are, or takes sums out without computing something else of them.",
     ),
     "memory-unfilled": Explanation(
         "nothing fills a memory",
-        "Instructions read registers or a scratchpad, and none writes there: nothing can use it.",
+        "Instructions read registers or a scratchpad, and none writes there, or only out of what is never "
+        "filled itself: nothing can use it.",
     ),
     "memory-unused": Explanation(
         "no instruction uses a memory", "A memory that no instruction names changes nothing."

@@ -24,6 +24,9 @@ from operator import add, index
 from statistics import median, quantiles
 from typing import SupportsFloat, SupportsIndex, cast
 
+BYTES_PER_UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+"""What sizes of memories are written in beside bytes."""
+
 _MOST_BITS = 128
 _MOST_CHARACTERS = 40
 

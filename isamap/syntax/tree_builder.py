@@ -11,6 +11,7 @@ from typing import Any, cast
 from lark import Token, Tree
 
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source.numbers import BYTES_PER_UNIT
 from isamap.syntax import ast
 from isamap.syntax.parser import SyntaxTree, parse_tree
 
@@ -248,7 +249,21 @@ class _Builder:
     def attributes(self, node: SyntaxTree | None) -> tuple[tuple[ast.Ident, ast.ExprSyntax], ...]:
         children = node.children if node is not None else []
         trees = [cast(SyntaxTree, c) for c in children if _is_rule(c, "attribute")]
-        return tuple((self.ident(t.children[0]), self.expr(t.children[1])) for t in trees)
+        return tuple((self.ident(t.children[0]), self.sized(t.children[1], t.children[2])) for t in trees)
+
+    def sized(self, node: Any, unit: Any) -> ast.ExprSyntax:
+        """A number of bytes, times the unit behind it. Raises: SyntaxProblem."""
+        value = self.expr(node)
+        if unit is None:
+            return value
+        scale, span = BYTES_PER_UNIT.get(str(unit)), self.ident(unit).span
+        if scale is None or not isinstance(value, ast.Number) or not isinstance(value.value, int):
+            said = (
+                f"`{unit}` is no unit of sizes" if scale is None else f"`{unit}` stands behind a whole number"
+            )
+            advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
+            raise SyntaxProblem(Diagnostic("unknown-unit", said, span, help=advice))
+        return ast.Number(value.value * scale, Span(span.source, value.span.start, span.end))
 
     def field(self, node: SyntaxTree) -> ast.FieldSyntax:
         name, dtype, count = cast("list[Any]", node.children)

@@ -292,28 +292,6 @@ def test_what_needs_a_state_that_nothing_loads_is_not_issued(vectors: str) -> No
     assert "it requires `mode`, and no instruction loads that state as a whole" in reasons
 
 
-SPARE = "  memory spare: registers(count = 2, bytes = 4, named = compiler);"
-ODD = {
-    "memory-unused": [("  memory weights:", f"{SPARE}\n  memory weights:")],
-    "memory-unfilled": [("out b: i8[32, 32] @ weights", "out b: i8[32, 32] @ dram")],
-    "memory-unemptied": [
-        ("in x: i32[R, 32] @ acc", "in x: i32[R, 32] @ spad"),
-        ("in x: i32[R, C] @ acc", "in x: i32[R, C] @ spad"),
-    ],
-    "instruction-twin": [("  # --- array\n", TWIN)],
-}
-
-
-@pytest.mark.parametrize("code", ODD)
-def test_what_is_odd_in_a_description_is_told(tmp_path: Path, code: str) -> None:
-    text = (MACHINES / "edge-npu.yaml").read_text()
-    for old, new in ODD[code]:
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "edge-npu.yaml").write_text(text)
-    assert [found.code for found in doubts(load_machine(str(tmp_path / "edge-npu.yaml")))] == [code]
-
-
 def test_a_check_tells_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edited(tmp_path, "edge-npu", "  # --- array\n", TWIN)
     for _ in "ab":  # found, and remembered
