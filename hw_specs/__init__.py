@@ -31,6 +31,11 @@ def families_text() -> tuple[str, ...]:
     return tuple(path.read_text(encoding="utf-8") for path in files)
 
 
+def template_text(kind: str) -> str:
+    """The description that a new one of a kind begins as, figures written `@NAME@`."""
+    return (FOLDER / "templates" / f"{kind}{SUFFIX}").read_text(encoding="utf-8")
+
+
 def machine_path(name: str) -> Path:
     """The file of a shipped machine or draft; the name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

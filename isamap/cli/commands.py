@@ -33,6 +33,7 @@ _HOMES: dict[str, str] = {
     "bench.deepbench.gru": "bench_cells_command",
     "bench.deepbench.lstm": "bench_cells_command",
     "bench.deepbench.rnn": "bench_cells_command",
+    "hw.new": "hw_begin_command",
     "hw.list": "hw_command",
     "hw.show": "hw_command",
     "hw.check": "hw_command",

@@ -185,6 +185,10 @@ COMMAND_CODES: dict[str, Explanation] = {
         "a code that does not exist", "Codes stand in brackets behind `error` or `warning`."
     ),
     "unknown-command": Explanation("a command that does not exist", "`isamap --help` lists the commands."),
+    "unknown-figure": Explanation(
+        "a figure that a new machine does not have",
+        "`isamap hw new --set NAME=VALUE` takes the figures of its kind; `isamap hw new --help` lists them.",
+    ),
     "unknown-instruction": Explanation(
         "an instruction that the machine does not have", "`isamap hw show MACHINE` lists its instructions."
     ),

@@ -20,6 +20,7 @@ PAGES = (
     "command-schedule.md",
     "access-counts.md",
     "command-match.md",
+    "command-hw.md",
     pytest.param("tutorial.md", marks=pytest.mark.exhaustive),  # it compiles 265 instructions
 )
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")

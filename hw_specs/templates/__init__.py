@@ -1,0 +1,1 @@
+"""Descriptions to begin with, as `isamap hw new` writes them: data only."""

@@ -1,0 +1,103 @@
+"""`isamap hw new`: a description to begin with, commented, that passes `isamap hw check`.
+
+    isamap hw new edge --kind matrix --set rows=32   ->   edge.yaml
+
+On a terminal, without `--kind`, it asks.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answers import Answer, check_new, write_text
+from isamap.cli.options import AsJson
+from isamap.cli.terminal import complain
+from isamap.machine.beginnings import KINDS, asked_of, begin, read_figure
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source.numbers import BYTES_PER_UNIT
+
+_NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
+
+
+def new_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="The machine's name, or the path of NAME.yaml.", show_default=False
+        ),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="One of vector, matrix, abstract.", show_default=False),
+    ] = None,
+    figures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="vector: bytes, registers, clock_ghz; matrix: rows, spad_bytes, sums_bytes, bus_bytes, "
+            "clock_ghz; abstract: m, n, k.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Write a commented description of a new machine, which passes `hw check`."""
+    path = _path(name)
+    if not overwrite:
+        check_new(path)
+    asks = kind is None and not as_json and sys.stdin.isatty()
+    chosen = _kind(_ask("kind", f"one of {', '.join(KINDS)}", "vector") if asks else kind)
+    words = dict(_parted(figure) for figure in figures or ())
+    given = {key: read_figure(asked_of(chosen, key), word, BYTES_PER_UNIT) for key, word in words.items()}
+    for asked in KINDS[chosen].asked if asks else ():
+        if asked.name not in given:
+            word = _ask(asked.name, asked.question, f"{asked.usual:g}")
+            given[asked.name] = read_figure(asked, word, BYTES_PER_UNIT)
+    write_text(path, begin(path.stem, chosen, given), overwrite=overwrite)
+    lines = [f"wrote {path}: {KINDS[chosen].summary}", "", "next:", f"  isamap hw check {path}"]
+    lines += [f"  isamap compile gemm_f32 --hw {path} -D M=64 N=64 K=64 -o out"]
+    return Answer({"file": str(path), "kind": chosen, "figures": given}, "\n".join(lines))
+
+
+def _path(name: str) -> Path:
+    """The file of a new machine. Raises: UsageProblem for what is no name."""
+    path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
+    if not _NAME.fullmatch(path.stem):
+        said = f"`{path.stem[:40]}` is no name for a machine"
+        help_ = "small letters, digits, `-` and `_`, a letter first: `edge-npu`"
+        raise UsageProblem(Diagnostic("option-value", said, help=help_))
+    return path
+
+
+def _kind(word: str | None) -> str:
+    if word in KINDS:
+        return word
+    notes = tuple(f"{kind}: {found.summary}" for kind, found in KINDS.items())
+    if word is None:
+        help_ = "add `--kind matrix`; on a terminal, it is asked for"
+        raise UsageProblem(
+            Diagnostic("missing-argument", "a new machine has a kind", notes=notes, help=help_)
+        )
+    said = f"there is no kind of machine called `{word[:40]}`"
+    raise UsageProblem(Diagnostic("option-value", said, notes=notes, help=did_you_mean(word, KINDS)))
+
+
+def _parted(figure: str) -> tuple[str, str]:
+    name, sign, value = figure.partition("=")
+    if not sign:
+        said = f"--set takes NAME=VALUE, not `{figure[:40]}`"
+        raise UsageProblem(Diagnostic("option-value", said, help="write `--set rows=32`"))
+    return name.strip(), value
+
+
+def _ask(name: str, question: str, usual: str) -> str:
+    """What is typed, or what is usual."""
+    complain(f"{name}, {question} [{usual}]:")
+    return sys.stdin.readline().strip() or usual

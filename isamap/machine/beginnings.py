@@ -1,0 +1,136 @@
+"""New descriptions: what is asked for each kind of machine, and the text that its answers make.
+
+`begin("edge", "matrix", {"rows": 32})` is a description of an array of 32 by 32 cells, all else as usual.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from isamap.hw_specs import template_text
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A figure of a new machine. `is_size`: bytes, so that KiB may be written."""
+
+    name: str
+    question: str
+    usual: float
+    least: float = 1
+    most: float = 1 << 40
+    is_size: bool = False
+    is_whole: bool = True
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of machine: what is asked of it, and what its template takes beside the answers."""
+
+    summary: str
+    asked: tuple[Asked, ...]
+    derived: Callable[[Mapping[str, float]], Mapping[str, object]]
+
+
+def _vector(given: Mapping[str, float]) -> Mapping[str, object]:
+    return {"lanes": int(given["bytes"]) // 4, "link": f"{2 * given['bytes'] * given['clock_ghz']:g}"}
+
+
+def _matrix(given: Mapping[str, float]) -> Mapping[str, object]:
+    rows, bus, clock = int(given["rows"]), int(given["bus_bytes"]), given["clock_ghz"]
+    return {
+        "cells": rows * rows, "latency": 3 * rows, "row_bytes": 4 * rows, "bus": bus, "words": bus // 4,
+        "link": f"{bus * clock:g}", "row_link": f"{4 * rows * clock:g}",
+        "spad": _size(given["spad_bytes"]), "sums": _size(given["sums_bytes"]),
+    }  # fmt: skip
+
+
+def _abstract(given: Mapping[str, float]) -> Mapping[str, object]:
+    n, k = int(given["n"]), int(given["k"])
+    return {"n_bytes": 4 * n, "k_bytes": 4 * k, "peak": n * k}
+
+
+KINDS: Mapping[str, Kind] = {
+    "vector": Kind(
+        "a CPU with a vector extension, beside the scalar instructions of generic-c",
+        (
+            Asked("bytes", "bytes of a vector register", 32, 8, 1024, multiple=4),
+            Asked("registers", "vector registers", 16, 4, 1024),
+            Asked("clock_ghz", "clock in GHz", 3.0, 0.001, 100, is_whole=False),
+        ),
+        _vector,
+    ),
+    "matrix": Kind(
+        "an accelerator: a matrix unit, a scratchpad, a memory of sums, DMA",
+        (
+            Asked("rows", "rows and columns of the array", 16, 2, 256),
+            Asked("spad_bytes", "bytes of the scratchpad", 1 << 18, 1 << 12, is_size=True),
+            Asked("sums_bytes", "bytes of the memory of sums", 1 << 16, 1 << 12, is_size=True),
+            Asked("bus_bytes", "bytes that DMA moves in a cycle", 16, 4, 4096, multiple=4),
+            Asked("clock_ghz", "clock in GHz", 1.0, 0.001, 100, is_whole=False),
+        ),
+        _matrix,
+    ),
+    "abstract": Kind(
+        "no hardware: one product of M by N by K numbers, for counting",
+        (
+            Asked("m", "rows of the product", 16, 1, 256),
+            Asked("n", "columns of the product", 16, 1, 256),
+            Asked("k", "length of its sums", 16, 1, 256),
+        ),
+        _abstract,
+    ),
+}
+"""What may be begun."""
+
+_PLACE = re.compile("@([A-Z_]+)@")
+
+
+def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
+    """The text of a new description; what is not given is as usual."""
+    answers = {asked.name: given.get(asked.name, asked.usual) for asked in KINDS[kind].asked}
+    values: dict[str, object] = {"name": name, **answers, **KINDS[kind].derived(answers)}
+    return _PLACE.sub(lambda found: _shown(values[found[1].lower()]), template_text(kind))
+
+
+def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
+    """What a word says of a figure. Raises: UsageProblem where it cannot be."""
+    number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
+    scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
+    value = float(number[1]) * scale if number else 0.0
+    bounds = f"{_bound(asked, asked.least)} to {_bound(asked, asked.most)}"
+    rule = f", a multiple of {asked.multiple}" if asked.multiple > 1 else ""
+    is_fine = asked.least <= value <= asked.most and (value % asked.multiple == 0 or not asked.is_whole)
+    if (scale != 1 and not asked.is_size) or not is_fine:
+        said = f"{asked.name} is {bounds}{rule}, not `{word[:40]}`"
+        raise UsageProblem(Diagnostic("option-value", said, help=f"it is the {asked.question}"))
+    return int(value) if asked.is_whole else value
+
+
+def asked_of(kind: str, name: str) -> Asked:
+    """The figure of that name. Raises: UsageProblem where a kind has none."""
+    found = next((asked for asked in KINDS[kind].asked if asked.name == name), None)
+    if found is None:
+        known = [asked.name for asked in KINDS[kind].asked]
+        said = f"a machine of kind {kind} has no `{name[:40]}`"
+        notes = (f"known: {', '.join(known)}",)
+        raise UsageProblem(Diagnostic("unknown-figure", said, notes=notes, help=did_you_mean(name, known)))
+    return found
+
+
+def _bound(asked: Asked, value: float) -> str:
+    return _size(value) if asked.is_size else f"{value:g}"
+
+
+def _size(value: float) -> str:
+    units = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+    unit, scale = next(((u, s) for u, s in units if value >= s and value % s == 0), ("", 1))
+    return f"{int(value // scale)} {unit}".rstrip()
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
