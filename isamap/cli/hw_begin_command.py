@@ -77,7 +77,7 @@ def _path(name: str) -> Path:
 
 
 def _kind(word: str | None) -> str:
-    if word in KINDS:
+    if word is not None and word in KINDS:
         return word
     notes = tuple(f"{kind}: {found.summary}" for kind, found in KINDS.items())
     if word is None:

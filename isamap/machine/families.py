@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
+from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, words
 from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span, shown
 
@@ -36,6 +37,17 @@ _Table = dict[str, tuple[str, ...] | _Types]
 
 _VARIABLE = re.compile(r"[A-Z]+")
 _VALUE = re.compile(r"[A-Za-z0-9_]+")
+
+
+def _type_sets() -> tuple[str, ...]:
+    from isamap.ir.dtypes import TYPE_SETS  # brings numpy, which detection does without
+
+    return tuple(TYPE_SETS)
+
+
+TYPE_SET = Keys({"types": words(_type_sets), "except": ListOf(TEXT), "holding": TEXT}, ("types",))
+ROW = NamedBy(OneOf((TEXT, ListOf(TEXT, 1), TYPE_SET)), pattern=_VARIABLE.pattern)
+ROWS = OneOf((ROW, ListOf(ROW, 1)))
 
 
 def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
@@ -139,7 +151,7 @@ def _read_types(node: Mapping, findings: Findings) -> _Types:
     """`{types: integer, except: [i4, A], holding: A}`."""
     from isamap.ir.dtypes import TYPE_SETS  # brings numpy, which detection does without
 
-    keys = read_mapping(node, "a set of types", ("types", "except", "holding"), findings, ("types",))
+    keys = read_mapping(node, "a set of types", TYPE_SET, findings)
     name = read_name(keys.get("types"), "`types`", findings)
     if name is not None and name.text not in TYPE_SETS:
         findings.unknown("unknown-type-set", "set of types", name.text, name.span, TYPE_SETS)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from math import isfinite
 
+from isamap.machine.keys import Keys
 from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span
 from isamap.source.numbers import BYTES_PER_UNIT
@@ -20,11 +21,11 @@ _UNITS = re.compile(
 def read_mapping(
     node: Node | None,
     what: str,
-    allowed: Collection[str],
+    keys: Keys,
     findings: Findings,
-    required: Iterable[str] = (),
 ) -> dict[str, Node]:
     """The values of a mapping with a fixed set of keys."""
+    allowed = tuple(keys.values)
     entries = read_names(node, what, findings)
     given = {key.text: value for key, value in entries}
     for key, _ in entries:
@@ -32,7 +33,7 @@ def read_mapping(
             _unknown_key(key, what, allowed, findings)
     # An unknown key is taken for a missing one misspelt: one finding says it.
     if isinstance(node, Mapping) and all(key in allowed for key in given):
-        for name in required:
+        for name in keys.required:
             if name not in given:
                 findings.report(
                     "missing-key", f"{what} does not give `{name}`", _head(node), advice=f"add `{name}: …`"

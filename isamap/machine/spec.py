@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from isamap.machine import allowed
+from isamap.machine import allowed, families
 from isamap.machine.families import Row, read_rows
 from isamap.machine.fields import (
     read_bytes,
@@ -21,8 +21,26 @@ from isamap.machine.fields import (
     read_number,
     read_text,
 )
-from isamap.machine.target_fields import TargetSpec, read_target
+from isamap.machine.keys import (
+    BYTES,
+    COUNT,
+    EXPRESSION,
+    FLAG,
+    NUMBER,
+    TEXT,
+    Keys,
+    Leaf,
+    ListOf,
+    NamedBy,
+    words,
+)
+from isamap.machine.target_fields import TARGET, TargetSpec, read_target
 from isamap.machine.timing_fields import (
+    LOOPS,
+    MODEL_KEYS,
+    ROWS,
+    STREAMS,
+    TLB,
     Stated,
     read_loop_times,
     read_model,
@@ -143,17 +161,58 @@ class Spec:
     instructions: tuple[InstructionSpec, ...]
 
 
-KEYS = (
-    "isamap", "name", "summary", "extends", "sources", "target", "clock_ghz", "thread_start_ns", "language",
-    "memories", "links", "units", "tlb", "loops", "model", "states", "remove", "instructions",
-)  # fmt: skip
 VERSION = "1"
+MEMORY = Keys({"c_types": NamedBy(TEXT), "source": TEXT})
+LINK = Keys(
+    {
+        "from": TEXT,
+        "to": TEXT,
+        "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
+        "shared": FLAG,
+        "rows": ROWS,
+        "streams": STREAMS,
+        "source": TEXT,
+    },
+    ("from", "to", "bandwidth_bytes_per_ns", "source"),
+)
+UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "source": TEXT}, ("count",))
+FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
+STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
+_TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
+COST = Keys({"unit": TEXT, **dict.fromkeys(_TIMES, EXPRESSION)}, ("unit",))
+INSTRUCTION = Keys(
+    {"for": families.ROWS, "semantics": TEXT, "emit": TEXT, "barrier": FLAG, "cost": COST, "source": TEXT},
+    ("semantics", "emit", "cost", "source"),
+)
+MACHINE = Keys(
+    {
+        "isamap": words(lambda: (VERSION,)),
+        "name": TEXT,
+        "summary": TEXT,
+        "extends": TEXT,
+        "sources": NamedBy(TEXT),
+        "target": TARGET,
+        "clock_ghz": Leaf("number", 0.001),
+        "thread_start_ns": NUMBER,
+        "language": TEXT,
+        "memories": NamedBy(MEMORY),
+        "links": ListOf(LINK),
+        "units": NamedBy(UNIT),
+        "tlb": TLB,
+        "loops": LOOPS,
+        "model": MODEL_KEYS,
+        "states": NamedBy(STATE),
+        "remove": ListOf(TEXT),
+        "instructions": ListOf(INSTRUCTION),
+    },
+    ("name", "summary"),
+)
 
 
 def read_spec(root: Mapping, findings: Findings) -> Spec:
     """The file as data; what is wrong with it is told in `findings`."""
     _check_version(root, findings)
-    keys = read_mapping(root, "a machine", KEYS, findings, ("name", "summary"))
+    keys = read_mapping(root, "a machine", MACHINE, findings)
     name = read_text(keys.get("name"), "`name`", findings)
     summary = read_text(keys.get("summary"), "`summary`", findings)
 
@@ -217,7 +276,7 @@ def _read_removed(node: Node, findings: Findings) -> Scalar | None:
 
 
 def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
-    keys = read_mapping(node, f"memory `{name.text}`", ("c_types", "source"), findings)
+    keys = read_mapping(node, f"memory `{name.text}`", MEMORY, findings)
     c_types: dict[str, str] = {}
     for dtype, c_type in read_names(keys.get("c_types"), "`c_types`", findings):
         text = read_text(c_type, f"the C type of {dtype.text}", findings)
@@ -234,8 +293,7 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
 
 
 def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    names = ("from", "to", "bandwidth_bytes_per_ns", "shared", "rows", "streams", "source")
-    keys = read_mapping(node, "a link", names, findings, ("from", "to", "bandwidth_bytes_per_ns", "source"))
+    keys = read_mapping(node, "a link", LINK, findings)
     source_memory = read_name(keys.get("from"), "`from`", findings)
     target_memory = read_name(keys.get("to"), "`to`", findings)
     bandwidth = read_number(
@@ -252,10 +310,9 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
-    names = ("count", "products_per_cycle", "source")
-    keys = read_mapping(node, f"unit `{name.text}`", names, findings, ("count",))
+    keys = read_mapping(node, f"unit `{name.text}`", UNIT, findings)
     count = read_number(keys.get("count"), "`count`", findings, lowest=1, whole=True)
-    peak = read_number(keys.get(names[1]), "`products_per_cycle`", findings, lowest=1, whole=True)
+    peak = read_number(keys.get("products_per_cycle"), "`products_per_cycle`", findings, lowest=1, whole=True)
     source = read_text(keys.get("source"), "`source`", findings)
     if count is None:
         return None
@@ -263,11 +320,11 @@ def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:
-    keys = read_mapping(node, f"state `{name.text}`", ("bytes", "fields"), findings, ("bytes", "fields"))
+    keys = read_mapping(node, f"state `{name.text}`", STATE, findings)
     size = read_bytes(keys.get("bytes"), "`bytes`", findings)
     offsets: list[tuple[Scalar, int]] = []
     for field, value in read_names(keys.get("fields"), "`fields`", findings):
-        place = read_mapping(value, f"field `{field.text}`", ("offset_bytes",), findings, ("offset_bytes",))
+        place = read_mapping(value, f"field `{field.text}`", FIELD, findings)
         offset = read_bytes(place.get("offset_bytes"), "`offset_bytes`", findings, lowest=0)
         offsets += [(field, offset)] if offset is not None else []
     return StateSpec(name, size, tuple(offsets)) if size is not None else None
@@ -275,12 +332,9 @@ def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | Non
 
 # --- instructions -----------------------------------------------------------------------------------------
 
-_TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
-
 
 def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
-    names = ("for", "semantics", "emit", "barrier", "cost", "source")
-    keys = read_mapping(node, "an instruction", names, findings, ("semantics", "emit", "cost", "source"))
+    keys = read_mapping(node, "an instruction", INSTRUCTION, findings)
     rows = read_rows(keys.get("for"), findings)
     semantics = read_text(keys.get("semantics"), "`semantics`", findings)
     emit = read_text(keys.get("emit"), "`emit`", findings)
@@ -293,7 +347,7 @@ def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
 
 
 def _read_cost(node: Node, findings: Findings) -> CostSpec:
-    keys = read_mapping(node, "`cost`", ("unit", *_TIMES), findings, ("unit",))
+    keys = read_mapping(node, "`cost`", COST, findings)
     unit = read_text(keys.get("unit"), "`unit`", findings)
     # A key that was refused is taken for the missing one misspelt.
     is_whole = isinstance(node, Mapping) and len(keys) == len(node.entries)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.machine import allowed
-from isamap.machine.emulators import read_cpu, read_emulator
+from isamap.machine.emulators import EMULATORS, read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
+from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
@@ -42,16 +43,26 @@ class TargetSpec:
     cpu: str | None = None
 
 
+TARGET = Keys(
+    {
+        "toolchains": ListOf(words(lambda: allowed.TOOLCHAINS)),
+        "flags": ListOf(TEXT),
+        "headers": ListOf(words(lambda: tuple(allowed.headers()))),
+        "features": ListOf(words(allowed.features)),
+        "permissions": ListOf(words(lambda: tuple(allowed.permission_numbers()))),
+        "run": words(lambda: allowed.RUNS),
+        "emulator": words(lambda: tuple(EMULATORS)),
+        "cpu": TEXT,
+        "lengths": NamedBy(TEXT),
+    }
+)
+
+
 def read_target(node: Node | None, findings: Findings) -> TargetSpec:
     """What a `target` says."""
     if node is None:
         return TargetSpec()
-    keys = read_mapping(
-        node,
-        "`target`",
-        ("toolchains", "flags", "headers", "features", "permissions", "run", "emulator", "cpu", "lengths"),
-        findings,
-    )
+    keys = read_mapping(node, "`target`", TARGET, findings)
 
     def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
         def check(text: Scalar) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_bytes, read_mapping, read_number, read_text
+from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, Leaf
 from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
@@ -27,9 +28,26 @@ class Stated(Generic[T]):
     spans: Mapping[str, Span]
 
 
+def _figure(name: str) -> Leaf:
+    return BYTES if name.endswith("_bytes") else COUNT if name.endswith("count") else NUMBER
+
+
+def figure_keys(kind: type[Any], required: Iterable[str] = ()) -> Keys:
+    """The keys that are the fields of a class of figures."""
+    figures = {f.name: _figure(f.name) for f in fields(kind) if f.name != "source"}
+    return Keys({**figures, "source": TEXT}, (*required, "source"))
+
+
+ROWS = figure_keys(RowTimes)
+STREAMS = figure_keys(StreamTimes, [f.name for f in fields(StreamTimes) if f.default is MISSING])
+TLB = figure_keys(Tlb, ("count", "page_bytes", "miss_ns"))
+LOOPS = figure_keys(LoopTimes)
+MODEL_KEYS = figure_keys(ModelFigures)
+
+
 def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
     """What a link's `rows` says."""
-    found = _read(RowTimes, node, "`rows`", findings, required=())
+    found = _read(RowTimes, node, "`rows`", findings, ROWS)
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
         _check_together(found, "`rows`", ("followed_count", "late_line_ns"), findings)
@@ -47,8 +65,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
 
 def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
     """What a link's `streams` says."""
-    names = [field.name for field in fields(StreamTimes) if field.default is MISSING]
-    found = _read(StreamTimes, node, "`streams`", findings, required=names)
+    found = _read(StreamTimes, node, "`streams`", findings, STREAMS)
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)
         _check_order(found, "hinted_start_ns", "row_start_ns", findings)
@@ -58,48 +75,49 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
 
 def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
     """What `tlb` says."""
-    return _read(Tlb, node, "`tlb`", findings, required=("count", "page_bytes", "miss_ns"))
+    return _read(Tlb, node, "`tlb`", findings, TLB)
 
 
 def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
     """What `loops` says."""
-    return _read(LoopTimes, node, "`loops`", findings, required=())
+    return _read(LoopTimes, node, "`loops`", findings, LOOPS)
 
 
 def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
     """What `model` says."""
-    found = _read(ModelFigures, node, "`model`", findings, required=())
+    found = _read(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
         for name in ("leak_factor", "stream_leak_factor", "usable_factor"):
             _check_part(found, name, findings)
     return found
 
 
-def _read(
-    kind: type[T], node: Node | None, what: str, findings: Findings, required: Iterable[str]
-) -> Stated[T] | None:
+def _read(kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys) -> Stated[T] | None:
     """The figures of a mapping whose keys are the fields of a class; None where one of them is no number."""
     if node is None:
         return None
-    names = [field.name for field in fields(kind) if field.name != "source"]
-    keys = read_mapping(node, what, (*names, "source"), findings, (*required, "source"))
+    names = [name for name in table.values if name != "source"]
+    keys = read_mapping(node, what, table, findings)
     source = read_text(keys.get("source"), "`source`", findings)
     values: dict[str, Any] = {}
     for name in names:
         value = _read_figure(name, keys.get(name), findings)
         if value is not None:
             values[name] = value
-    if any(name in keys and name not in values for name in names) or any(n not in values for n in required):
+    if any(name in keys and name not in values for name in names) or any(
+        n not in values for n in table.required if n != "source"
+    ):
         return None
     figures = kind(**values, source=source.text if source is not None else "")
     return Stated(figures, source, {name: keys[name].span for name in values})
 
 
 def _read_figure(name: str, node: Node | None, findings: Findings) -> float | None:
-    if name.endswith("_bytes"):
+    leaf = _figure(name)
+    if leaf == BYTES:
         return read_bytes(node, f"`{name}`", findings)
-    whole = name.endswith("count")
-    value = read_number(node, f"`{name}`", findings, lowest=1 if whole else 0, whole=whole)
+    whole = leaf.kind == "whole"
+    value = read_number(node, f"`{name}`", findings, lowest=leaf.least, whole=whole)
     return int(value) if whole and value is not None else value
 
 

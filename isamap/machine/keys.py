@@ -1,0 +1,66 @@
+"""What mappings of a description may hold: their keys, what each is, and which have to be given.
+
+The readers look their keys up here, and `isamap hw schema` prints the same tables for editors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value without keys. `words`, where there are some, are all that it may be."""
+
+    kind: Literal["text", "number", "whole", "bytes", "flag", "expression"]
+    least: float = 0
+    words: Callable[[], tuple[str, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of at least so many values of one kind."""
+
+    item: Value
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBy:
+    """A mapping whose keys are the writer's own names."""
+
+    value: Value
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A value of any of some kinds."""
+
+    kinds: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A mapping with a fixed set of keys."""
+
+    values: Mapping[str, Value]
+    required: tuple[str, ...] = ()
+
+
+Value = Leaf | ListOf | NamedBy | OneOf | Keys
+
+TEXT = Leaf("text")
+NUMBER = Leaf("number")
+BYTES = Leaf("bytes", 1)
+COUNT = Leaf("whole", 1)
+FLAG = Leaf("flag")
+EXPRESSION = Leaf("expression")
+"""A number, or an expression of an instruction's parameters."""
+
+
+def words(known: Callable[[], tuple[str, ...]]) -> Leaf:
+    """A text that is one of a few words."""
+    return Leaf("text", words=known)
