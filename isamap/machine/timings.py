@@ -131,6 +131,9 @@ class ModelFigures:
     before it evicts itself. Prefetches into the nearest cache, of rows that were hinted before, stand
     `near_ahead_count` iterations before their use; those that several register blocks share at least
     `shared_ahead_count`. `line_bytes` is a line of memory where no cache states one.
+
+    A share of a copy that is dealt to a step of a sum takes as long as `share_turns_count` iterations of a
+    loop, and of rows that a copy reads `copied_rows_count` begin in the time of one beside computing.
     """
 
     leak_factor: float = 0.1
@@ -139,6 +142,8 @@ class ModelFigures:
     near_ahead_count: int = 2
     shared_ahead_count: int = 2
     line_bytes: int = 64
+    share_turns_count: int = 30
+    copied_rows_count: int = 2
     source: str = ""
 
 

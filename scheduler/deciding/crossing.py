@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from isamap.plan.cost import Const, Cost, Decision, times
+from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
-from isamap.plan.problem import TileAxis, TileOperand
+from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule, Spread, Stage
 from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.deciding.sums import summed_axis
+from isamap.scheduler.deciding.sums import sums_going_on
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
 
 BESIDE = 2  # ahead, and beside the sum
@@ -108,20 +108,16 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
 
 def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
     """Shares stand in a loop over a sum while it is held, and each loop around it is alone over its axis."""
-    name, summed = name_of(space, operand), summed_axis(space.option)
+    name = name_of(space, operand)
 
     def constraint(facts: Iterable[Fact], why: str) -> Constraint:
         return Constraint(
             (Is(name, (0, 1)), *facts), "fix-crossing", lambda _: f"{name} = 2 cannot be: {why}"
         )
 
-    def one(axis: TileAxis) -> Cost:
-        """What one iteration of the sum covers."""
-        return times(axis.tile, Decision(space.unroll(axis))) if axis == summed else Const(axis.tile)
-
-    sums = [axis for axis in space.axes if axis.is_reduction]
-    looped = [Not(AtMost(Decision(space.block(axis)), one(axis))) for axis in sums]
-    yield constraint(looped, "no loop over the sum is inside the register block")
+    yield constraint(
+        (fact for _, fact in sums_going_on(space)), "no loop over the sum is inside the register block"
+    )
     for axis in space.axes:
         if axis.name not in operand.axes:
             why = f"blocks of {axis.name} would stand between it and the sum: a larger {space.block(axis)}"

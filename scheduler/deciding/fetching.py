@@ -133,6 +133,16 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     return along[0] + 1, operand.ahead_counts[0]
 
 
+def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:
+    """The loops outside `hold` whose next iteration reads other elements of an input, outermost first."""
+    turns, _ = _turns(option, nest.loops[: nest.hold])
+    return [
+        n
+        for n, loop in enumerate(nest.loops[: nest.hold])
+        if loop.axis in operand.axes and loop.counts and turns[n] > 1
+    ]
+
+
 def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
     """How often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
     spans = {axis.name: axis.extent for axis in option.axes}

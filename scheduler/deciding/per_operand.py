@@ -117,6 +117,11 @@ def first_values(space: Choices) -> dict[str, int]:
     }
 
 
+def least_values(space: Choices) -> dict[str, int]:
+    """What is fixed, and of what is open the value that needs nothing of other decisions."""
+    return {name: min(values, default=0) for name, values in open_values(space).items()}
+
+
 def other_values(space: Choices, current: Made, *, tried: bool = False) -> Iterator[dict[str, int]]:
     """Each decision made another way, or only those that short searches try."""
     for kind in KINDS:

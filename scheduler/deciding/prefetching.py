@@ -14,13 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from isamap.plan.cost import Decision, times
+from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
-from isamap.scheduler.deciding.fetching import asked, late_ahead, near_ahead, pieces_ahead, rows_ahead
+from isamap.scheduler.deciding.fetching import (
+    asked,
+    going_on,
+    in_rows,
+    late_ahead,
+    near_ahead,
+    pieces_ahead,
+    rows_ahead,
+)
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.deciding.sums import sweeping_axis
+from isamap.scheduler.deciding.sums import sums_going_on, sweeping_axis
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, whole
 
 
@@ -36,7 +44,8 @@ def _named(space: Choices) -> dict[str, TileOperand]:
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     wanted = space.fixed.get(name)
     if wanted is None:
-        return tuple(sorted({0, asked(space.option, operand)}))
+        goes_on = any(True for _ in _going_on(space, operand))
+        return tuple(sorted({0, asked(space.option, operand) if goes_on else 0}))
     most = len(operand.hints) if operand.axes else 0
     return (wanted,) if 0 <= wanted <= most else ()
 
@@ -55,9 +64,9 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
             yield _asked_or(
                 name, facts, "register blocks without a loop over rows ask for whole rows, not for parts"
             )
-        if not _has_loop(space, operand):
-            cuts = (Not(whole(space.block(a), a.extent)) for a in space.axes_of(operand) if a.is_reduction)
-            yield _asked_or(name, tuple(cuts), "no loop outside the sum moves on to other elements of it")
+        yield _asked_or(
+            name, tuple(_going_on(space, operand)), "no loop outside the sum moves on to other elements of it"
+        )
 
 
 def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
@@ -67,9 +76,17 @@ def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
     )
 
 
-def _has_loop(space: Choices, operand: TileOperand) -> bool:
-    """Loops over elements of the result always stand outside `hold`."""
-    return any(axis.name in operand.axes and not axis.is_reduction for axis in space.option.axes)
+def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
+    """That a loop goes on to other elements of an input: over its register blocks, or over blocks of a sum;
+    of pieces of rows the loop from row to row as well.
+    """
+    for axis in space.axes_of(operand):
+        if axis.is_reduction:
+            yield Not(whole(space.block(axis), axis.extent))
+        else:
+            yield Not(AtMost(Const(axis.extent), times(axis.tile, Decision(space.unroll(axis)))))
+    if operand.streams and not in_rows(space.option, operand):
+        yield from (fact for axis, fact in sums_going_on(space) if axis in operand.axes)
 
 
 # --- loops ------------------------------------------------------------------------------------------------
@@ -82,11 +99,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
         if made.get(name, 0):
             cache, _ = operand.hints[made[name] - 1]
             inside = pieces_ahead(space.option, nest, operand) or rows_ahead(space.option, nest, operand)
-            around = [
-                n
-                for n, loop in enumerate(nest.loops[: nest.hold])
-                if loop.axis in operand.axes and loop.counts
-            ]
+            around = going_on(space.option, nest, operand)
             if inside is not None:
                 found.append(Prefetch(operand.name, *inside, cache))
                 near = near_ahead(space.option, nest, operand) if made[name] > 1 else None

@@ -11,7 +11,7 @@ from itertools import product
 
 from isamap.scheduler.deciding.crossing import is_crossed
 from isamap.scheduler.deciding.orders import first_order
-from isamap.scheduler.deciding.per_operand import first_values
+from isamap.scheduler.deciding.per_operand import least_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_choices
 
@@ -25,7 +25,7 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
     sizes = {axis.name: space.blocks(axis, factors[axis.name]) for axis in space.axes}
     if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):
         return
-    crossed = first_values(space)
+    crossed = least_values(space)
     late = any(is_crossed(space, o, crossed) for o in space.option.operands if o.is_accumulator)
     choices = product((True, False), repeat=len(sums)) if rests else iter([(True,) * len(sums)])
     for choice in [(False,) * len(sums)] if late else choices:

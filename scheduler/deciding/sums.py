@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from isamap.plan.cost import Const, Cost, Decision, times
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.translation.constraints import Constraint, Is, whole
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Is, Not, whole
 
 # Of rows that come in fours and more, each by a load, there are too many to follow.
 MOST_SWEPT_TILE = 2
@@ -29,6 +30,19 @@ def sweeping_axis(option: NestOption) -> TileAxis | None:
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
     return axis if any(o.swept and axis.name in o.axes for o in option.operands) else None
+
+
+def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
+    """Each axis of a sum, and that its loop inside the register block goes on."""
+    summed = summed_axis(space.option)
+
+    def one(axis: TileAxis) -> Cost:
+        """What one iteration of the sum covers."""
+        return times(axis.tile, Decision(space.unroll(axis))) if axis == summed else Const(axis.tile)
+
+    for axis in space.axes:
+        if axis.is_reduction:
+            yield axis.name, Not(AtMost(Decision(space.block(axis)), one(axis)))
 
 
 def sum_constraints(space: Choices) -> Iterator[Constraint]:

@@ -23,10 +23,6 @@ from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.scheduler.effects.supply import least_supply
 from isamap.source import added
 
-# The model's: rows of a copy wait for nothing, so that two begin in the time of one beside computing. Pieces
-# took 2.9 to 5.4 ns where rows start in 7.1 (docs/decisions/0052-copy-orders.md).
-BEGUN_TOGETHER = 2
-
 
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """The copy into the staging buffer; of an accumulator both ways."""
@@ -44,7 +40,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     whole = times(1 / together, total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))]))
-    costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem.loops), 2: whole}
+    costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
 
@@ -64,7 +60,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """Copies per block that other units make beside the sum."""
     return (
-        beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem.loops)
+        beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.beside
         else Const(0)
     )
@@ -83,7 +79,8 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) 
     extents = {axis.name: axis.extent for axis in space.option.axes}
     rows = prod(extents[name] for name in operand.axes if name != operand.dense_axis)
     stated = problem.memory_rows if home is None else problem.rows_behind[home - 1]
-    one = stated.start_ns / BEGUN_TOGETHER * ceil(rows / rows_together(operand, problem.tlb))
+    one = stated.start_ns / problem.model.copied_rows_count
+    one *= ceil(rows / rows_together(operand, problem.tlb))
     # Tiles that share a line are copied together.
     lines = ceil(extents[operand.dense_axis] * operand.tensor_bytes / problem.line_bytes)
 

@@ -5,7 +5,8 @@
                                         the work
     the unit that computes copies       the same time as before, and `share_ns` for each share
     beside the sum, where its unit      as if a unit moved the data, but for loads into registers, with which
-    has its registers to itself         copies take turns; and `SHARE_TURNS` for each step of the sum
+    has its registers to itself         copies take turns; and `share_turns_count` for each step
+                                        of the sum
     beside the sum, elsewhere           the same time as before, and as much for each step
 
 On a processor that copies with the same instruction stream, packing that was dealt to the iterations of the
@@ -21,15 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from isamap.machine.timings import LoopTimes
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
-from isamap.plan.problem import TileAxis, TileOperand
+from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.tiling import Tiling
-
-# A share inside the sum counts what is due and left, turns a loop, and steps counters on: 2 to 4 ns on
-# AVX-512, in iterations of a loop (docs/decisions/0012-crossing-turns.md).
-SHARE_TURNS = 30
 
 
 def copied(
@@ -38,7 +34,7 @@ def copied(
     at_once: Cost,
     afar_ns: float,
     repeats: Sequence[Cost],
-    loops: LoopTimes,
+    problem: Problem,
 ) -> Cost:
     """What copying an operand per block adds on top: `at_once` where nothing crosses iterations.
 
@@ -49,32 +45,32 @@ def copied(
         return at_once
     shares = entries(tiling)
     if not operand.mover:
-        late = total([at_once, times(loops.share_ns, *shares)])
+        late = total([at_once, times(problem.loops.share_ns, *shares)])
     else:
         first = _last_results(tiling, operand) if operand.is_accumulator else _first_fills(tiling, operand)
         waits = times(operand.moved_ns_per_element, *first, *_per_whole(operand, repeats))
-        late = total([_before(tiling, operand, afar_ns), waits, times(loops.turn_ns, *shares)])
+        late = total([_before(tiling, operand, afar_ns), waits, times(problem.loops.turn_ns, *shares)])
     decided: dict[int, Cost] = {0: at_once, 1: late}
     if operand.beside and not operand.is_accumulator:
         element_ns = operand.pack_ns_per_element + afar_ns / _elements(tiling, operand)
         decided[BESIDE] = times(element_ns, *_first_fills(tiling, operand), *_per_whole(operand, repeats))
     elif not operand.is_accumulator:
-        decided[BESIDE] = total([at_once, _counted(tiling, loops)])
+        decided[BESIDE] = total([at_once, _counted(tiling, problem)])
     return Cases(name_of(tiling.space, operand), tuple(decided.items()))
 
 
-def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, loops: LoopTimes) -> Cost:
+def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
     """How long units that do not sum are busy with copies dealt to the sum."""
     if not operand.beside or operand.is_accumulator or operand not in crossing(tiling.space):
         return Const(0)
-    nothing, made = Const(0), total([at_once, _counted(tiling, loops)])
+    nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
     return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
 
 
-def _counted(tiling: Tiling, loops: LoopTimes) -> Cost:
+def _counted(tiling: Tiling, problem: Problem) -> Cost:
     """What it takes to deal work to each step of a sum."""
     steps = (tiling.steps[axis.name] for axis in tiling.space.axes)
-    return times(SHARE_TURNS * loops.turn_ns, *steps)
+    return times(problem.model.share_turns_count * problem.loops.turn_ns, *steps)
 
 
 def buffers(tiling: Tiling, operand: TileOperand) -> Cost:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 from math import inf
 
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.deciding.orders import first_order, other_orders
-from isamap.scheduler.deciding.per_operand import first_values, is_any_fixed, other_values
+from isamap.scheduler.deciding.per_operand import first_values, is_any_fixed, least_values, other_values
 from isamap.scheduler.deciding.scratch_least import least_assignments
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import refactored, sum_choices
@@ -186,15 +186,14 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     if order is None or sweep is None or not all(sizes.values()):
         return None
     made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns | order | sweep
-    made |= first_values(space)
-    for blocks in _shrinking(space, sizes):
-        for last in (False, True):
-            staged = {
-                space.stage(o): space.stage_values(o)[-1 if last and o.stage_whole else 0]
-                for o in space.option.operands
-            }
-            if space.is_feasible(assignment := made | blocks | staged):
-                return assignment
+    firsts = (first_values(space), least_values(space))
+    for values, blocks, last in product(firsts, _shrinking(space, sizes), (False, True)):
+        staged = {
+            space.stage(o): space.stage_values(o)[-1 if last and o.stage_whole else 0]
+            for o in space.option.operands
+        }
+        if space.is_feasible(assignment := made | values | blocks | staged):
+            return assignment
     smallest = least_assignments(space, block) if space.scratchpads else iter(())
     return next(filter(space.fits_scratchpads, smallest), None)
 

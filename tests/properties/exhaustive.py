@@ -6,7 +6,7 @@ of its own. Deliberately plain: nested loops over all values of all decisions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, permutations, product
 from math import prod
 
@@ -105,14 +105,14 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
         choices.append([(name, value) for value in ((0, 1) if able else (0,))])
         others = [a for a in option.axes if a.name not in operand.axes and a.extent > a.tile]
         alone = all(made.get(f"{nest}.block.{a.name}", a.extent) >= a.extent for a in others)
-        if operand.beside and turns and alone and not option.parts and _sums_inside(option, made, nest):
+        if operand.beside and turns and alone and not option.parts and _sums_inside(option.axes, made, nest):
             choices[-1] += [(name, 2)] if made[f"{nest}.stage.{operand.name}"] == 1 else []
     return [dict(chosen) for chosen in product(*choices)]
 
 
-def _sums_inside(option: NestOption, made: dict[str, int], nest: str) -> bool:
-    """Whether a loop over a sum stands inside the register block."""
-    running = [axis for axis in option.axes if axis.is_reduction and axis.extent > axis.tile]
+def _sums_inside(axes: Sequence[TileAxis], made: dict[str, int], nest: str) -> bool:
+    """Whether a loop over a sum goes on inside the register block."""
+    running = [axis for axis in axes if axis.is_reduction and axis.extent > axis.tile]
     return any(
         made.get(f"{nest}.block.{a.name}", a.extent) > a.tile * made.get(f"{nest}.unroll.{a.name}", 1)
         for a in running
@@ -130,10 +130,14 @@ def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[st
             continue
         own = [axis for axis in option.axes if axis.name in operand.axes]
         along = any(axis.is_reduction and axis.name == operand.dense_axis for axis in own)
-        moves = any(not axis.is_reduction for axis in own) or any(
-            made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own
+        moves = any(
+            made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent
+            if axis.is_reduction
+            else axis.tile * made.get(f"{nest}.unroll.{axis.name}", 1) < axis.extent
+            for axis in own
         )
-        able = (operand.streams or operand.late) and moves
+        pieces = operand.streams and not along and _sums_inside(own, made, nest)
+        able = (operand.streams or operand.late) and (moves or pieces)
         into = 1 if along else len(operand.hints)
         choices.append(
             [(f"{nest}.prefetch.{operand.name}", value) for value in ((0, into) if able else (0,))]

@@ -119,11 +119,9 @@ def seen_by_a_part(problem: Problem, option: NestOption) -> Problem:
     caches = tuple(
         replace(
             cache,
-            capacity_bytes=cache.capacity_bytes // others,
-            bandwidth_bytes_per_ns=cache.bandwidth_bytes_per_ns / others,
+            capacity_bytes=cache.capacity_bytes // (others if cache.shared else min(others, cache.cores)),
+            bandwidth_bytes_per_ns=cache.bandwidth_bytes_per_ns / (others if cache.shared else 1),
         )
-        if cache.shared
-        else cache
         for cache in problem.caches
     )
     divided = problem.memory_bandwidth_bytes_per_ns / (others if problem.memory_shared else 1)

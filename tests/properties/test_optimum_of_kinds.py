@@ -109,16 +109,7 @@ def _tree_ns(problem: Problem, found: Schedule) -> float:
     )
 
 
-# Of a part, no loop is left that a prefetch could stand in: the price has it all the same, the schedule not.
-HINTED_PART = pytest.param(
-    "hinted", 2, marks=pytest.mark.xfail(strict=True, reason="a prefetch that no loop of a part carries")
-)
-KNOWN = [("hinted", 2)]
-
-
-@pytest.mark.parametrize(
-    ("kind", "number"), [*(case for case in CASES if case not in KNOWN), HINTED_PART, *FOUND]
-)
+@pytest.mark.parametrize(("kind", "number"), [*CASES, *FOUND])
 def test_the_optimum_is_what_trying_everything_finds(kind: str, number: int) -> None:
     question = ALL[kind](Random(number))
     model = AnalyticModel() if number % 3 else RandomModel(number)

@@ -32,7 +32,6 @@ from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 
 LEAK, STREAM_LEAK = 0.1, 0.06
-SHARE_TURNS = 30
 
 
 def tree_ns(problem: Problem, option: NestOption, nest: NestSchedule) -> float:
@@ -268,7 +267,7 @@ def _at_once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _counted(walk: Walk, problem: Problem) -> float:
     """Dealing work to each step of the sum."""
-    return SHARE_TURNS * problem.loops.turn_ns * prod(map(walk.steps, walk.running))
+    return problem.model.share_turns_count * problem.loops.turn_ns * prod(map(walk.steps, walk.running))
 
 
 def _beside_sums(walk: Walk, operand: TileOperand, problem: Problem) -> float:

@@ -131,7 +131,9 @@ def copies_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     pieces = _copied_pieces(walk, operand) if operand.name in walk.by_rows else in_order
     line = min((c.line_bytes for c in problem.caches if c.line_bytes), default=64)
     pieces = min(pieces, ceil(along[0].extent * operand.tensor_bytes / line))
-    return stated.start_ns / 2 * _rows_apart(walk, operand, problem.tlb) * pieces
+    return (
+        stated.start_ns / problem.model.copied_rows_count * _rows_apart(walk, operand, problem.tlb) * pieces
+    )
 
 
 def results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:

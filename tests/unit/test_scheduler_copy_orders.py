@@ -18,7 +18,6 @@ from isamap.scheduler.deciding.copy_orders import TOGETHER_BYTES
 from isamap.scheduler.deciding.fixing import names_of
 from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.effects.copying import BEGUN_TOGETHER
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.pinning import complete
 from isamap.source import Infeasible, Source
@@ -88,7 +87,8 @@ def test_a_copy_comes_back_to_each_row_for_the_columns_of_each_register_block() 
     assert before is not None
     assert after is not None
     register_blocks, parts = N // 32, N // 128
-    assert before - after == pytest.approx((register_blocks - parts) * K * START_NS / BEGUN_TOGETHER)
+    together = question.model.copied_rows_count
+    assert before - after == pytest.approx((register_blocks - parts) * K * START_NS / together)
     assert cost(by_rows) < cost(in_order)
 
 

@@ -172,6 +172,15 @@ def test_what_only_sums_follow_is_prefetched_where_they_are_cut() -> None:
         schedule(question, fixed={"prefetch.b": 1, "block.k": 256})
 
 
+def test_a_register_block_of_all_rows_leaves_no_loop_that_a_prefetch_could_be_ahead_in() -> None:
+    question = hinted(gemm(8, 256, 256))
+    (nest,) = schedule(question, fixed={"prefetch.a": 1, "unroll.m": 2}).nests
+    (prefetch,) = nest.prefetches
+    assert nest.loops[prefetch.depth - 1].axis == "m"
+    with pytest.raises(Infeasible, match="no loop outside the sum moves on to other elements of it"):
+        schedule(question, fixed={"prefetch.a": 1, "unroll.m": 8, "unroll.n": 1, "block.k": 256})
+
+
 def test_a_cache_without_hints_is_refused() -> None:
     with pytest.raises(Infeasible, match=r"nest0.prefetch.a is 0 \(none\), 1 \(l1\), 2 \(l2\), not 3"):
         schedule(hinted(gemm(256, 256, 256)), fixed={"prefetch.a": 3})
