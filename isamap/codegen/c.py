@@ -63,7 +63,9 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     entry = entry_text(program, interface, names, issuer.used, function)
     title = _title(program, model)
     parts = [[f"/* {title}", *_how_to_compile(machine, model)], _includes(machine, issuer, name)]
-    parts += [text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS))]
+    parts += [
+        text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS), machine.target.parts)
+    ]
     parts += [image_text(image_name, image) for image, image_name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     parts += writer.copies

@@ -27,9 +27,11 @@ from dataclasses import dataclass
 from math import isfinite
 
 from isamap.codegen.c_names import Names
+from isamap.codegen.c_steps import call_text
 from isamap.codegen.cmodel import Model, ModelOperand, build_model
 from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruction, Loop, Read, Scalar
 from isamap.kernels import list_functions
+from isamap.machine import PARTS, EmitCall
 from isamap.syntax.functions import definition
 
 FUNCTIONS = tuple(name for name in list_functions() if name in OPS)
@@ -71,6 +73,13 @@ def elementary() -> Iterator[Text]:
         for name in sorted(FUNCTIONS, key=lambda name: (len(_called(name)), name)):
             made = _text(name, n, types)
             yield Text(f"{name}_{n}", made, _needs(name, made, n, (*parts, *FUNCTIONS)))
+
+
+def part_text(name: str, emit: EmitCall) -> str:
+    """The function of a part, as `scale_f32x16`, that a machine has an instruction for."""
+    part, _, kind = name.rpartition("_")
+    given = ", ".join(f"{kind} {p}" for p in PARTS[part])
+    return f"static inline {kind} {name}({given}) {{\n  return ({kind}){call_text(emit)};\n}}\n"
 
 
 def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -148,6 +157,23 @@ static inline $F choose_$n($U where, $F a, $F b) {
   return of_bits_$n((bits_$n(a) & where) | (bits_$n(b) & ~where));
 }
 """,
+    "if_less": """\
+/* Where a < b, else d. */
+static inline $F if_less_$n($F a, $F b, $F c, $F d) {
+  return choose_$n(where_$n(a < b), c, d);
+}
+""",
+    "at_least": """\
+/* The larger; where x is no number, x. */
+static inline $F at_least_$n($F x, $F low) {
+  return if_less_$n(x, low, low, x);
+}
+""",
+    "at_most": """\
+static inline $F at_most_$n($F x, $F high) {
+  return if_less_$n(high, x, high, x);
+}
+""",
     "size": """\
 static inline $F size_$n($F x) {
   return of_bits_$n(bits_$n(x) & 0x7fffffffu);
@@ -209,6 +235,11 @@ def _value(e: Expr, n: str) -> str:
         case Const(value):
             assert isfinite(value), "definitions make infinities of numbers"
             return f"all_{n}({float(value)!r}f)"
+        case Call("select", (Call("lt" | "gt" as op, args), c, d)):
+            a, b = args if op == "lt" else reversed(args)
+            if c in (a, b) and d in (a, b) and c != d:
+                return f"{'at_least' if c == b else 'at_most'}_{n}({_value(d, n)}, {_value(c, n)})"
+            return f"if_less_{n}({', '.join(_value(x, n) for x in (a, b, c, d))})"
         case Call(op, args):
             shown = [_value(a, n) for a in args]
             if op in _CALLED or op in FUNCTIONS:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from isamap.codegen.c_elementary import elementary
+from isamap.codegen.c_elementary import elementary, part_text
 from isamap.codegen.c_names import storage_type
 from isamap.ir import DTYPES, DType
+from isamap.machine import EmitCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,13 +361,15 @@ HELPERS: dict[str, Helper] = {
 }
 
 
-def helper_texts(used: Iterable[str]) -> tuple[str, ...]:
-    """The functions used, with those they call, each once, callees first."""
+def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()) -> tuple[str, ...]:
+    """The functions used, with those they call, each once, callees first; `parts` are the machine's own."""
+    own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}
+    known = HELPERS | own
     wanted: set[str] = set()
     pending = list(used)
     while pending:
         name = pending.pop()
         if name not in wanted:
             wanted.add(name)
-            pending += HELPERS[name].needs
-    return tuple(helper.text for name, helper in HELPERS.items() if name in wanted)
+            pending += known[name].needs
+    return tuple(helper.text for name, helper in known.items() if name in wanted)

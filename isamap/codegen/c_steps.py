@@ -36,6 +36,15 @@ def build_steps(
     return Model(name, operands, instruction.params, "\n".join([*lines, "}"]) + "\n", frozenset(writer.used))
 
 
+def call_text(emit: EmitCall) -> Text:
+    """A call whose arguments are values of C by the names that it gives them."""
+    names = Names()
+    for arg in emit.names:
+        if arg.kind == "value":
+            names.take(arg.name)
+    return _Writer((), names).call(emit)
+
+
 class _Writer:
     """Writes calls over the parameters of one function."""
 

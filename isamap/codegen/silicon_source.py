@@ -111,7 +111,9 @@ def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
     functions = [_Function(machine, form, issuer).lines() for form in forms]
     headers = {"stdint.h", "string.h", "math.h"} | (set[str]() if model else set(machine.target.headers))
     parts = [[f"#include <{h}>" for h in sorted(headers)]]
-    parts += [t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"})]
+    parts += [
+        t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"}, machine.target.parts)
+    ]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
     return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"

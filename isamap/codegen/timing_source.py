@@ -133,7 +133,7 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], samp
     headers = sorted(_HEADERS | set(machine.target.headers))
     parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
     used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
-    parts += [t.splitlines() for t in helper_texts(used)]
+    parts += [t.splitlines() for t in helper_texts(used, machine.target.parts)]
     parts += [_HIDING.splitlines(), sampled_by.splitlines()]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]

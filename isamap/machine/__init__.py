@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         line_bytes,
         unset_state,
     )
+    from isamap.machine.parts import PARTS
     from isamap.machine.processor import detect_features, detect_machine, missing_features
 
 _HOMES = {
@@ -40,6 +41,7 @@ _HOMES = {
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("list_machines", "machine_digest"),
     "lengths": ("at_one_length",),
+    "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
         "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "Link", "Machine",
@@ -49,6 +51,7 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
+    "PARTS",
     "Cost",
     "EmitArg",
     "EmitCall",

@@ -195,7 +195,7 @@ def _argument(
             raise _problem("emit-name", f"`{instruction.name}` neither loads nor releases `{name}`", span)
         return EmitArg("state", name, attribute, cast)
     operands = [o.name for o in _passed_operands(instruction)]
-    known = [*operands, *(p.name for p in instruction.params), *_configured(instruction)]
+    known = [*operands, *(p.name for p in instruction.params), *_configured(instruction), *around.values]
     raise _unknown(name, arg.name.span, "operand, parameter or state", known)
 
 

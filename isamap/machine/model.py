@@ -295,6 +295,7 @@ class Target:
     lengths: tuple[Length, ...] = ()
     emulator: str | None = None  # under which programs run, on the model `cpu` of its processors
     cpu: str | None = None
+    parts: tuple[tuple[str, EmitCall], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

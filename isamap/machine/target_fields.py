@@ -29,6 +29,14 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
+class PartText:
+    """A part of elementary functions as a file writes it: its name, and the call that performs it."""
+
+    name: Scalar
+    text: Scalar
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSpec:
     """What a file says about its target; None where it says nothing."""
 
@@ -41,6 +49,7 @@ class TargetSpec:
     lengths: tuple[Length, ...] = ()
     emulator: str | None = None
     cpu: str | None = None
+    parts: tuple[PartText, ...] = ()
 
 
 TARGET = Keys(
@@ -54,6 +63,7 @@ TARGET = Keys(
         "emulator": words(lambda: tuple(EMULATORS)),
         "cpu": TEXT,
         "lengths": NamedBy(TEXT),
+        "parts": NamedBy(TEXT),
     }
 )
 
@@ -91,6 +101,7 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         _read_lengths(keys.get("lengths"), findings),
         read_emulator(keys.get("emulator"), findings),
         read_cpu(keys.get("cpu"), findings),
+        _read_parts(keys.get("parts"), findings),
     )
 
 
@@ -125,4 +136,13 @@ def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
             )  # fmt: skip
             continue
         found.append(Length(name.text, written["function"], int(written["divisor"] or 1), span=name.span))
+    return tuple(found)
+
+
+def _read_parts(node: Node | None, findings: Findings) -> tuple[PartText, ...]:
+    found: list[PartText] = []
+    for name, value in read_names(node, "`parts`", findings):
+        text = read_text(value, f"`{name.text}` of `parts`", findings)
+        if text is not None:
+            found.append(PartText(name, text))
     return tuple(found)

@@ -13,6 +13,7 @@ from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl
 from isamap.machine.emission import Declarations
 from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
+from isamap.machine.parts import resolve_parts
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
@@ -71,7 +72,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         summary=spec.summary,
         chain=(spec.name.text if spec.name is not None else "", *world.chain),
         sources={**world.sources, **spec.sources},
-        target=_target(world.target, spec.target),
+        target=_target(world.target, spec.target, findings),
         clock_ghz=spec.clock_ghz or world.clock_ghz,
         thread_start_ns=spec.thread_start_ns if spec.thread_start_ns is not None else world.thread_start_ns,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
@@ -120,23 +121,26 @@ def check_source(
         findings.unknown("unknown-source", "source", name or cited.text, cited.span, sources)
 
 
-def _target(old: Target, new: TargetSpec) -> Target:
-    """The child's target: lists grow, toolchains and the way to run are replaced."""
+def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
+    """The child's target: lists grow, parts go by their names, all else is replaced."""
 
     def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
 
     stated = {length.constant for length in new.lengths}
+    headers = joined(old.headers, new.headers)
+    parts = dict((*old.parts, *resolve_parts(new.parts, headers, findings)))
     return Target(
         new.toolchains or old.toolchains,
         joined(old.flags, new.flags),
-        joined(old.headers, new.headers),
+        headers,
         joined(old.features, new.features),
         joined(old.permissions, new.permissions),
         new.run or old.run,
         (*(old_length for old_length in old.lengths if old_length.constant not in stated), *new.lengths),
         new.emulator or old.emulator,
         new.cpu or old.cpu,
+        tuple(parts.items()),
     )
 
 

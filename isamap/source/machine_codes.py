@@ -232,6 +232,11 @@ MACHINE_CODES: dict[str, Explanation] = {
     "unknown-machine": Explanation(
         "a machine that is not shipped", "`isamap hw list` shows the shipped ones; a path ends in .yaml."
     ),
+    "unknown-part": Explanation(
+        "a part that no function is made of",
+        "`target.parts` says by which calls a machine performs the parts of elementary functions. They have "
+        "names of a list, each for 4, 8 or 16 floats.",
+    ),
     "unknown-permission": Explanation(
         "a permission that isamap cannot ask for", "Permissions come from a list."
     ),

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from isamap.codegen.c_elementary import FUNCTIONS, LANES, build_call, lanes_type
+from isamap.codegen.c_elementary import FUNCTIONS, LANES, build_call, lanes_type, part_text
 from isamap.codegen.c_functions import helper_texts
 from isamap.codegen.c_names import Names
 from isamap.codegen.toolchain import build, find_compiler
 from isamap.ir import OPS, Instruction
-from isamap.machine import load_machine
+from isamap.machine import EmitCall, load_machine, missing_features
 from isamap.source import Source
 from isamap.syntax import parse_module
 from isamap.syntax.functions import definition
@@ -24,7 +24,13 @@ FLAGS = ("-O2", "-std=c11")
 REGISTERS = frozenset({"v"})
 
 
-def performed(function: str, lanes: int, given: Array, flags: tuple[str, ...] = FLAGS) -> Array:
+def performed(
+    function: str,
+    lanes: int,
+    given: Array,
+    flags: tuple[str, ...] = FLAGS,
+    parts: tuple[tuple[str, EmitCall], ...] = (),
+) -> Array:
     """What the C function makes of floats, a multiple of the lanes."""
     kind = lanes_type(lanes)
     name = f"{function}_{kind}"
@@ -32,7 +38,8 @@ def performed(function: str, lanes: int, given: Array, flags: tuple[str, ...] = 
     text = f"""\
 #include <stdint.h>
 #include <string.h>
-{"".join(helper_texts([name]))}
+{"#include <immintrin.h>" if parts else ""}
+{"".join(helper_texts([name], parts))}
 void all(const float *a, float *z, int64_t n) {{
   for (int64_t i = 0; i < n; i += {lanes}) {{
     {c_type} x;
@@ -164,3 +171,25 @@ def test_processors_without_such_an_instruction_perform_gates_on_whole_registers
     for name in ("x86-avx2", "x86-avx512"):
         there = {i.name for i in load_machine(name).instructions.values()}
         assert any(i.startswith("sigmoid_") and i.endswith("mm_f32") for i in there)
+
+
+def test_a_machine_performs_parts_of_functions_by_the_calls_that_it_names() -> None:
+    parts = load_machine("x86-avx512").target.parts
+    made = part_text("scale_f32x16", dict(parts)["scale_f32x16"])
+    assert "return (f32x16)_mm512_scalef_ps(x, n);" in made
+    texts = "".join(helper_texts(["exp_f32x16"], parts))
+    assert "_mm512_scalef_ps" in texts
+    assert "bits_f32x16" not in texts, "what a part replaces is not there"
+    assert "bits_f32x16" in "".join(helper_texts(["exp_f32x16"]))
+
+
+@pytest.mark.parametrize("name", ["x86-avx2", "x86-avx512"])
+def test_parts_leave_functions_as_they_are(name: str) -> None:
+    machine = load_machine(name)
+    if missing_features(machine):
+        pytest.skip(f"this processor is no {name}")
+    flags, given = (*FLAGS, *machine.target.flags, "-ffp-contract=off"), some_floats()[::16]
+    given = given[: len(given) // 16 * 16].copy()
+    for function in FUNCTIONS:
+        plain = performed(function, 8, given, flags)
+        np.testing.assert_array_equal(plain, performed(function, 8, given, flags, machine.target.parts))

@@ -1,0 +1,57 @@
+"""What definitions of elementary functions are made of, where a machine has an instruction for it.
+
+    target: {parts: {scale_f32x16: "_mm512_scalef_ps(x, n)"}}
+
+C's own operators make each part otherwise. What a part computes is checked as a part of the functions:
+`isamap hw check --run` tries those on all kinds of floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isamap.ir import Instruction
+from isamap.machine.calls import Surroundings, resolve_nested
+from isamap.machine.emission import CallTemplate, parse_emit
+from isamap.machine.model import EmitCall
+from isamap.machine.target_fields import PartText
+from isamap.machine.tree import Findings
+
+PARTS = {
+    "nearest": ("x",),
+    "scale": ("x", "n"),
+    "at_least": ("x", "low"),
+    "at_most": ("x", "high"),
+    "if_less": ("a", "b", "c", "d"),
+}
+"""The parts, and what they are given, by the names that calls use."""
+KINDS = tuple(f"f32x{lanes}" for lanes in (4, 8, 16))
+
+
+def resolve_parts(
+    written: Sequence[PartText], headers: tuple[str, ...], findings: Findings
+) -> tuple[tuple[str, EmitCall], ...]:
+    """The parts of one file, checked."""
+    known = [f"{part}_{kind}" for part in PARTS for kind in KINDS]
+    found: list[tuple[str, EmitCall]] = []
+    for part in written:
+        if part.name.text not in known:
+            findings.unknown("unknown-part", "part of functions", part.name.text, part.name.span, known)
+            continue
+        with findings.collect():
+            found.append((part.name.text, _call(part, headers, findings)))
+    return tuple(found)
+
+
+def _call(part: PartText, headers: tuple[str, ...], findings: Findings) -> EmitCall:
+    """Raises: SpecProblem."""
+    template = parse_emit(part.text)
+    given = PARTS[part.name.text.rpartition("_")[0]]
+    if not isinstance(template, CallTemplate) or template.result is not None:
+        findings.report(
+            "emit-syntax", "a part is one call, and its value is the result", part.text.span,
+            advice=f"write `function({', '.join(given)})`",
+        )  # fmt: skip
+        return EmitCall(None, None, "", ())
+    around = Surroundings({}, {}, headers, given)
+    return resolve_nested(template.call, {}, Instruction(part.name.text, (), (), ()), around, findings)
