@@ -32,8 +32,9 @@ from ranking_cases import Case
 from ranking_report import judge, report
 from ranking_times import Loaded, arrays_of, measure_schedules
 
-from isamap.bench.cases import BF16_F32, F32, FORMS_OF_DTYPE, S8S8, Form, GemmCase, kernel_text
+from isamap.bench.cases import BF16_F32, F32, S8S8, Form
 from isamap.bench.ceilings import mapped_tile
+from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, kernel_text
 from isamap.codegen.runner import pack_in_process
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
@@ -162,7 +163,7 @@ def _block(form: Form, machine: str, depth: int, size: int, seconds: float) -> R
 
 def _prepared(form: Form, machine: str, case: GemmCase, fixed: Mapping[str, int]) -> Prepared:
     sizes = {"M": case.n, "N": case.m, "K": case.k}
-    source = Source("blocks.ir", kernel_text(form, case, beta=1))
+    source = Source("blocks.ir", kernel_text(case, form, beta=1))
     return prepare(Request(source, machine, sizes, fixed=fixed, packed=("B",)))
 
 

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from isamap.bench.cases import FORMS_OF_DTYPE, GemmCase, gemm_cases
+from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, gemm_cases
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SCHEMA = "isamap.bench/1"
@@ -47,7 +47,7 @@ Json = dict[str, Any]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code 0; the names of the files that were written go to standard output."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
         "sources", nargs="+", type=Path, help="folders of -o, or printed tables; oldest first"
     )
@@ -88,11 +88,12 @@ def keep(folder: Path, processor: str, run: Json, rows: Sequence[Json]) -> list[
         key = ("deepbench gemm", processor, machine, DTYPES[row["form"]])
         files.setdefault((*key, row["threads"], row["cache"], row["packed"]), []).append(row)
     for key, new in files.items():
-        head = dict(zip(HEAD, key, strict=True))
+        head: Json = dict(zip(HEAD, key, strict=True))
         path = folder / file_name(head)
-        old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": [], "rows": []}
-        runs = [*old["runs"], run]
-        found = {_key(row): row for row in old["rows"]}
+        empty: Json = {"runs": [], "rows": []}
+        old: Json = json.loads(path.read_text(encoding="utf-8")) if path.exists() else empty
+        runs: list[Json] = [*old["runs"], run]
+        found: dict[Any, Json] = {_key(row): row for row in old["rows"]}
         found |= {_key(row): row | {"run": len(runs) - 1} for row in new}
         path.write_text(text_of(head, runs, sorted(found.values(), key=_key)), encoding="utf-8")
     return [file_name(dict(zip(HEAD, key, strict=True))) for key in files]

@@ -12,14 +12,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
-from isamap.bench.cases import Form, GemmCase, Row
+from isamap.bench.cases import Form
 from isamap.bench.ceilings import Peaks, measure_bandwidths
 from isamap.bench.contender import Contender
 from isamap.bench.kept_rows import append_row, cores_for, keep_environment, open_rows
+from isamap.bench.kind import C, Kind, Rules
 from isamap.bench.libraries import HOLDS
-from isamap.bench.measure import Rules, measure_row
+from isamap.bench.measure import Bench, empty_row, measure_row
+from isamap.bench.rows import Row
 from isamap.bench.timed_loops import FLAGS, build_loops
 from isamap.codegen.toolchain import find_compiler
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
@@ -69,14 +71,15 @@ def _version(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class Campaign(Generic[C]):
     """What is to be measured. Units: `seconds` of a row's turns, `limit_s` of the solver per row.
 
     `hold` names an instruction set that the baselines are held to. `folder` keeps the rows. `packed` has
     every contender pack its weights before.
     """
 
-    cases: Sequence[GemmCase]
+    kind: Kind[C]
+    cases: Sequence[C]
     forms: Sequence[Form]
     machine: str
     against: Sequence[str]
@@ -91,9 +94,16 @@ class Campaign:
     profile: Profile | None = None
     packed: bool = False
 
+    def rules(self, loops: str) -> Rules:
+        """How its rows are measured, with the timed loops of that library."""
+        return Rules(
+            self.machine, self.threads, self.beta, self.cache, self.seconds, free_bytes() // 2,
+            caches_bytes(), self.limit_s, loops, self.profile, self.packed,
+        )  # fmt: skip
+
 
 def run_campaign(
-    campaign: Campaign, watch: Callable[[str], None] = lambda _: None
+    campaign: Campaign[Any], watch: Callable[[str], None] = lambda _: None
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
     """The rows, and where they were measured. Raises: UsageProblem, MissingTool."""
     cores = cores_for(campaign.threads)
@@ -102,13 +112,9 @@ def run_campaign(
     digest = campaign.profile.digest if campaign.profile else None
     where = {"profile": digest} | environment(campaign.machine, find_compiler(FLAGS).version, cores)
     keep_environment(campaign.folder, where)
-    rules = Rules(
-        campaign.machine, campaign.threads, campaign.beta, campaign.cache, campaign.seconds,
-        free_bytes() // 2, caches_bytes(), campaign.limit_s, loops, campaign.profile,
-        campaign.packed,
-    )  # fmt: skip
+    rules = campaign.rules(loops)
     watch("bandwidths")
-    bandwidths, peaks = measure_bandwidths(loops), Peaks()
+    bandwidths = measure_bandwidths(loops)
     held: Mapping[str, str] = HOLDS[campaign.hold] if campaign.hold else {}
     rows: list[Row] = []
     with ExitStack() as stack:
@@ -116,32 +122,21 @@ def run_campaign(
             stack.enter_context(Contender(name, campaign.threads, held, cores))
             for name in ("isamap", *campaign.against)
         ]
+        bench = Bench(contenders, bandwidths, Peaks())
         for number, (case, form) in enumerate(((c, f) for c in campaign.cases for f in campaign.forms), 1):
-            done = known.get(_key(case, form, campaign))
             watch(f"row {number} of {len(campaign.cases) * len(campaign.forms)}: {case.label} {form.name}")
-            row = done or _row(case, form, rules, contenders, peaks, bandwidths)
-            if done is None:
+            row = known.get(empty_row(campaign.kind, case, form, rules).key)
+            if row is None:
+                row = _row(campaign.kind, case, form, rules, bench)
                 append_row(campaign.folder, row)
             rows.append(row)
     return tuple(rows), where
 
 
-def _row(
-    case: GemmCase, form: Form, rules: Rules, contenders: Sequence[Contender], peaks: Peaks, bandwidths: Any
-) -> Row:
+def _row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:
     """The row; one that cannot be compiled stays in the table with the reason."""
     try:
-        return measure_row(case, form, rules, contenders, peaks, bandwidths)
+        return measure_row(kind, case, form, rules, bench)
     except IsamapError as error:
         said = "; ".join("; ".join((d.message, *d.notes[-2:])) for d in error.diagnostics)
-        return Row(
-            case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
-            rules.beta, rules.threads, rules.cache, case.operations, left_out=said, packed=rules.packed,
-        )  # fmt: skip
-
-
-def _key(case: GemmCase, form: Form, campaign: Campaign) -> str:
-    return Row(
-        case.position, case.suite, case.label, case.class_name, case.m, case.n, case.k, form.name,
-        campaign.beta, campaign.threads, campaign.cache, case.operations, packed=campaign.packed,
-    ).key  # fmt: skip
+        return empty_row(kind, case, form, rules, said)

@@ -1,6 +1,6 @@
 """What this processor could do at best: the peak of the very instruction, the bandwidth of a cache level.
 
-attainable_seconds(...) = max(operations on whole tiles / peak, bytes / bandwidth of where they live)
+attainable(…)  ->  operations on whole tiles / peak, bytes / bandwidth of where they live: the larger decides
 
 The peak of one instruction on this processor: independent chains of it, nothing else in the loop.
 
@@ -219,15 +219,20 @@ def padded_operations(tile: Tile) -> int:
     return 2 * prod(-(-extent // tile) * tile for extent, tile in zip(extents, tiles, strict=True))
 
 
-def attainable_seconds(
+def attainable(
     operations: int,
     peak: float,
     traffic_bytes: int,
     working_set_bytes: int,
     bandwidths: Bandwidths,
     threads: int,
-) -> float:
-    """The least time by the two roofs. Units: `peak` per nanosecond and core."""
-    compute = operations / (peak * threads)
-    traffic = traffic_bytes / (bandwidths.at(working_set_bytes // threads) * threads)
-    return max(compute, traffic) * 1e-9
+) -> dict[str, float]:
+    """The two roofs: the seconds that arithmetic takes at least, and those that reading does.
+
+    Units: `peak` in operations per nanosecond and core.
+    """
+    rate = bandwidths.at(working_set_bytes // threads)
+    return {
+        "arithmetic": operations / (peak * threads) * 1e-9,
+        "reading": traffic_bytes / (rate * threads) * 1e-9,
+    }

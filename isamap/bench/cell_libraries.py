@@ -6,28 +6,22 @@ What turns one into the other is outside the clock, and so is the copy of the la
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
-from isamap.bench.libraries import TORCH_TYPES, NotOffered, Ready, prepare_isamap, torch_implementation
+from isamap.bench.cells import CellCase
+from isamap.bench.libraries import TORCH_TYPES, NotOffered, Ready, timed_calls, torch_implementation
 from isamap.bench.onnx_model import recurrent_model
-from isamap.bench.ring import Array, CellTask, Mapped
+from isamap.bench.ring import Array, Mapped
 
-KINDS = {"gru": "GRU", "lstm": "LSTM", "rnn_relu": "RNN"}
-"""The kernels that libraries have a layer for, and its name in them."""
-
-
-def kind_of(task: CellTask) -> str:
-    """The layer of a task as libraries call it."""
-    return KINDS[task.cell.removesuffix("_bf16")]
+LAYERS = {"gru": "GRU", "lstm": "LSTM", "rnn": "RNN"}
+"""The layer of a cell as libraries call it."""
 
 
-def prepare_torch_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
+def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
     """torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
     try:
         torch: Any = import_module("torch")
@@ -41,8 +35,9 @@ def prepare_torch_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
 
     arrays = {name: copies[0].astype(np.float32) for name, copies in mapped.arrays.items() if name != "Y"}
     units, features = arrays["U"].shape[-1], arrays["X"].shape[-1]
-    more = {"nonlinearity": "relu"} if kind_of(mapped.task) == "RNN" else {}
-    layer = getattr(torch.nn, kind_of(mapped.task))(features, units, **more).to(dtype)
+    name = LAYERS[mapped.task.case.cell]
+    more = {"nonlinearity": "relu"} if name == "RNN" else {}
+    layer = getattr(torch.nn, name)(features, units, **more).to(dtype)
     with torch.no_grad():
         for ours, theirs in (("W", layer.weight_ih_l0), ("U", layer.weight_hh_l0)):
             theirs.copy_(
@@ -59,19 +54,19 @@ def prepare_torch_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
         return layer(given, state)[0]
 
     with torch.inference_mode():
-        name = torch_implementation(torch, call)
+        implementation = torch_implementation(torch, call)
 
     def keep(result: Any) -> None:
         mapped.arrays["Y"][0][...] = result.float().numpy().astype(mapped.arrays["Y"][0].dtype)
 
     def time(calls: int, first: int) -> int:
         with torch.inference_mode():
-            return _timed(call, calls, keep)
+            return timed_calls(call, calls, keep)
 
-    return Ready(time, f"torch {version('torch')}: {name}", False)
+    return Ready(time, f"torch {version('torch')}: {implementation}", False)
 
 
-def prepare_onnxruntime_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
+def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
     """The layer of onnxruntime, which has it in f32. Raises: NotOffered."""
     if mapped.task.form != "f32":
         raise NotOffered
@@ -82,7 +77,7 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
     arrays = {name: copies[0] for name, copies in mapped.arrays.items()}
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    model = recurrent_model(kind_of(mapped.task), arrays)
+    model = recurrent_model(LAYERS[mapped.task.case.cell], arrays)
     session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     given = {"X": arrays["X"]}
 
@@ -90,25 +85,6 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellTask], threads: int) -> Ready:
         arrays["Y"][...] = result[0][:, 0]
 
     def time(calls: int, first: int) -> int:
-        return _timed(lambda: session.run(None, given), calls, keep)
+        return timed_calls(lambda: session.run(None, given), calls, keep)
 
     return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
-
-
-def _timed(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]) -> int:
-    """Nanoseconds of so many calls, the last of whose results is kept."""
-    last = None
-    start = perf_counter_ns()
-    for _ in range(calls):
-        last = call()
-    ns = perf_counter_ns() - start
-    keep(last)
-    return ns
-
-
-PREPARE_CELLS: dict[str, Callable[[Mapped[CellTask], int], Ready]] = {
-    "isamap": prepare_isamap,
-    "torch": prepare_torch_cell,
-    "onnxruntime": prepare_onnxruntime_cell,
-}
-CELL_BASELINES = tuple(name for name in PREPARE_CELLS if name != "isamap")

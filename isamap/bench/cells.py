@@ -1,4 +1,4 @@
-"""The recurrent layers of DeepBench as they are run here, and the result of one row, as it is kept.
+"""The recurrent layers of DeepBench as cases: how they are run here, and when a result is right.
 
     LSTM of 2048 units, 16 sequences, 25 steps  ->  CellCase(position=8, cell="lstm", steps=8, of_steps=25, …)
 
@@ -9,15 +9,19 @@ libraries cannot be told to leave them out. All steps cost the same, so that lon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from statistics import median
-from typing import Any
+from dataclasses import dataclass, replace
 
-from isamap.bench.cases import SUITES
-from isamap.bench.ring import Array
+import numpy as np
+
+from isamap.bench.cases import BF16, F32, SUITES, Form
+from isamap.bench.kind import Work
+from isamap.bench.ring import Array, Shared
+from isamap.bench.turns import Timed
 from isamap.codegen.fills import make_arrays
+from isamap.driver.deviation import find_deviation
 from isamap.driver.inputs import named_kernel
-from isamap.ir import DTYPES, Kernel, bind, round_to
+from isamap.driver.oracle import expect
+from isamap.ir import DTYPES, Kernel, bind, iterations_apart, round_to
 from isamap.source import Source
 from isamap.suites import Recurrent, read_suite
 from isamap.syntax import parse_kernel
@@ -25,9 +29,11 @@ from isamap.syntax import parse_kernel
 KERNELS = {"gru": "gru", "lstm": "lstm", "rnn": "rnn_relu"}
 """The shipped kernel of a cell in f32; `_bf16` follows its name in bf16."""
 _SUITE_NAMES = {"rnn": "vanilla"}
-FORMS = ("f32", "bf16")
+FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16,)}
 FEW = 4
 """So many sequences, or fewer, are bound by reading the weights."""
+ROUNDED_GATES = 2.0**-4
+"""So much of the largest value, or of 1, a step may be off whose gates are rounded to bf16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,22 @@ class CellCase:
         return 4 * self.gates * self.hidden**2 * self.batch * self.steps
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> Mapping[str, int]:
+        names = ("hidden", "batch", "steps", "of_steps")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def class_name(self) -> str:
+        """What bounds the row: reading the weights, or computing with them."""
+        return f"up to {FEW} sequences" if self.batch <= FEW else "more sequences"
+
+    @property
+    def kernel(self) -> str:
+        """The shipped kernel in f32; `_bf16` follows its name in bf16."""
+        return KERNELS[self.cell]
+
+    @property
+    def bindings(self) -> Mapping[str, int]:
         return {"T": self.steps, "N": self.batch, "C": self.hidden, "H": self.hidden}
 
     @property
@@ -72,86 +93,43 @@ def cell_cases(cell: str, steps: int | None, suites: Sequence[str] = SUITES) -> 
     )
 
 
-def kernel_name(case: CellCase, form: str) -> str:
-    """The shipped kernel of a row."""
-    return KERNELS[case.cell] + ("" if form == "f32" else f"_{form}")
-
-
-def cell_source(case: CellCase, form: str) -> Source:
+def cell_source(case: CellCase, form: Form, beta: int = 0) -> Source:
     """The text of the kernel of a row."""
-    return named_kernel(kernel_name(case, form))
+    return named_kernel(case.kernel + ("" if form == F32 else f"_{form.name}"))
 
 
-def cell_kernel(case: CellCase, form: str) -> Kernel:
+def cell_kernel(case: CellCase, form: Form) -> Kernel:
     """The kernel of a row with its sizes."""
-    return bind(parse_kernel(cell_source(case, form)), case.sizes)
+    return bind(parse_kernel(cell_source(case, form)), case.bindings)
 
 
-def cell_values(kernel: Kernel, form: str) -> dict[str, tuple[str, Array]]:
+def cell_values(case: CellCase, form: Form) -> dict[str, tuple[str, Array]]:
     """Its arrays by name, each with its type: random, and in f32 as well such numbers as `form` holds."""
+    kernel = cell_kernel(case, form)
     made = make_arrays(kernel, "random")
-    exact = {name: round_to(values, DTYPES[form]).astype(values.dtype) for name, values in made.items()}
+    exact = {name: round_to(values, DTYPES[form.a]).astype(values.dtype) for name, values in made.items()}
     return {name: (kernel.operand(name).dtype.name, values) for name, values in exact.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class CellRow:
-    """One case in one form with the times of all contenders. Units and fields as of a product's `Row`."""
-
-    case: int
-    suite: str
-    cell: str
-    label: str
-    hidden: int
-    batch: int
-    steps: int
-    of_steps: int
-    form: str
-    threads: int
-    operations: int
-    seconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-    implementation: Mapping[str, str] = field(default_factory=dict[str, str])
-    verified: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    ratio: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
-    attainable_seconds: float = 0.0
-    bound_by: str = ""
-    predicted_ns: Mapping[str, float] = field(default_factory=dict[str, float])
-    compile_seconds: float = 0.0
-    left_out: str = ""
-
-    @property
-    def key(self) -> str:
-        """What names the row in a file that is resumed."""
-        return f"{self.suite} {self.cell} {self.label} {self.form} threads={self.threads}"
-
-    @property
-    def best_baseline(self) -> str | None:
-        """The baseline that takes least time, of those whose results are right."""
-        known = {n: median(s) for n, s in self.seconds.items() if n != "isamap"}
-        return min(known, key=lambda name: known[name]) if known else None
-
-    def as_json(self) -> dict[str, Any]:
-        """The row as JSON, with what follows from it."""
-        middle = {name: median(times) for name, times in self.seconds.items()}
-        return {
-            **asdict(self),
-            "seconds": {n: {"min": min(t), "median": middle[n]} for n, t in self.seconds.items()},
-            "rounds_seconds": {n: list(t) for n, t in self.seconds.items()},
-            "gflops": {n: self.operations / t / 1e9 for n, t in middle.items()},
-            "roofline_fraction": self.attainable_seconds / middle["isamap"] if "isamap" in middle else None,
-        }
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> CellRow:
-        """The row that `as_json` gave."""
-        kept = {n: v for n, v in data.items() if n not in ("gflops", "roofline_fraction", "rounds_seconds")}
-        kept["seconds"] = {name: tuple(times) for name, times in data["rounds_seconds"].items()}
-        return CellRow(**kept)
+def cell_work(case: CellCase, form: Form, beta: int = 0) -> Work:
+    """The recurrent weights are read in each step, those of the input once."""
+    weights = case.gates * case.hidden**2 * form.element_bytes("B")
+    states = 2 * case.steps * case.batch * case.hidden * form.element_bytes("A")
+    held = 2 * weights + states
+    return Work(held, weights, weights * (case.steps + 1) + states, weights, case.operations)
 
 
-def empty_row(case: CellCase, form: str, threads: int, left_out: str = "") -> CellRow:
-    """The row of a case before it is measured."""
-    return CellRow(
-        case.position, case.suite, case.cell, case.label, case.hidden, case.batch, case.steps, case.of_steps,
-        form, threads, case.operations, left_out=left_out,
-    )  # fmt: skip
+def is_right(contender: Timed, case: CellCase, form: Form, beta: int, shared: Shared) -> bool:
+    """One call, each step of which is compared with what the state before it makes."""
+    found = shared.arrays["Y"][0]
+    found[...] = np.nan
+    contender.time(1)
+    arrays = {name: copies[0] for name, copies in shared.arrays.items()}
+    apart = iterations_apart(cell_kernel(case, form))
+    assert apart is not None, "shipped cells show their state"
+    given = {name: arrays[output] for name, output in apart.shown.items()}
+    wanted = expect(apart.kernel, {**arrays, **given}, {}, "random")["Y"]
+    if contender.name != "isamap" and form != F32:
+        more = ROUNDED_GATES * max(1.0, float(np.max(np.abs(wanted.values))))
+        wanted = replace(wanted, bound=wanted.bound + more)
+    return find_deviation(found, wanted).ratio <= 1

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from html import escape
 from math import ceil, floor, log2, log10
 
-from isamap.bench.cases import CLASSES, Row
 from isamap.bench.predictions import FIGURES, agreements
+from isamap.bench.rows import Row, classes_of
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 960, 420, 60, 40, 60
 SVG = "http://www.w3.org/2000/svg"
@@ -21,9 +21,10 @@ TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0)
 
 def ratio_chart(rows: Sequence[Row], title: str) -> str:
     """The chart of rows that have a baseline, each against the fastest of its baselines."""
+    classes = classes_of(rows)
     shown = sorted(
         ((row, name) for row in rows if (name := row.best_baseline) is not None),
-        key=lambda pair: (CLASSES.index(pair[0].class_name), pair[0].operations),
+        key=lambda pair: (classes.index(pair[0].class_name), pair[0].operations),
     )
     parts = [
         f'<svg xmlns="{SVG}" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">',

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from isamap.bench.libraries import threads_environment
-from isamap.bench.ring import CellTask, Task
+from isamap.bench.ring import Task
 from isamap.source import Diagnostic, IsamapError
 
 PATIENCE_S = 900
@@ -54,7 +54,7 @@ class Contender:
         self._answers = os.fdopen(up[0], encoding="utf-8")
         self._answer()
 
-    def prepare(self, task: Task | CellTask) -> bool:
+    def prepare(self, task: Task[Any]) -> bool:
         """Whether the contender offers the task; it is ready then. A lost one begins anew."""
         if self._process.poll() is not None:
             self._close()

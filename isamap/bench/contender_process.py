@@ -19,9 +19,9 @@ import signal
 import sys
 from typing import Any, TextIO
 
-from isamap.bench.cell_libraries import PREPARE_CELLS
-from isamap.bench.libraries import PREPARE, NotOffered, Ready
-from isamap.bench.ring import CellTask, Task, map_task
+from isamap.bench.kinds import KINDS
+from isamap.bench.libraries import NotOffered, Ready
+from isamap.bench.ring import Task, map_task
 
 PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
@@ -59,10 +59,9 @@ def _send(answers: TextIO, answer: dict[str, Any]) -> None:
 
 def _prepare(name: str, threads: int, task: dict[str, Any]) -> tuple[dict[str, Any], Ready | None]:
     try:
-        if "cell" in task:
-            ready = PREPARE_CELLS[name](map_task(CellTask.from_json(task)), threads)
-        else:
-            ready = PREPARE[name](map_task(Task.from_json(task)), threads)
+        kind = KINDS[task["kind"]]
+        mapped = map_task(Task[Any].from_json(task, kind.case_type))
+        ready = kind.libraries[name](mapped, threads)
     except NotOffered:
         return {"offered": False}, None
     said = {"implementation": ready.implementation, "in_c": ready.in_c, "dispatch_ns": ready.dispatch_ns}

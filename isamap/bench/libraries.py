@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 from isamap.bench import packed_libraries
-from isamap.bench.ring import Mapped, Task
+from isamap.bench.products import GemmCase
+from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product, load_loops, pointers
 
 Timed = Callable[[int, int], int]
@@ -68,9 +70,9 @@ def threads_environment(threads: int) -> dict[str, str]:
 # --- libraries with the C interface of BLAS ---------------------------------------------------------------
 
 
-def prepare_openblas(mapped: Mapped[Task], threads: int) -> Ready:
+def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
     """The OpenBLAS that comes with numpy, which has products of f32 only. Raises: NotOffered."""
-    if mapped.task.form != "f32" or mapped.task.packed:
+    if mapped.task.form != "f32" or mapped.task.packed or mapped.task.case.batch > 1:
         raise NotOffered
     library = ctypes.CDLL(str(_numpy_blas()))
     config = library.scipy_openblas_get_config64_
@@ -96,9 +98,9 @@ _OF_MKL = {
 }
 
 
-def prepare_mkl(mapped: Mapped[Task], threads: int) -> Ready:
+def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
     """MKL by its C interface: f32, bf16 into f32, u8·s8 into s32. Raises: NotOffered."""
-    if mapped.task.form not in _OF_MKL:
+    if mapped.task.form not in _OF_MKL or mapped.task.case.batch > 1:
         raise NotOffered
     loop, name = _OF_MKL[mapped.task.form]
     library = mkl_library()
@@ -125,17 +127,17 @@ def mkl_library() -> ctypes.CDLL:
 
 
 def _blas(
-    mapped: Mapped[Task],
+    mapped: Mapped[GemmCase],
     loop: str,
     function: Any,
     implementation: str,
     packs: list[packed_libraries.PackedMemory] | None = None,
 ) -> Ready:
-    task = mapped.task
+    task, case = mapped.task, mapped.task.case
     a, b, c = (pointers(mapped.addresses(name)) for name in "ABC")
     strides = [mapped.arrays[name][0].shape[1] for name in "ABC"]
     product = Product(
-        task.m, task.n, task.k, *strides, task.transpose_a, task.transpose_b, task.beta,
+        case.n, case.m, case.k, *strides, case.b_transposed, case.a_transposed, task.beta,
         *(ctypes.addressof(x) for x in (a, b, c)),
     )  # fmt: skip
     timed = getattr(load_loops(task.loops), loop)
@@ -152,7 +154,7 @@ def _blas(
 # --- torch ------------------------------------------------------------------------------------------------
 
 
-def prepare_torch(mapped: Mapped[Task], threads: int) -> Ready:
+def prepare_torch(mapped: Mapped[GemmCase], threads: int) -> Ready:
     """torch.mm, torch.addmm and torch._int_mm, their results written in place; with packed weights a linear
     layer of oneDNN, whose last result is copied into C outside the clock. Raises: NotOffered.
     """
@@ -160,8 +162,6 @@ def prepare_torch(mapped: Mapped[Task], threads: int) -> Ready:
         torch: Any = import_module("torch")
     except ImportError:
         raise NotOffered from None
-    from time import perf_counter_ns
-
     torch.set_num_threads(threads)
     call, results = _torch_call(torch, mapped)
 
@@ -191,10 +191,10 @@ DISPATCHES = 2000
 TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32"}
 
 
-def _torch_call(torch: Any, mapped: Mapped[Task]) -> tuple[Callable[[int], object], list[Any]]:
+def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], object], list[Any]]:
     """The call for a copy of the ring, and the tensors that C is."""
-    task = mapped.task
-    if task.packed and (task.form == "s8s8" or task.beta):
+    task, case = mapped.task, mapped.task.case
+    if task.packed and (task.form == "s8s8" or task.beta or case.batch > 1):
         raise NotOffered
     if task.form not in ("f32", "bf16", "s8s8") or (task.form == "s8s8" and task.beta):
         raise NotOffered
@@ -202,8 +202,8 @@ def _torch_call(torch: Any, mapped: Mapped[Task]) -> tuple[Callable[[int], objec
     for name, arrays in mapped.arrays.items():
         dtype = getattr(torch, TORCH_TYPES[task.places[name].dtype])
         raw = [torch.frombuffer(a.view("uint8").reshape(-1), dtype=dtype).reshape(a.shape) for a in arrays]
-        flipped = {"A": task.transpose_a, "B": task.transpose_b}.get(name, False)
-        tensors[name] = [t.t() if flipped else t for t in raw]
+        flipped = {"A": case.b_transposed, "B": case.a_transposed}.get(name, False)
+        tensors[name] = [t.mT if flipped else t for t in raw]
     a, b, c = tensors["A"], tensors["B"], tensors["C"]
     if task.packed:
         # oneDNN refuses element types that this processor has no instructions for.
@@ -214,6 +214,12 @@ def _torch_call(torch: Any, mapped: Mapped[Task]) -> tuple[Callable[[int], objec
                 if "cpu support" not in str(problem):
                     raise
                 raise NotOffered from None
+    if case.batch > 1:
+        if task.form == "s8s8":
+            raise NotOffered
+        if task.beta:
+            return (lambda at: torch.baddbmm(c[at], a[at], b[at], out=c[at])), c
+        return (lambda at: torch.bmm(a[at], b[at], out=c[at])), c
     if task.form == "s8s8":
         return (lambda at: torch._int_mm(a[at], b[at], out=c[at])), c
     if task.beta:
@@ -243,6 +249,17 @@ def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
     words = lines[-1]
     at = words.index("exec")
     return f"oneDNN {' '.join(words[at + 2 : at + 4])}"
+
+
+def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]) -> int:
+    """Nanoseconds of so many calls, the last of whose results is kept."""
+    last = None
+    start = perf_counter_ns()
+    for _ in range(calls):
+        last = call()
+    ns = perf_counter_ns() - start
+    keep(last)
+    return ns
 
 
 # --- emitted code -----------------------------------------------------------------------------------------
@@ -288,12 +305,3 @@ def _address(
 ) -> int:
     """Where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
     return packs[name].address if name in packs else mapped.addresses(name)[at]
-
-
-PREPARE: dict[str, Callable[[Mapped[Task], int], Ready]] = {
-    "isamap": prepare_isamap,
-    "torch": prepare_torch,
-    "mkl": prepare_mkl,
-    "openblas": prepare_openblas,
-}
-BASELINES = tuple(name for name in PREPARE if name != "isamap")

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.ring import Mapped, Task
+from isamap.bench.products import GemmCase
+from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product
 from isamap.codegen.arguments import make_call
 from isamap.codegen.runner import Packer
@@ -40,10 +41,10 @@ class PackedMemory:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
 
-def pack_for_mkl(library: Any, name: str, mapped: Mapped[Task]) -> list[PackedMemory]:
+def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[PackedMemory]:
     """B packed by MKL's own function, once for each copy of the ring."""
-    task = mapped.task
-    sizes = [ctypes.c_int(n) for n in (task.m, task.n, task.k)]
+    case = mapped.task.case
+    sizes = [ctypes.c_int(n) for n in (case.n, case.m, case.k)]
     count: Any = library[f"{name}_get_size"]
     count.restype = ctypes.c_size_t
     pack: Any = library[name]
@@ -51,7 +52,7 @@ def pack_for_mkl(library: Any, name: str, mapped: Mapped[Task]) -> list[PackedMe
     found: list[PackedMemory] = []
     for address in mapped.addresses("B"):
         memory = PackedMemory(count(_B_MATRIX, *sizes))
-        how = _TRANSPOSE if task.transpose_b else _NO_TRANSPOSE
+        how = _TRANSPOSE if case.a_transposed else _NO_TRANSPOSE
         pitch = ctypes.c_int(mapped.arrays["B"][0].shape[1])
         source, target = ctypes.c_void_p(address), ctypes.c_void_p(memory.address)
         pack(_ROW_MAJOR, _B_MATRIX, how, *sizes, *factor, source, pitch, target)
@@ -113,9 +114,9 @@ def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: in
 
 
 def packed_torch_call(
-    torch: Any, mapped: Mapped[Task], tensors: Mapping[str, list[Any]]
+    torch: Any, mapped: Mapped[GemmCase], tensors: Mapping[str, list[Any]]
 ) -> Callable[[int], Any]:
     """The product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
     reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
-    a, weights = tensors["A"], [reorder(b.t(), mapped.task.m) for b in tensors["B"]]
+    a, weights = tensors["A"], [reorder(b.t(), mapped.task.case.n) for b in tensors["B"]]
     return lambda at: linear(a[at], weights[at], None, "none", [], "")

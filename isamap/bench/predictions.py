@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from isamap.bench.cases import Row
+from isamap.bench.rows import Row
 from isamap.bench.turns import geometric_mean
 from isamap.driver.sizes import read_size
 from isamap.machine import load_machine

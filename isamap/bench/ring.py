@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.cases import Form
+from isamap.bench.cases import Case
 from isamap.bench.timed_loops import READS, load_loops
 from isamap.ir import DTYPES
 
@@ -90,18 +90,7 @@ class Shared:
             os.close(file)
 
 
-def product_values(
-    shapes: Mapping[str, tuple[int, int]], form: Form, seed: int = 0
-) -> dict[str, tuple[str, Array]]:
-    """The operands of a product by name, each with its type: random values that are not zero."""
-    dtypes = {"A": form.a, "B": form.b, "C": form.c}
-    return {
-        name: (dtype, random_values(shapes[name], dtype, (seed, number)))
-        for number, (name, dtype) in enumerate(dtypes.items())
-    }
-
-
-def random_values(shape: tuple[int, int], dtype: str, seed: tuple[int, int]) -> Array:
+def random_values(shape: tuple[int, ...], dtype: str, seed: tuple[int, int]) -> Array:
     """Symmetric about 0 for floats, the whole range but 0 for integers of 8 bits, small sums for others."""
     rng = np.random.default_rng(seed)
     kind = DTYPES[dtype]
@@ -147,73 +136,48 @@ def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence
     return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
 
 
+C = TypeVar("C", bound=Case)
+
+
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One product on shared operands.
+class Task(Generic[C]):
+    """One case of a kind on shared operands.
 
     `places` are its operands, `ring` how many copies each has; `program` says how the emitted library is
-    called, None for others. `beta` 1 adds to C, 0 only writes it. `packed` says that B is packed before, by
-    each contender as it likes it.
+    called, None for others. `beta` 1 adds to the result, 0 only writes it. `packed` says that the weights are
+    packed before, by each contender as it likes it.
     """
 
+    kind: str
+    case: C
     form: str
-    m: int
-    n: int
-    k: int
-    transpose_a: bool
-    transpose_b: bool
-    beta: int
-    ring: int
     places: Mapping[str, Place]
     loops: str
     program: Mapping[str, Any] | None = None
+    beta: int = 0
+    ring: int = 1
     packed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The task as JSON."""
-        return asdict(self)
+        return asdict(self)  # a case is a data class
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Task:
+    def from_json(data: Mapping[str, Any], case_type: Callable[..., C]) -> Task[C]:
         """The task that `as_json` gave."""
-        kept: dict[str, Any] = {**data, "places": _places(data["places"])}
+        places = {
+            name: Place(p["path"], tuple(p["shape"]), p["dtype"], p["step"])
+            for name, p in data["places"].items()
+        }
+        kept: dict[str, Any] = {**data, "case": case_type(**data["case"]), "places": places}
         return Task(**kept)
 
 
-@dataclass(frozen=True, slots=True)
-class CellTask:
-    """One recurrent layer on shared operands, those of the shipped kernel `cell`; else as `Task`."""
-
-    cell: str
-    form: str
-    places: Mapping[str, Place]
-    loops: str
-    program: Mapping[str, Any] | None = None
-    ring: int = 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The task as JSON."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> CellTask:
-        """The task that `as_json` gave."""
-        kept: dict[str, Any] = {**data, "places": _places(data["places"])}
-        return CellTask(**kept)
-
-
-def _places(data: Mapping[str, Mapping[str, Any]]) -> dict[str, Place]:
-    return {name: Place(p["path"], tuple(p["shape"]), p["dtype"], p["step"]) for name, p in data.items()}
-
-
-A = TypeVar("A", Task, CellTask)
-
-
 @dataclass(slots=True)
-class Mapped(Generic[A]):
+class Mapped(Generic[C]):
     """A task with its operands mapped into this process."""
 
-    task: A
+    task: Task[C]
     arrays: dict[str, list[Array]]
 
     def addresses(self, name: str) -> list[int]:
@@ -221,6 +185,6 @@ class Mapped(Generic[A]):
         return [array.ctypes.data for array in self.arrays[name]]
 
 
-def map_task(task: A) -> Mapped[A]:
+def map_task(task: Task[C]) -> Mapped[C]:
     """Maps the operands of a task; the arrays keep the memory."""
     return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from isamap.bench.cases import CLASSES, Row
 from isamap.bench.predictions import FIGURES, Agreement, agreements
+from isamap.bench.rows import Row, classes_of
 from isamap.bench.turns import WIDE, Ratio, geometric_mean
 from isamap.report.columns import table
 
@@ -67,18 +67,17 @@ def summarise(rows: Sequence[Row]) -> tuple[Summary, ...]:
 
 def _of_form(form: str, rows: Sequence[Row]) -> Summary:
     timed = [row for row in rows if "isamap" in row.seconds]
-    classes = [name for name in CLASSES if any(row.class_name == name for row in timed)]
     best = [(row, found) for row in timed if (found := _interval_to_best(row)) is not None]
     return Summary(
         form,
         len(timed),
         len(rows) - len(timed),
         _means(timed),
-        {name: _means([row for row in timed if row.class_name == name]) for name in classes},
+        {name: _means([row for row in timed if row.class_name == name]) for name in classes_of(timed)},
         sum(interval.is_slower for _, interval in best),
         tuple(row.label for row, interval in best if interval.high < MUCH_SLOWER),
         tuple(row.label for row, interval in best if interval.is_wide),
-        geometric_mean(_fraction(row) for row in timed if row.n >= 128 and row.m >= 64),
+        geometric_mean(_fraction(row) for row in timed if row.bound_by == "arithmetic"),
         agreements(timed),
     )
 
@@ -113,21 +112,27 @@ SHORT_S = 50e-6
 NOTHING: Mapping[str, float] = {}
 
 
-def rows_table(rows: Sequence[Row]) -> str:
-    """One line per row; what was left out says why."""
+def rows_table(rows: Sequence[Row], heading: str) -> str:
+    """One line per row, `heading` over their labels; what was left out says why."""
     names = list(dict.fromkeys(name for row in rows for name in row.seconds if name != "isamap"))
     head = (
         "row",
-        "m x n x k",
+        heading,
         "form",
         "isamap GOP/s",
         *(f"{n} GOP/s" for n in names),
         *(f"ratio to {n}" for n in names),
     )
-    lines: list[Sequence[str]] = [(*head, "of roofline", "predicted / measured")]
+    lines: list[Sequence[str]] = [(*head, "of roofline", "bound by", "predicted / measured")]
     lines += [_line(row, names) for row in rows if "isamap" in row.seconds]
     found = table(lines, right=(0, 3, *range(4, 4 + len(names))))
     left_out = [f"{row.case:4}  {row.label} {row.form}: {row.left_out}" for row in rows if row.left_out]
+    left_out += [
+        f"{row.case:4}  {row.label} {row.form}: the result of {name} is wrong"
+        for row in rows
+        for name, right in row.verified.items()
+        if not right and name != "isamap"
+    ]
     return "\n".join([found, *(["", "left out:", *left_out] if left_out else [])])
 
 
@@ -136,7 +141,7 @@ def _line(row: Row, names: Sequence[str]) -> Sequence[str]:
     fraction = row.attainable_seconds / median(row.seconds["isamap"])
     ratios = [_ratio(row, name) for name in names]
     return (str(row.case), row.label, row.form, rate["isamap"], *(rate.get(n, "-") for n in names), *ratios,
-            f"{fraction:.0%}", _prediction(row))  # fmt: skip
+            f"{fraction:.0%}", row.bound_by, _prediction(row))  # fmt: skip
 
 
 def _prediction(row: Row) -> str:
@@ -173,7 +178,7 @@ def summary_text(summaries: Sequence[Summary]) -> str:
         )
         lines.append(f"intervals wider than {WIDE:.0%} either way: {_listed(s.wide)}")
         if s.roofline_fraction is not None:
-            lines.append(f"of the roofline, n >= 128 and m >= 64: {s.roofline_fraction:.0%}")
+            lines.append(f"of the roofline, rows that arithmetic bounds: {s.roofline_fraction:.0%}")
         lines += [agreement.text() for agreement in s.predictions]
         lines.append("")
     return "\n".join(lines).rstrip()
@@ -209,7 +214,7 @@ def dispatch_text(rows: Sequence[Row]) -> str:
 
 
 HEAD = (
-    *("row", "suite", "m", "n", "k", "layout", "form", "beta", "packed", "threads", "cache", "contender"),
+    *("row", "suite", "label", "form", "beta", "packed", "threads", "cache", "contender"),
     *("implementation", "min_seconds", "median_seconds", "gflops", "ratio", "ratio_low", "ratio_high"),
     *("verified", "left_out", *(f"predicted_{figures}_ns" for figures in FIGURES)),
 )
@@ -221,17 +226,7 @@ def rows_csv(rows: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)
     for row in rows:
-        what = (
-            row.case,
-            row.suite,
-            row.m,
-            row.n,
-            row.k,
-            row.label.split()[-1],
-            row.form,
-            row.beta,
-            int(row.packed),
-        )
+        what = (row.case, row.suite, row.label, row.form, row.beta, int(row.packed))
         for name in row.seconds or ("isamap",):
             how = (row.threads, row.cache, name, row.implementation.get(name, ""))
             own = row.predicted_ns if name == "isamap" else NOTHING

@@ -1,9 +1,15 @@
-"""`isamap bench deepbench gemm`: emitted code beside the installed libraries, all rows of the suite."""
+"""`isamap bench …`: emitted code beside the installed libraries, all rows of a suite.
+
+A command is a `Suite` of the table below, and takes those of the options that concern its kind of cases.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,143 +21,245 @@ from isamap.driver.inputs import machine_of
 from isamap.source import replace_file
 
 if TYPE_CHECKING:
-    from isamap.bench.campaign import Campaign
-    from isamap.bench.cases import Row
+    from isamap.bench import Campaign
+    from isamap.bench.rows import Row
 
-
-DTYPES = ("f32", "bf16", "int8")
-SUITES = ("training", "inference_server", "inference_device", "all")
+_BESIDE = "beside the installed libraries; every row is verified first."
+PARTS = ("training", "inference_server", "inference_device", "all")
 CACHES = ("warm", "rotate")
-
-BenchMachine = Annotated[
-    str, typer.Option("--hw", metavar="MACHINE", help="The machine to compile for; this one by default.")
-]
-SuiteName = Annotated[str, typer.Option("--suite", metavar="SUITE", help=f"One of {', '.join(SUITES)}.")]
-DTypeName = Annotated[str, typer.Option("--dtype", metavar="TYPE", help=f"One of {', '.join(DTYPES)}.")]
-RowWords = Annotated[
-    str | None,
-    typer.Option(
-        "--rows", metavar="ROWS", help="By position: 0,3,9 or 10..20 or 0..247/5.", show_default=False
-    ),
-]
-Beta = Annotated[
-    str, typer.Option("--beta", metavar="0|1", help="1: C is read and added to; 0: only written.")
-]
-Packed = Annotated[
-    bool, typer.Option("--packed", help="Weights are packed before, outside the clock, by all contenders.")
-]
-CacheMode = Annotated[
-    str,
-    typer.Option(
-        "--cache",
-        metavar="MODE",
-        help="warm: the same buffers again; rotate: a ring of them, twice as large as the caches.",
-    ),
-]
-Baselines = Annotated[
-    str | None,
-    typer.Option(
-        "--against",
-        metavar="NAMES",
-        help="Baselines, of torch,mkl,openblas; all by default.",
-        show_default=False,
-    ),
-]
-Hold = Annotated[
-    str | None,
-    typer.Option(
-        "--hold",
-        metavar="ISA",
-        help="Hold the baselines to an instruction set: avx2, avx512, avx512_vnni.",
-        show_default=False,
-    ),
-]
-RowSeconds = Annotated[
-    str,
-    typer.Option("--seconds", metavar="S", help="Seconds of turns per row; each contender gets at least 7."),
-]
-Threads = Annotated[str, typer.Option("--threads", metavar="N", help="Threads of each contender.")]
-Folder = Annotated[
-    str | None,
-    typer.Option("-o", metavar="FOLDER", help="Keep rows, tables and a chart there.", show_default=False),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the rows that -o holds.")]
+LAYOUTS = ("nchw", "nhwc")
+Given = Mapping[str, Any]
+"""The words of a command line by the names of their options."""
 
 
-def gemm_command(
-    hw: BenchMachine = "host",
-    suite: SuiteName = "all",
-    dtype: DTypeName = "f32",
-    rows: RowWords = None,
-    beta: Beta = "1",
-    threads: Threads = "1",
-    cache: CacheMode = "warm",
-    packed: Packed = False,
-    against: Baselines = None,
-    hold: Hold = None,
-    seconds: RowSeconds = "4",
-    limit: LimitSeconds = "10",
-    profile: ProfileName = "default",
-    output: Folder = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
-) -> Answer:
-    """Time DeepBench's products beside the installed libraries; every row is verified first."""
-    from isamap.bench import FORMS_OF_DTYPE, Campaign, gemm_cases, pick_rows, run_campaign
-    from isamap.bench import SUITES as KNOWN
-    from isamap.bench.libraries import BASELINES, HOLDS
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A command: its rows, what stands over their table, and which options it has beside the common ones.
+
+    `types` and `libraries` are those of the kind, which is loaded when the command runs.
+    """
+
+    summary: str
+    title: str
+    kind: str
+    types: tuple[str, ...]
+    libraries: tuple[str, ...]
+    options: tuple[str, ...]
+    cases: Callable[[Given], Sequence[Any]]
+
+
+def _parts(given: Given) -> tuple[str, ...]:
+    """The parts of DeepBench that are asked for."""
+    chosen = read_choice(given["suite"], "--suite", PARTS)
+    return PARTS[:-1] if chosen == "all" else (chosen,)
+
+
+def _gemm(given: Given) -> Sequence[Any]:
+    from isamap.bench.products import gemm_cases
+
+    return gemm_cases(_parts(given))
+
+
+def _transformer(given: Given) -> Sequence[Any]:
+    from isamap.bench.products import transformer_cases
+
+    return transformer_cases()
+
+
+def _cells(cell: str) -> Callable[[Given], Sequence[Any]]:
+    def cases(given: Given) -> Sequence[Any]:
+        from isamap.bench.cells import cell_cases
+
+        words = given["steps"]
+        most = None if words == "all" else int(read_number(words, "--steps", 1, 1500))
+        return cell_cases(cell, most, _parts(given))
+
+    return cases
+
+
+def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
+    def cases(given: Given) -> Sequence[Any]:
+        from isamap.bench.convolutions import conv_cases
+
+        layout = read_choice(given["layout"], "--layout", LAYOUTS)
+        return conv_cases(suite, layout, _parts(given) if "suite" in given else None)
+
+    return cases
+
+
+def _products(
+    title: str, summary: str, more: tuple[str, ...], cases: Callable[[Given], Sequence[Any]]
+) -> Suite:
+    types, libraries = ("f32", "bf16", "int8"), ("torch", "mkl", "openblas")
+    return Suite(summary, title, "product", types, libraries, (*more, "beta", "cache", "packed"), cases)
+
+
+def _layers(cell: str, about: str) -> Suite:
+    summary = f"Time DeepBench's {about} beside the installed libraries, step by step verified."
+    libraries, options = ("torch", "onnxruntime"), ("suite", "steps")
+    return Suite(
+        summary, f"DeepBench {cell}", "recurrent layer", ("f32", "bf16"), libraries, options, _cells(cell)
+    )
+
+
+def _images(title: str, suite: str, more: tuple[str, ...] = ()) -> Suite:
+    summary = f"Time the convolutions of {title.removesuffix(' conv')} {_BESIDE}"
+    types, libraries = ("f32", "bf16", "int8"), ("torch", "onnxruntime")
+    options = (*more, "layout", "packed")
+    return Suite(summary, title, "convolution", types, libraries, options, _convolutions(suite))
+
+
+GEMM = _products("DeepBench GEMM", f"Time DeepBench's products {_BESIDE}", ("suite",), _gemm)
+GRU = _layers("gru", "GRU layers")
+LSTM = _layers("lstm", "LSTM layers")
+RNN = _layers("rnn", "vanilla recurrent layers")
+CONV = _images("DeepBench conv", "deepbench-conv", ("suite",))
+RESNET50 = _images("ResNet-50", "resnet50-conv")
+MOBILENET = _images("MobileNet", "mobilenet-conv")
+TRANSFORMER = _products(
+    "Transformer products", f"Time the products of BERT and LLaMA {_BESIDE}", (), _transformer
+)
+SUITES = (GEMM, GRU, LSTM, RNN, CONV, RESNET50, MOBILENET, TRANSFORMER)
+COMMON = (
+    *("hw", "dtype", "rows", "threads", "against", "hold", "seconds", "limit", "profile"),
+    *("output", "resume", "as_json"),
+)
+
+
+def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
+    """All options, those of `suite` among them: type and help, and what they are unless given."""
+
+    def words(name: str, metavar: str, about: str) -> Any:
+        return Annotated[str, typer.Option(name, metavar=metavar, help=about)]
+
+    def maybe(name: str, metavar: str, about: str) -> Any:
+        return Annotated[str | None, typer.Option(name, metavar=metavar, help=about, show_default=False)]
+
+    def flag(name: str, about: str) -> Any:
+        return Annotated[bool, typer.Option(name, help=about)]
+
+    rotate = "warm: the same buffers again; rotate: a ring of them, twice as large as the caches."
+    packed = "Weights are packed before, outside the clock, by all contenders."
+    turns = "Seconds of turns per row; each contender gets at least 7."
+    held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
+    baselines = f"Baselines, of {','.join(suite.libraries)}; all by default."
+    return {
+        "hw": (words("--hw", "MACHINE", "The machine to compile for; this one by default."), "host"),
+        "suite": (words("--suite", "SUITE", f"One of {', '.join(PARTS)}."), "all"),
+        "dtype": (words("--dtype", "TYPE", f"One of {', '.join(suite.types)}."), "f32"),
+        "rows": (maybe("--rows", "ROWS", "By position: 0,3,9 or 10..20 or 0..40/5."), None),
+        "steps": (words("--steps", "N", "At most so many time steps of each row, or `all`."), "8"),
+        "layout": (words("--layout", "LAYOUT", "nchw: channels before pixels; nhwc: behind them."), "nchw"),
+        "beta": (words("--beta", "0|1", "1: C is read and added to; 0: only written."), "1"),
+        "threads": (words("--threads", "N", "Threads of each contender."), "1"),
+        "cache": (words("--cache", "MODE", rotate), "warm"),
+        "packed": (flag("--packed", packed), False),
+        "against": (maybe("--against", "NAMES", baselines), None),
+        "hold": (maybe("--hold", "ISA", held), None),
+        "seconds": (words("--seconds", "S", turns), "4"),
+        "limit": (LimitSeconds, "10"),
+        "profile": (ProfileName, "default"),
+        "output": (maybe("-o", "FOLDER", "Keep rows, tables and charts there."), None),
+        "resume": (flag("--resume", "Go on with the rows that -o holds."), False),
+        "as_json": (AsJson, False),
+    }
+
+
+def _command(suite: Suite) -> Callable[..., Answer]:
+    """The command of a suite, with a signature of its options for typer to read."""
+    known = {n: o for n, o in _options(suite).items() if n in COMMON or n in suite.options}
+
+    def command(**given: Any) -> Answer:
+        return _answer(suite, _campaign(suite, given))
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(n, kind, default=d, annotation=t) for n, (t, d) in known.items()]
+    command.__dict__["__signature__"] = inspect.Signature(parameters)
+    command.__annotations__ = {name: option for name, (option, _) in known.items()}
+    command.__doc__ = suite.summary
+    return command
+
+
+gemm_command = _command(GEMM)
+gru_command = _command(GRU)
+lstm_command = _command(LSTM)
+rnn_command = _command(RNN)
+conv_command = _command(CONV)
+resnet50_command = _command(RESNET50)
+mobilenet_command = _command(MOBILENET)
+transformer_command = _command(TRANSFORMER)
+
+
+def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
+    """What a command line asks to be measured. Raises: UsageProblem."""
+    from isamap.bench import Campaign, pick_rows
+    from isamap.bench.kinds import KINDS
+    from isamap.bench.libraries import HOLDS
     from isamap.driver.inputs import find_profile
 
-    chosen = read_choice(suite, "--suite", SUITES)
-    baselines = [read_choice(w, "--against", BASELINES) for w in against.split(",")] if against else BASELINES
-    campaign = Campaign(
-        cases=pick_rows(gemm_cases(KNOWN if chosen == "all" else (chosen,)), rows),
-        forms=FORMS_OF_DTYPE[read_choice(dtype, "--dtype", DTYPES)],
-        machine=machine_of(hw),
-        against=tuple(baselines),
-        threads=int(read_number(threads, "--threads", 1, 1024)),
-        beta=int(read_choice(beta, "--beta", ("0", "1"))),
-        cache=read_choice(cache, "--cache", CACHES),
-        seconds=read_number(seconds, "--seconds", 0, 3600),
-        limit_s=read_number(limit, "--limit", 0.1, 3600),
-        hold=read_choice(hold, "--hold", tuple(HOLDS)) if hold else None,
-        folder=Path(output) if output else None,
-        resume=resume,
-        profile=find_profile(profile, machine_of(hw)),
-        packed=packed,
+    kind, named = KINDS[suite.kind], given["against"]
+    baselines = named.split(",") if named else kind.baselines
+    machine = machine_of(given["hw"])
+    return Campaign(
+        kind=kind,
+        cases=pick_rows(suite.cases(given), given["rows"]),
+        forms=kind.forms[read_choice(given["dtype"], "--dtype", tuple(kind.forms))],
+        machine=machine,
+        against=tuple(read_choice(word, "--against", kind.baselines) for word in baselines),
+        threads=int(read_number(given["threads"], "--threads", 1, 1024)),
+        beta=int(read_choice(given.get("beta", "0"), "--beta", ("0", "1"))),
+        cache=read_choice(given.get("cache", "warm"), "--cache", CACHES),
+        seconds=read_number(given["seconds"], "--seconds", 0, 3600),
+        limit_s=read_number(given["limit"], "--limit", 0.1, 3600),
+        hold=read_choice(given["hold"], "--hold", tuple(HOLDS)) if given["hold"] else None,
+        folder=Path(given["output"]) if given["output"] else None,
+        resume=given["resume"],
+        profile=find_profile(given["profile"], machine),
+        packed=given.get("packed", False),
     )
-    with Progress() as progress:
-        found, where = run_campaign(campaign, progress)
-    return _answer(campaign, found, where)
 
 
-def _answer(campaign: Campaign, rows: tuple[Row, ...], where: dict[str, object]) -> Answer:
-    from isamap.bench.charts import prediction_chart, ratio_chart
+def _answer(suite: Suite, campaign: Campaign[Any]) -> Answer:
+    from isamap.bench import run_campaign
     from isamap.bench.predictions import agreements
-    from isamap.bench.summary import dispatch_text, rows_csv, rows_table, summarise, summary_text
+    from isamap.bench.summary import dispatch_text, rows_table, summarise, summary_text
 
+    with Progress() as progress:
+        rows, where = run_campaign(campaign, progress)
     summaries = summarise(rows)
     title = (
-        f"DeepBench GEMM on {campaign.machine}, beta {campaign.beta}, {campaign.cache}, "
+        f"{suite.title} on {campaign.machine}, beta {campaign.beta}, {campaign.cache}, "
         f"{campaign.threads} thread{'s' if campaign.threads > 1 else ''}"
         f"{', weights packed before' if campaign.packed else ''}"
     )
     place = f"{where['cpu']}, cores {where['cores']}" + (
         ", a virtual machine" if where["virtual_machine"] else ""
     )
-    texts = [title, place, "", rows_table(rows), "", summary_text(summaries), dispatch_text(rows)]
-    text = "\n".join(texts).rstrip() + "\n"
+    texts = [title, place, "", rows_table(rows, campaign.kind.heading), ""]
+    text = "\n".join([*texts, summary_text(summaries), dispatch_text(rows)]).rstrip() + "\n"
     if campaign.folder is not None:
-        replace_file(campaign.folder / "table.txt", text.encode(), durable=True)
-        replace_file(campaign.folder / "rows.csv", rows_csv(rows).encode(), durable=True)
-        replace_file(campaign.folder / "ratios.svg", ratio_chart(rows, title).encode(), durable=True)
-        drawn = prediction_chart(rows, f"Cost model: {title}")
-        replace_file(campaign.folder / "predictions.svg", drawn.encode(), durable=True)
+        _keep(campaign.folder, title, text, rows)
     payload: dict[str, object] = {
         "environment": where,
+        "suite": suite.title,
         "rows": [row.as_json() for row in rows],
         "summary": [summary.as_json() for summary in summaries],
         "predictions": {"machine": campaign.machine, "agreements": [a.as_json() for a in agreements(rows)]},
     }
     wrong = any(row.left_out == "isamap's result is wrong" for row in rows)
     return Answer(payload, text, exit=1 if wrong else 0)
+
+
+def _keep(folder: Path, title: str, table: str, rows: Sequence[Row]) -> None:
+    """The table, the rows as CSV, and both charts."""
+    from isamap.bench.charts import prediction_chart, ratio_chart
+    from isamap.bench.summary import rows_csv
+
+    texts = {
+        "table.txt": table,
+        "rows.csv": rows_csv(rows),
+        "ratios.svg": ratio_chart(rows, title),
+        "predictions.svg": prediction_chart(rows, f"Cost model: {title}"),
+    }
+    for name, text in texts.items():
+        replace_file(folder / name, text.encode(), durable=True)

@@ -12,14 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isamap.bench import FORMS_OF_DTYPE, gemm_cases, pick_rows
 from isamap.bench.campaign import Campaign, run_campaign
-from isamap.bench.cases import FORMS, Row, kernel_text, shapes
-from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable_seconds
+from isamap.bench.cases import FORMS, pick_rows
+from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable
 from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
+from isamap.bench.kinds import PRODUCTS
 from isamap.bench.product_check import check_product
+from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, gemm_cases, kernel_text, shapes
 from isamap.bench.ring import Task, random_values
+from isamap.bench.rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.bench.timed_loops import READS, build_loops, load_loops
 from isamap.bench.turns import Ratio, geometric_mean, ratio, trimmed
@@ -67,7 +69,7 @@ def test_each_row_belongs_to_one_class() -> None:
 def test_the_kernel_of_a_row_computes_the_product(form: str, beta: int, stored: tuple[bool, bool]) -> None:
     chosen = FORMS[form]
     case = replace(CASES[0], m=5, n=3, k=7, a_transposed=stored[0], b_transposed=stored[1])
-    kernel = bind(parse_kernel(Source("k.ir", kernel_text(chosen, case, beta))), {"M": 3, "N": 5, "K": 7})
+    kernel = bind(parse_kernel(Source("k.ir", kernel_text(case, chosen, beta))), {"M": 3, "N": 5, "K": 7})
     held = shapes(case)
     a, b, c = (
         random_values(held[name], dtype, (0, number))
@@ -141,7 +143,8 @@ def test_a_roof_is_that_of_the_level_where_the_working_set_lives_or_of_a_faster_
     assert measured.at(4095) == 90.0  # between two sizes: not that of the next larger one
     assert measured.at(4096) == 40.0  # what a larger size has reached, a smaller one reaches
     assert measured.at(1 << 30) == 10.0
-    assert attainable_seconds(1, 1.0, 9000, 4095, measured, 1) == pytest.approx(100e-9)
+    roofs = {"arithmetic": 1e-9, "reading": 100e-9}
+    assert attainable(1, 1.0, 9000, 4095, measured, 1) == pytest.approx(roofs)
 
 
 def test_both_ways_of_reading_read_each_line_once() -> None:
@@ -176,7 +179,7 @@ def test_an_interval_is_wide_where_it_says_little_about_some_per_cent() -> None:
     (summary,) = summarise([narrow, wide])
     assert (summary.slower, summary.much_slower, summary.wide) == (2, (ROW.label,), ("wide",))
     assert "intervals wider than 3% either way: 1 (wide)" in summary_text([summary])
-    assert rows_table([narrow, wide]).count(") wide") == 1
+    assert rows_table([narrow, wide], "m x n x k").count(") wide") == 1
 
 
 def test_the_geometric_mean_of_nothing_is_none() -> None:
@@ -185,7 +188,8 @@ def test_the_geometric_mean_of_nothing_is_none() -> None:
 
 
 ROW = Row(
-    0, "training", "1760x16x1760 NN", "8 <= n <= 64", 1760, 16, 1760, "f32", 1, 1, "warm", 99_123_200,
+    0, "training", "product", "1760x16x1760 NN", "8 <= n <= 64", {"m": 1760, "n": 16, "k": 1760}, "f32",
+    99_123_200, beta=1, bound_by="arithmetic",
     seconds={"isamap": (1e-3,) * 7, "torch": (2e-3,) * 7, "mkl": (5e-4,) * 7},
     verified={"isamap": True, "torch": True, "mkl": False},
     ratio={"torch": {"value": 2.0, "low": 1.9, "high": 2.1}, "mkl": {"value": 0.5, "low": 0.5, "high": 0.5}},
@@ -206,15 +210,18 @@ def test_rows_go_through_json_and_back() -> None:
 
 def test_what_is_left_out_is_named() -> None:
     gone = replace(ROW, seconds={}, ratio={}, left_out="9.0 GB of operands; 1.0 GB may be used")
-    assert "9.0 GB of operands" in rows_table([ROW, gone])
+    assert "9.0 GB of operands" in rows_table([ROW, gone], "m x n x k")
     assert "9.0 GB of operands" in rows_csv([ROW, gone])
     assert "f32, all" in summary_text(summarise([ROW, gone]))
     assert ratio_chart([ROW, gone], "title").count("<circle") == 1
 
 
-def campaign(folder: Path, *, resume: bool = False, threads: int = 1, cache: str = "warm") -> Campaign:
+def campaign(
+    folder: Path, *, resume: bool = False, threads: int = 1, cache: str = "warm"
+) -> Campaign[GemmCase]:
     cases = pick_rows(gemm_cases(("inference_device",)), "6")
     return Campaign(
+        PRODUCTS,
         cases,
         FORMS_OF_DTYPE["f32"],
         "generic-c",
@@ -243,7 +250,7 @@ def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
     assert row.ring > 1
     assert set(row.seconds) == {"isamap", "openblas"}, "reading takes turns, and is no contender"
     assert row.reading_bytes_per_ns > 0
-    weights_bytes = 4 * row.m * row.k
+    weights_bytes = 4 * row.sizes["m"] * row.sizes["k"]
     assert row.attainable_seconds >= weights_bytes / row.reading_bytes_per_ns * 1e-9
 
 
@@ -278,7 +285,7 @@ def test_packed_is_compared_with_packed_only() -> None:
     cases = tuple(replace(c, position=n, m=48, n=20, k=70) for n, c in enumerate(stored))
     forms = tuple(FORMS[name] for name in ("f32", "bf16", "bf16_f32", "u8s8"))
     rows, _ = run_campaign(
-        Campaign(cases, forms, "generic-c", ("torch", "mkl", "openblas"), seconds=0, packed=True)
+        Campaign(PRODUCTS, cases, forms, "generic-c", ("torch", "mkl", "openblas"), seconds=0, packed=True)
     )
     assert len(rows) == len(cases) * len(forms)
     for row in rows:
@@ -298,7 +305,9 @@ def test_packed_is_compared_with_packed_only() -> None:
 @pytest.mark.exhaustive
 def test_what_packs_its_weights_but_adds_nothing_is_absent_where_c_is_added_to() -> None:
     small = replace(CASES[0], m=48, n=20, k=70)
-    asked = Campaign((small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, seconds=0, packed=True)
+    asked = Campaign(
+        PRODUCTS, (small,), (FORMS["f32"],), "generic-c", ("torch",), beta=1, seconds=0, packed=True
+    )
     (row,), _ = run_campaign(asked)
     assert list(row.seconds) == ["isamap"]
 
@@ -317,7 +326,7 @@ def test_a_contender_that_dies_is_told_of_and_its_successor_works() -> None:
 
 def test_a_contender_that_was_lost_begins_anew_with_the_next_row() -> None:
     """Once a library that ended in one row left all later rows without any contender."""
-    not_offered = Task("f32", 1, 1, 1, False, False, 0, 1, {}, "", packed=True)
+    not_offered = Task("product", CASES[0], "f32", {}, "", packed=True)
     with Contender("openblas", 1, {}, frozenset(os.sched_getaffinity(0))) as contender:
         for _ in range(2):
             with pytest.raises(ContenderLost, match="ended"):

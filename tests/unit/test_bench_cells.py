@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
-from isamap.bench.cell_campaign import CellCampaign, cells_summary, cells_table, run_cells, summary_line
+from isamap.bench.campaign import Campaign, run_campaign
+from isamap.bench.cases import FORMS
 from isamap.bench.cell_libraries import prepare_onnxruntime_cell, prepare_torch_cell
-from isamap.bench.cell_measure import is_right
-from isamap.bench.cells import CellRow, cell_cases, cell_kernel, cell_values, empty_row, kernel_name
-from isamap.bench.contender import Contender
-from isamap.bench.ring import CellTask, Mapped, Shared
+from isamap.bench.cells import CellCase, cell_cases, cell_kernel, cell_values, is_right
+from isamap.bench.kinds import CELLS
+from isamap.bench.ring import Mapped, Shared, Task
+from isamap.bench.rows import Row
+from isamap.bench.summary import rows_table, summarise, summary_text
 from isamap.ir import interpret
-from isamap.source import UsageProblem
 
 SMALL = {
     cell: replace(cell_cases(cell, None)[0], hidden=12, batch=3, steps=5, of_steps=9)
@@ -40,8 +39,8 @@ def test_long_sequences_are_cut_and_say_so() -> None:
 
 def right(cell: str, form: str) -> tuple[Any, dict[str, tuple[str, Any]], Any]:
     """The kernel of a small row, its arrays, and what Y should be."""
-    kernel = cell_kernel(SMALL[cell], form)
-    values = cell_values(kernel, form)
+    kernel = cell_kernel(SMALL[cell], FORMS[form])
+    values = cell_values(SMALL[cell], FORMS[form])
     given = {n: a for n, (_, a) in values.items() if kernel.operand(n).role == "in"}
     return kernel, values, interpret(kernel, given, {})["Y"]
 
@@ -54,7 +53,7 @@ def test_libraries_compute_what_the_kernels_do(library: str, cell: str, form: st
     if (library, form) == ("onnxruntime", "bf16"):
         pytest.skip("onnxruntime has no layers of bf16")
     _, values, wanted = right(cell, form)
-    task = CellTask(kernel_name(SMALL[cell], form), form, {}, "")
+    task = Task(CELLS.name, SMALL[cell], form, {}, "")
     mapped = Mapped(task, {name: [a.copy()] for name, (_, a) in values.items()})
     LIBRARIES[library](mapped, 1).time(1, 0)
     gap = np.abs(mapped.arrays["Y"][0].astype(np.float64) - wanted.astype(np.float64)).max()
@@ -75,53 +74,40 @@ class Writer:
 @pytest.mark.parametrize("form", ["f32", "bf16"])
 @pytest.mark.parametrize("cell", SMALL)
 def test_one_wrong_element_of_one_step_is_seen(cell: str, form: str) -> None:
-    kernel, values, wanted = right(cell, form)
+    _, values, wanted = right(cell, form)
     spoilt = wanted.copy()
     spoilt[3, 1, 2] += 0.5
     with Shared(values, "Y", 1) as shared:
         for result, fine in ((wanted, True), (spoilt, False), (np.nan * wanted, False)):
-            assert is_right(cast(Contender, Writer(shared, result)), kernel, form, shared) == fine
+            assert is_right(Writer(shared, result), SMALL[cell], FORMS[form], 0, shared) == fine
         of_a_library = Writer(shared, spoilt, "torch")
-        assert not is_right(cast(Contender, of_a_library), kernel, form, shared)
+        assert not is_right(of_a_library, SMALL[cell], FORMS[form], 0, shared)
 
 
-def campaign(folder: Path, **more: Any) -> CellCampaign:
-    return CellCampaign((SMALL["gru"],), "f32", "generic-c", (), seconds=0, folder=folder, **more)
-
-
-def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
-    (row,), where = run_cells(campaign(tmp_path / "rows"))
+@pytest.mark.exhaustive
+def test_a_row_of_a_layer_is_measured() -> None:
+    asked: Campaign[CellCase] = Campaign(
+        CELLS, (SMALL["gru"],), CELLS.forms["f32"], "generic-c", (), seconds=0
+    )
+    (row,), where = run_campaign(asked)
     assert row.verified == {"isamap": True}
-    assert row.bound_by in ("products", "reading")
+    assert row.bound_by in ("arithmetic", "reading")
     assert where["machine"] == "generic-c"
-    with pytest.raises(UsageProblem, match="exists already"):
-        run_cells(campaign(tmp_path / "rows"))
-    assert run_cells(campaign(tmp_path / "rows", resume=True))[0] == (row,)
-
-
-def test_a_row_survives_json() -> None:
-    row = ROW
-    assert CellRow.from_json(json.loads(json.dumps(row.as_json()))) == row
-
-
-ROW = replace(
-    empty_row(SMALL["gru"], "f32", 1),
-    seconds={"isamap": (1e-3, 1.1e-3), "torch": (2e-3, 2.2e-3)},
-    verified={"isamap": True, "torch": True, "onnxruntime": False},
-    ratio={"torch": {"value": 2.0, "low": 1.99, "high": 2.01}},
-    attainable_seconds=5.25e-4,
-    bound_by="reading",
-)
 
 
 def test_rows_are_told_with_what_bounds_them_and_what_is_wrong() -> None:
-    said = cells_table([ROW, replace(ROW, case=1, seconds={}, verified={}, left_out="no mapping")])
+    case = SMALL["gru"]
+    row = Row(
+        0, case.suite, CELLS.name, case.label, case.class_name, case.sizes, "f32", case.operations,
+        seconds={"isamap": (1e-3, 1.1e-3), "torch": (2e-3, 2.2e-3)},
+        verified={"isamap": True, "torch": True, "onnxruntime": False},
+        ratio={"torch": {"value": 2.0, "low": 1.99, "high": 2.01}}, attainable_seconds=5.25e-4,
+        bound_by="reading",
+    )  # fmt: skip
+    gone = replace(row, case=1, seconds={}, verified={}, left_out="no mapping")
+    said = rows_table([row, gone], CELLS.heading)
     assert "12x3, 5 of 9 steps" in said
     assert "2.00 (1.99..2.01)  50%          reading" in said
     assert "   1  12x3, 5 of 9 steps f32: no mapping\n" in said
     assert said.endswith("\n   0  12x3, 5 of 9 steps f32: the result of onnxruntime is wrong")
-    summary = cells_summary([ROW])
-    assert summary.geometric_mean == {"torch": pytest.approx(2.0), "best": pytest.approx(2.0)}
-    assert summary_line(summary).endswith(
-        "up to 4 sequences 2.00, more -; 0 rows slower, 0 with wide intervals"
-    )
+    assert "up to 4 sequences" in summary_text(summarise([row]))

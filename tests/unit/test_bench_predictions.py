@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from isamap.bench.cases import Row
 from isamap.bench.charts import prediction_chart
 from isamap.bench.predictions import agreements, pairs, predicted_ns, spearman
+from isamap.bench.rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.driver.api import source_of
 from isamap.driver.request import Request
@@ -25,7 +25,7 @@ from isamap.tune.figures import InstructionFigure
 from isamap.tune.profile import Profile
 
 ROW = Row(
-    0, "training", "8x4x2 NN", "n <= 4", 8, 4, 2, "f32", 1, 1, "warm", 128,
+    0, "training", "product", "8x4x2 NN", "n <= 4", {"m": 8, "n": 4, "k": 2}, "f32", 128, beta=1,
     seconds={"isamap": (3e-6, 2e-6, 4e-6)}, verified={"isamap": True}, attainable_seconds=1e-6,
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_tables_and_summary_hold_predictions_of_both_figures() -> None:
         )
         for i, row in enumerate([ROW] * 4, 1)
     ]
-    assert "0.50 / 0.75" in rows_table(both)
+    assert "0.50 / 0.75" in rows_table(both, "m x n x k")
     lines = list(csv.DictReader(io.StringIO(rows_csv(both))))
     assert [line["predicted_stated_ns"] for line in lines] == ["1000.0", "2000.0", "3000.0", "4000.0"]
     assert lines[0]["predicted_calibrated_ns"] == "1500.0"

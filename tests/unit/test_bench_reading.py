@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.bench import gemm_cases
-from isamap.bench.cases import FORMS, shapes
-from isamap.bench.measure import Rules, ring_of
+from isamap.bench.cases import FORMS
+from isamap.bench.kind import Rules
+from isamap.bench.measure import ring_of
+from isamap.bench.products import gemm_cases, product_work
 from isamap.bench.ring import Array, fastest_bytes_per_ns, readings
 from isamap.bench.timed_loops import build_loops
 
@@ -67,7 +68,6 @@ def test_the_loops_read_for_real() -> None:
 def test_a_ring_of_any_row_is_larger_than_twice_the_caches() -> None:
     rules = Rules("x86-avx512", 1, 1, "rotate", 7, 64 << 30, 33 << 20, 10.0, "loops")
     for case in gemm_cases():
-        sizes = shapes(case)
-        needed = sum(rows * columns * FORMS["f32"].element_bytes(n) for n, (rows, columns) in sizes.items())
+        needed = product_work(case, FORMS["f32"], 1).held
         assert ring_of(needed, needed, rules) * needed > 2 * rules.caches_bytes
     assert ring_of(1 << 20, 1 << 30, rules) == 64, "as far as memory reaches"

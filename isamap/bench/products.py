@@ -1,0 +1,154 @@
+"""Matrix products as cases: the rows of DeepBench's GEMM suites and of transformers.
+
+    training row 3: m=1760 n=128 k=1760, neither transposed  ->  GemmCase(position=3, m=1760, …)
+
+DeepBench is column-major, C[m, n] += op(A)[m, k] · op(B)[k, n]. Row-major, as it is run here, that is
+Y[n, m] += X[n, k] · W[k, m]: M = n, N = m, K = k, the suite's B is our A and its A, the weights, our B.
+
+kernel_text(case, BF16, beta=1)  ->  kernel product(M, N, K) { in A: bf16[M, K]; … C[m, n] += …; }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form
+from isamap.bench.kind import Work
+from isamap.bench.product_check import check_product
+from isamap.bench.ring import Array, Shared, random_values
+from isamap.bench.turns import Timed
+from isamap.source import Source
+from isamap.suites import Product, read_suite
+
+FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16, BF16_F32), "int8": (S8S8, U8S8)}
+"""The forms that rows of a type are run in, the headline one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GemmCase:
+    """One row in DeepBench's terms, or `batch` such products side by side."""
+
+    position: int
+    suite: str
+    m: int
+    n: int
+    k: int
+    a_transposed: bool
+    b_transposed: bool
+    batch: int = 1
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions of one call."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def label(self) -> str:
+        """The sizes as the suite writes them."""
+        marks = ("T" if self.a_transposed else "N") + ("T" if self.b_transposed else "N")
+        return f"{f'{self.batch} of ' if self.batch > 1 else ''}{self.m}x{self.n}x{self.k} {marks}"
+
+    @property
+    def class_name(self) -> str:
+        """Which geometric mean the row belongs to; m = 35 and small k, bound by C's traffic, stand apart."""
+        if self.batch > 1:
+            return "batched"
+        if self.m == 35:
+            return "m = 35"
+        if self.k <= 176:
+            return "k <= 176"
+        if self.n <= 4:
+            return "n <= 4"
+        if self.n <= 64:
+            return "8 <= n <= 64"
+        return "n around 128" if self.n < 700 else "n >= 700"
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        more = {"batch": self.batch} if self.batch > 1 else {}
+        return {"m": self.m, "n": self.n, "k": self.k, **more}
+
+    @property
+    def bindings(self) -> Mapping[str, int]:
+        more = {"G": self.batch} if self.batch > 1 else {}
+        return {"M": self.n, "N": self.m, "K": self.k, **more}
+
+
+def gemm_cases(suites: Sequence[str] = SUITES) -> tuple[GemmCase, ...]:
+    """The rows of some of DeepBench's suites, in the order of its list."""
+    return _cases("deepbench-gemm", suites)
+
+
+def transformer_cases() -> tuple[GemmCase, ...]:
+    """The products of BERT and LLaMA; those of several heads are `batch` products."""
+    return _cases("transformer-gemm", None)
+
+
+def _cases(name: str, parts: Sequence[str] | None) -> tuple[GemmCase, ...]:
+    rows = [p for p in read_suite(name) if isinstance(p, Product) and (parts is None or p.part in parts)]
+    return tuple(
+        GemmCase(position, p.part, p.n, p.m, p.k, p.w_transposed, p.x_transposed, p.batch)
+        for position, p in enumerate(rows)
+    )
+
+
+def shapes(case: GemmCase) -> dict[str, tuple[int, ...]]:
+    """The stored shapes of A, B and C, row-major."""
+    side = (case.batch,) if case.batch > 1 else ()
+    return {
+        "A": (*side, *((case.k, case.n) if case.b_transposed else (case.n, case.k))),
+        "B": (*side, *((case.m, case.k) if case.a_transposed else (case.k, case.m))),
+        "C": (*side, case.n, case.m),
+    }
+
+
+def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
+    """The product in the kernel language; with `beta` 0 C is only written, with 1 it is read and added to."""
+    a, at = ("K, M", "k, m") if case.b_transposed else ("M, K", "m, k")
+    b, bt = ("N, K", "n, k") if case.a_transposed else ("K, N", "k, n")
+    size, side, loop = ("G, ", "g, ", "g in G, ") if case.batch > 1 else ("", "", "")
+    role, accumulate = ("inout" if beta else "out"), (f" accumulate {form.sum}" if form.c != form.sum else "")
+    start = "" if beta else f"  for {loop}m in M, n in N {{ C[{side}m, n] = 0; }}\n"
+    left, right = form.widened("A", f"A[{side}{at}]"), form.widened("B", f"B[{side}{bt}]")
+    return (
+        f"kernel deepbench_gemm({size}M, N, K) {{\n"
+        f"  in A: {form.a}[{size}{a}];\n  in B: {form.b}[{size}{b}];\n"
+        f"  {role} C: {form.c}[{size}M, N]{accumulate};\n"
+        f"{start}  for {loop}m in M, n in N, k in K {{ C[{side}m, n] += {left} * {right}; }}\n}}\n"
+    )
+
+
+def product_source(case: GemmCase, form: Form, beta: int) -> Source:
+    """The text of a row's kernel."""
+    return Source("deepbench_gemm.ir", kernel_text(case, form, beta))
+
+
+def product_values(case: GemmCase, form: Form, seed: int = 0) -> dict[str, tuple[str, Array]]:
+    """The operands of a product by name, each with its type: random values that are not zero."""
+    dtypes = {"A": form.a, "B": form.b, "C": form.c}
+    return {
+        name: (dtype, random_values(shapes(case)[name], dtype, (seed, number)))
+        for number, (name, dtype) in enumerate(dtypes.items())
+    }
+
+
+def product_work(case: GemmCase, form: Form, beta: int) -> Work:
+    """Each operand once, and the result twice where it is added to."""
+    size = {name: prod(shape) * form.element_bytes(name) for name, shape in shapes(case).items()}
+    held = sum(size.values())
+    return Work(held, size["B"], held + (size["C"] if beta else 0), held)
+
+
+def is_product(contender: Timed, case: GemmCase, form: Form, beta: int, shared: Shared) -> bool:
+    """One call on the first copy, compared with the product."""
+    shared.refill()
+    contender.time(1)
+    a, b, c = (shared.arrays[name][0] for name in "ABC")
+    a, b = (a.swapaxes(-1, -2) if case.b_transposed else a), (b.swapaxes(-1, -2) if case.a_transposed else b)
+    before = shared.first if beta else None
+    if case.batch == 1:
+        return check_product(form, a, b, before, c).ok
+    each = ((a[g], b[g], None if before is None else before[g], c[g]) for g in range(case.batch))
+    return all(check_product(form, *one).ok for one in each)
