@@ -41,6 +41,7 @@ _HOMES: dict[str, str] = {
     "hw.list": "hw_command",
     "hw.show": "hw_command",
     "hw.check": "hw_command",
+    "hw.diff": "hw_diff_command",
     "hw.schema": "hw_schema_command",
     "hw.detect": "hw_command",
     "hw.calibrate": "calibrate_command",

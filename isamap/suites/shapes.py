@@ -110,6 +110,12 @@ def read_suite(name: str) -> tuple[Shape, ...]:
         return tuple(read(number, row) for number, row in enumerate(csv.DictReader(text)))
 
 
+def usual_sizes() -> dict[str, int]:
+    """A small value of each size by its name, at which shipped kernels are compared."""
+    with (_FOLDER / "sizes.csv").open(encoding="utf-8", newline="") as file:
+        return {row["size"]: int(row["value"]) for row in csv.DictReader(file)}
+
+
 def suite_path(name: str) -> Path:
     """The file of a suite. Raises: KeyError for a name that is not in SUITES."""
     return _FOLDER / _FILES[name][0]

@@ -1,0 +1,54 @@
+"""Kernels with sizes, as commands take them that predict: `--kernel 'gemm_f32 M=64 N=64 K=64'`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from isamap.cli.words import read_count, read_sizes
+from isamap.driver.inputs import read_kernel
+from isamap.driver.predicted import Case, all_jobs, shipped_cases
+from isamap.source import Diagnostic, UsageProblem
+
+KernelCases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="'KERNEL SIZES'",
+        help="A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable; all shipped ones otherwise.",
+        show_default=False,
+    ),
+]
+HeuristicWord = Annotated[
+    str,
+    typer.Option(
+        "--heuristic", metavar="NAME", help="How to schedule: greedy, which is quick, annealing, or cpsat."
+    ),
+]
+Jobs = Annotated[
+    str | None,
+    typer.Option(
+        "--jobs", metavar="COUNT", help="Processes; one for each core otherwise.", show_default=False
+    ),
+]
+
+
+def read_cases(words: Sequence[str] | None) -> tuple[Case, ...]:
+    """The kernels that are asked for, at their sizes. Raises: UsageProblem."""
+    if not words:
+        return shipped_cases()
+    found: list[Case] = []
+    for word in words:
+        name, *sizes = word.split()[:32] or [""]
+        if not name:
+            said = "`--kernel` takes a kernel and its sizes"
+            raise UsageProblem(Diagnostic("usage", said, help="write `--kernel 'gemm_f32 M=64 N=64 K=64'`"))
+        found.append(Case(read_kernel(name), tuple(read_sizes(sizes).items())))
+    return tuple(found)
+
+
+def read_jobs(word: str | None) -> int:
+    """How many processes. Raises: UsageProblem."""
+    return all_jobs() if word is None else read_count(word, "--jobs", 1, 1024)

@@ -1,0 +1,127 @@
+"""`isamap hw diff A B`: what another description changes, in the machine and for kernels.
+
+kernel    before   after    ratio  by                    utilisation
+gemm_f32  9.1 µs   5.4 µs   0.60   fma_xmm → fma_ymm     100 %
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answers import Answer
+from isamap.cli.cases import HeuristicWord, Jobs, KernelCases, read_cases, read_jobs
+from isamap.cli.options import AsJson, LimitSeconds
+from isamap.cli.terminal import Progress
+from isamap.cli.words import read_number
+from isamap.driver.inputs import machine_of
+from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.report.columns import counted, percent_text, table
+from isamap.report.machine_changes import changes, changes_text
+from isamap.report.mappings import time_text
+
+First = Annotated[
+    str, typer.Argument(metavar="A", help="A shipped machine's name, `host`, or a path.", show_default=False)
+]
+Second = Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)]
+
+
+def diff_command(
+    first: First,
+    second: Second,
+    kernels: KernelCases = None,
+    heuristic: HeuristicWord = "greedy",
+    limit: LimitSeconds = "10",
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Compare two machines: what they have, which kernels they compute, and in what predicted time."""
+    from isamap.machine import at_one_length, load_machine
+    from isamap.plan.plugins import check_name
+
+    words = [machine_of(word) for word in (first, second)]
+    machines = [at_one_length(load_machine(word)) for word in words]
+    cases = read_cases(kernels)
+    check_name("heuristic", heuristic)
+    limit_s, count = read_number(limit, "--limit", 0.1, 3600), read_jobs(jobs)
+    wanted = [Asked(case, word, heuristic, limit_s) for case in cases for word in words]
+    with Progress() as progress:
+        told = [0]
+
+        def seen(_number: int, _found: Predicted) -> None:
+            told[0] += 1
+            progress(f"predict {told[0]} of {len(wanted)}")
+
+        found = predict_all(wanted, count, seen)
+    pairs = list(zip(cases, found[::2], found[1::2], strict=True))
+    different = changes(*machines)
+    payload: dict[str, object] = {
+        "before": machines[0].name,
+        "after": machines[1].name,
+        "heuristic": heuristic,
+        "changes": [change.as_json() for change in different],
+        "kernels": [_row_json(*pair) for pair in pairs],
+    }
+    head = f"{machines[0].called} → {machines[1].called}, times as predicted, scheduled by {heuristic}"
+    parts = [head, changes_text(different) or "the machines are alike", _kernels_text(pairs)]
+    return Answer(payload, "\n\n".join(parts))
+
+
+def _row_json(case: Case, before: Predicted, after: Predicted) -> dict[str, object]:
+    return {
+        "kernel": case.kernel.name.removesuffix(".ir"),
+        "sizes": dict(case.sizes),
+        "before": before.as_json(),
+        "after": after.as_json(),
+        "ratio": ratio(before, after),
+    }
+
+
+def ratio(before: Predicted, after: Predicted) -> float | None:
+    """How the predicted time changes; None where there is none on one side."""
+    if before.ns is None or after.ns is None or before.ns == 0:
+        return None
+    return round(after.ns / before.ns, 6)
+
+
+def _kernels_text(pairs: Sequence[tuple[Case, Predicted, Predicted]]) -> str:
+    rows = [("kernel", "before", "after", "ratio", "by", "lanes in use")]
+    for case, before, after in pairs:
+        if before.ns is None and after.ns is None:
+            continue
+        change = ratio(before, after)
+        rows.append(
+            (
+                case.name, prediction_text(before), prediction_text(after),
+                "" if change is None else f"{change:.2f}",
+                _arrow([", ".join(side.instructions) or "–" for side in (before, after)]),
+                _arrow([_share(before), _share(after)]),
+            )
+        )  # fmt: skip
+    gained = [case.name.split()[0] for case, a, b in pairs if a.ns is None and b.ns is not None]
+    lost = [case.name.split()[0] for case, a, b in pairs if a.ns is not None and b.ns is None]
+    neither = [case.name.split()[0] for case, a, b in pairs if a.ns is None and b.ns is None]
+    sides = {"gained": gained, "lost": lost, "on neither": neither}
+    lines = [
+        f"{counted(len(names), 'kernel')} {said}: {', '.join(names)}"
+        for said, names in sides.items()
+        if names
+    ]
+    return "\n".join(
+        [*([table(rows, right=(1, 2, 3))] if len(rows) > 1 else []), *([""] if lines else []), *lines]
+    )
+
+
+def prediction_text(found: Predicted) -> str:
+    """A time, or why there is none."""
+    return found.refused if found.ns is None else time_text(found.ns)
+
+
+def _share(found: Predicted) -> str:
+    return "–" if found.utilisation is None else percent_text(found.utilisation)
+
+
+def _arrow(sides: list[str]) -> str:
+    return sides[0] if sides[0] == sides[1] else " → ".join(sides)

@@ -1,0 +1,146 @@
+"""What a description promises of kernels: the predicted time of each, by what, and how busy that is.
+
+gemm_f32 M=128 N=128 K=128   on edge-npu   ->   12.4 µs by multiply_f32, 100 % of its lanes
+
+Many predictions run on all cores, each in a process of its own: a description is read once in each.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from math import prod
+
+from isamap.driver.inputs import read_kernel
+from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.request import Request, Size
+from isamap.kernels import list_kernels
+from isamap.match import pattern_of
+from isamap.plan.schedule import NestSchedule
+from isamap.posing.estimate import estimate, numbered
+from isamap.posing.matches import chosen_tile
+from isamap.source import IsamapError, Source
+from isamap.suites import usual_sizes
+from isamap.syntax import parse_kernel
+from isamap.transform import statements
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kernel at sizes."""
+
+    kernel: Source
+    sizes: tuple[tuple[str, Size], ...]
+
+    @property
+    def name(self) -> str:
+        """`gemm_f32 M=64 N=64 K=64`."""
+        stem = self.kernel.name.removesuffix(".ir")
+        return " ".join([stem, *(f"{name}={value}" for name, value in self.sizes)])
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What is predicted of a case; `ns` is None where `refused` says by its code why there is nothing.
+
+    `instructions` perform the statements that compute, `utilisation` is the share of busy lanes of the one
+    with most iterations. Units: nanoseconds.
+    """
+
+    ns: float | None
+    instructions: tuple[str, ...] = ()
+    utilisation: float | None = None
+    refused: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        """The prediction as JSON."""
+        shown = None if self.utilisation is None else round(self.utilisation, 6)
+        found = {"ns": self.ns, "instructions": list(self.instructions), "utilisation": shown}
+        return {**found, "refused": self.refused or None}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prediction that is wanted: a case on a machine, by a heuristic. Units: `limit_s` in seconds."""
+
+    case: Case
+    machine: str
+    heuristic: str = "greedy"
+    limit_s: float = 10.0
+
+
+def shipped_cases() -> tuple[Case, ...]:
+    """Every shipped kernel at one small size."""
+    usual = usual_sizes()
+    sources = [read_kernel(name) for name in list_kernels()]
+    open_sizes = ([p.name for p in parse_kernel(s).params if p.default is None] for s in sources)
+    named = zip(sources, open_sizes, strict=True)
+    return tuple(Case(source, tuple((name, usual[name]) for name in names)) for source, names in named)
+
+
+def predict(asked: Asked) -> Predicted:
+    """What the description promises; what refuses the kernel is part of the answer."""
+    request = Request(
+        asked.case.kernel,
+        asked.machine,
+        dict(asked.case.sizes),
+        heuristic=asked.heuristic,
+        limit_s=asked.limit_s,
+    )
+    try:
+        made = compile_kernel(request, "schedule")
+    except IsamapError as error:
+        return Predicted(None, refused=error.diagnostics[0].code)
+    assert made.schedule is not None, "the stages before have run"
+    used = [use for nest in made.schedule.nests if (use := _use(made, nest)) is not None]
+    busiest = max(used, key=lambda use: use[1], default=None)
+    names = tuple(dict.fromkeys(name for name, _, _ in used))
+    return Predicted(made.schedule.cost_ns, names, busiest[2] if busiest else None)
+
+
+def _use(made: Compilation, nest: NestSchedule) -> tuple[str, int, float | None] | None:
+    """The instruction of a nest that computes, its iterations and the share of its lanes that is busy."""
+    assert made.canonical is not None, "the stages before have run"
+    assert made.machine is not None, "the stages before have run"
+    statement = statements(made.canonical)[nest.statement]
+    if statement.assign.op is None:
+        return None
+    mapping = chosen_tile(statement, made.machine, nest, made.matches).mapping
+    pattern = pattern_of(made.machine.instructions[mapping.instruction].instruction)
+    exact = numbered(statement, {})
+    found = estimate(exact, mapping, pattern, made.machine) if exact and pattern else None
+    turns = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
+    return mapping.instruction, turns, found.utilisation if found is not None else None
+
+
+def predict_all(
+    wanted: Sequence[Asked], jobs: int, seen: Callable[[int, Predicted], None] = lambda _n, _p: None
+) -> list[Predicted]:
+    """The predictions in their order; `seen` is told each as soon as it is there, with its number."""
+    found: dict[int, Predicted] = {}
+    for number, result in _performed(wanted, jobs):
+        found[number] = result
+        seen(number, result)
+    return [found[number] for number in range(len(wanted))]
+
+
+def all_jobs() -> int:
+    """How many cores may be used."""
+    return len(os.sched_getaffinity(0))
+
+
+def _performed(wanted: Sequence[Asked], jobs: int) -> Iterator[tuple[int, Predicted]]:
+    if jobs == 1 or len(wanted) < 2:
+        yield from ((number, predict(asked)) for number, asked in enumerate(wanted))
+        return
+    # What is begun anew shares no thread and no lock with this process.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(wanted)), fresh) as pool:
+        numbers = {pool.submit(predict, asked): number for number, asked in enumerate(wanted)}
+        try:
+            yield from ((numbers[done], done.result()) for done in as_completed(numbers))
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -1,0 +1,126 @@
+"""What differs between two machines: memories, links, units and instructions, each as text before and after.
+
+memory spad   scratchpad(bytes = 262144, banks = 4)   scratchpad(bytes = 524288, banks = 4)
+unit execute  1                                       2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from isamap.ir import print_expr, print_routine
+from isamap.machine import Link, Machine, MachineInstruction, Memory
+from isamap.machine.model import Unit
+from isamap.report.columns import bytes_text, counted, table
+
+T = TypeVar("T")
+NAMED = 6
+"""So many names of what is only in one of two machines are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What differs of one thing; None where a machine does not have it."""
+
+    what: str
+    name: str
+    before: str | None
+    after: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """The change as JSON."""
+        return asdict(self)
+
+
+def changes(a: Machine, b: Machine) -> list[Change]:
+    """All that differs from one machine to another."""
+    one, other = _instructions(a), _instructions(b)
+    common = [n for n in one if n in other]
+    return [
+        *_changes("clock", _clock(a), _clock(b), lambda clock: f"{clock:g}"),
+        *_changes("memory", a.memories, b.memories, memory_text),
+        *_changes("link", _links(a), _links(b), _link_text),
+        *_changes("unit", a.units, b.units, unit_text),
+        *_changes("instruction", one, other, _meaning_text),
+        *_changes("cost of", {n: one[n] for n in common}, {n: other[n] for n in common}, _cost_text),
+    ]
+
+
+def _changes(
+    what: str, a: Mapping[str, T], b: Mapping[str, T], shown: Callable[[T], str]
+) -> Iterator[Change]:
+    for name in dict.fromkeys((*a, *b)):
+        texts = [shown(side[name]) if name in side else None for side in (a, b)]
+        if texts[0] != texts[1]:
+            yield Change(what, name, *texts)
+
+
+def memory_text(memory: Memory) -> str:
+    """What a memory is, with sizes as people read them."""
+    kind = f"view of {memory.base}" if memory.base is not None else memory.kind
+    size, one, count = memory.capacity_bytes, memory.register_bytes, memory.count
+    if size is None or one is None:
+        return kind
+    return f"{kind}, {f'{count} of ' if count and count > 1 else ''}{bytes_text(one)}"
+
+
+def unit_text(unit: Unit) -> str:
+    """How many copies a unit has, and what one multiplies in a cycle."""
+    peak = f", {unit.products_per_cycle} products a cycle" if unit.products_per_cycle else ""
+    return f"{unit.count}{peak}"
+
+
+def _clock(machine: Machine) -> Mapping[str, float]:
+    return {"GHz": machine.clock_ghz} if machine.clock_ghz is not None else {}
+
+
+def _links(machine: Machine) -> Mapping[str, Link]:
+    return {f"{link.source_memory} → {link.target_memory}": link for link in machine.links}
+
+
+def _link_text(link: Link) -> str:
+    return f"{link.bandwidth_bytes_per_ns:g} bytes/ns{', shared' if link.shared else ''}"
+
+
+def _instructions(machine: Machine) -> Mapping[str, MachineInstruction]:
+    return {**machine.instructions, **machine.hints}
+
+
+def _meaning_text(item: MachineInstruction) -> str:
+    return f"{' '.join(print_routine(item.instruction).split())} {item.emit}"
+
+
+def _cost_text(item: MachineInstruction) -> str:
+    times = [
+        e if isinstance(e, str) else print_expr(e) for e in (item.cost.interval_ns, item.cost.latency_ns)
+    ]
+    return f"{item.cost.unit}: {times[0]}, {times[1]} ns"
+
+
+def changes_text(found: list[Change]) -> str:
+    """A line for each change; instructions that only one machine has are counted, with the first few."""
+    rows: list[tuple[str, str, str]] = []
+    counts: list[str] = []
+    for what, group in groupby(found, key=lambda change: change.what):
+        own = list(group)
+        for change in own:
+            if what != "instruction":
+                rows.append((f"{what} {change.name}", change.before or "–", change.after or "–"))
+        if what == "instruction":
+            counts += _instruction_lines(own)
+    return "\n".join([*([table([("", "before", "after"), *rows])] if rows else []), *counts])
+
+
+def _instruction_lines(found: list[Change]) -> Iterator[str]:
+    sides = {
+        "only before": [c.name for c in found if c.after is None],
+        "only after": [c.name for c in found if c.before is None],
+        "with another meaning or emission": [c.name for c in found if c.before and c.after],
+    }
+    for said, names in sides.items():
+        if names:
+            more = ", …" if len(names) > NAMED else ""
+            yield f"{counted(len(names), 'instruction')} {said}: {', '.join(names[:NAMED])}{more}"
