@@ -17,8 +17,9 @@ from isamap.machine.model import Unit
 from isamap.report.columns import bytes_text, counted, table
 
 T = TypeVar("T")
-NAMED = 6
-"""So many names of what is only in one of two machines are listed."""
+NAMED = 4
+"""So many instructions of a kind of change are shown."""
+COST = "cost of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def changes(a: Machine, b: Machine) -> list[Change]:
         *_changes("link", _links(a), _links(b), _link_text),
         *_changes("unit", a.units, b.units, unit_text),
         *_changes("instruction", one, other, _meaning_text),
-        *_changes("cost of", {n: one[n] for n in common}, {n: other[n] for n in common}, _cost_text),
+        *_changes(COST, {n: one[n] for n in common}, {n: other[n] for n in common}, _cost_text),
     ]
 
 
@@ -94,23 +95,26 @@ def _meaning_text(item: MachineInstruction) -> str:
 
 
 def _cost_text(item: MachineInstruction) -> str:
-    times = [
-        e if isinstance(e, str) else print_expr(e) for e in (item.cost.interval_ns, item.cost.latency_ns)
-    ]
-    return f"{item.cost.unit}: {times[0]}, {times[1]} ns"
+    """The cost as written: what links make of it follows from these."""
+    cost = item.stated or item.cost
+    return f"{cost.unit}, {print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
 
 
 def changes_text(found: list[Change]) -> str:
-    """A line for each change; instructions that only one machine has are counted, with the first few."""
+    """A line for each change; of instructions, those only one machine has are counted, and a few costs shown."""
     rows: list[tuple[str, str, str]] = []
     counts: list[str] = []
     for what, group in groupby(found, key=lambda change: change.what):
         own = list(group)
-        for change in own:
-            if what != "instruction":
-                rows.append((f"{what} {change.name}", change.before or "–", change.after or "–"))
         if what == "instruction":
             counts += _instruction_lines(own)
+            continue
+        shown = own[:NAMED] if what == COST else own
+        rows += [(f"{what} {c.name}", c.before or "–", c.after or "–") for c in shown]
+        if len(own) > len(shown):
+            counts.append(
+                f"{counted(len(own) - len(shown), 'instruction')} more with another cost (`--json`)"
+            )
     return "\n".join([*([table([("", "before", "after"), *rows])] if rows else []), *counts])
 
 

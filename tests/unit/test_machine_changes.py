@@ -44,7 +44,10 @@ def test_every_change_is_told(tmp_path: Path) -> None:
     assert found["memory", "spad"] == ("scratchpad, 256 KiB", "scratchpad, 1 MiB")
     assert found["link", "dram → spad"] == ("16 bytes/ns, shared", "32 bytes/ns, shared")
     assert found["unit", "execute"] == ("1, 256 products a cycle", "2, 256 products a cycle")
-    assert found["cost of", "multiply_f32"] == ("execute: 16, 48 ns", "execute: 16, 24 ns")
+    assert found["cost of", "multiply_f32"] == (
+        "execute, 16 ns each, 48 ns until used",
+        "execute, 16 ns each, 24 ns until used",
+    )
     assert found["instruction", "put_f32"][0] is None
     assert found["instruction", "store_sums_i32"][1] is None
     assert "2 instructions only before: store_sums_f32, store_sums_i32" in changes_text(changes(one, other))
