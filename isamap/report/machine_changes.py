@@ -101,7 +101,7 @@ def _cost_text(item: MachineInstruction) -> str:
 
 
 def changes_text(found: list[Change]) -> str:
-    """A line for each change; of instructions, those only one machine has are counted, and a few costs shown."""
+    """A line for each change; instructions of one machine alone are counted, with a few names."""
     rows: list[tuple[str, str, str]] = []
     counts: list[str] = []
     for what, group in groupby(found, key=lambda change: change.what):
@@ -112,9 +112,7 @@ def changes_text(found: list[Change]) -> str:
         shown = own[:NAMED] if what == COST else own
         rows += [(f"{what} {c.name}", c.before or "–", c.after or "–") for c in shown]
         if len(own) > len(shown):
-            counts.append(
-                f"{counted(len(own) - len(shown), 'instruction')} more with another cost (`--json`)"
-            )
+            counts.append(f"{len(own) - len(shown)} more with another cost: `--json` has them")
     return "\n".join([*([table([("", "before", "after"), *rows])] if rows else []), *counts])
 
 

@@ -1,0 +1,115 @@
+"""`isamap hw check`: whether a description is right; with `--run`, whether instructions do what it says.
+
+Instructions run here, emulated, or as plain-C models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
+from isamap.cli.terminal import Progress
+from isamap.cli.words import read_emulator
+from isamap.codegen.cache import cache_root
+from isamap.codegen.child import Emulator
+from isamap.driver.inputs import machine_of
+from isamap.source import Diagnostic, OnlyWarned, UsageProblem
+
+
+def stamps_folder() -> Path | None:
+    """The folder in the cache; None where that cannot be used. Raises: UsageProblem for an unsafe one."""
+    with OnlyWarned():
+        return cache_root() / "checked"
+    return None
+
+
+def check_silicon(
+    name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
+) -> Answer:
+    """The answer of a check that tried every instruction."""
+    from isamap.codegen.child import emulator_for
+    from isamap.codegen.silicon import check_machine
+    from isamap.driver.runnable import is_model
+    from isamap.machine import load_machine, missing_features
+
+    machine = load_machine(name)
+    emulator = emulator_for(machine, emulator)
+    missing = missing_features(machine) if emulator is None else ()
+    model = is_model(machine, missing, emulator)
+    with Progress() as progress:
+        progress("trying instructions")
+        checks = check_machine(machine, model=model, emulator=emulator)
+    bad = [check for check in checks if check.verdict in ("wrong", "crashed")]
+    counts = Counter(check.verdict for check in checks)
+    ran_on = "model" if model else "native" if emulator is None else "emulator"
+    results = [
+        {"instruction": c.instruction, "verdict": c.verdict, "message": c.message, "trials": c.trials}
+        for c in checks
+    ]
+    lines = [text]
+    if missing:
+        lines.append(f"this processor lacks {', '.join(missing)}: their plain-C models were tried")
+    said = ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items()))
+    lines.append(f"{sum(c.trials for c in checks)} trials on {ran_on}: {said}")
+    lines += [f"skipped {c.instruction}: {c.message}" for c in checks if c.verdict == "skipped"][:20]
+    findings = tuple(Finding.of(c.diagnostic(machine)) for c in bad)
+    under = str(emulator) if emulator is not None else None
+    found = {**payload, "ran_on": ran_on, "emulator": under, "checks": results}
+    return Answer(found, "\n".join(lines), findings, 1 if bad else 0)
+
+
+def check_command(
+    name: MachineArgument,
+    run: Annotated[
+        bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")
+    ] = False,
+    emulator: EmulatorCommand = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Check a machine's description."""
+    from isamap.machine import check_machine
+
+    if emulator is not None and not run:
+        said, help_ = "`--emulator` runs instructions, and without `--run` none is", "add `--run`"
+        raise UsageProblem(Diagnostic("usage", said, help=help_))
+    under = read_emulator(emulator)
+    word = machine_of(name)
+    summary = check_machine(word, stamps_folder())
+    odd = tuple(Finding(told, text) for told, text in summary.doubts)
+    findings = (*odd, *_far_from_measured(word, summary.digest))
+    payload: dict[str, object] = {
+        "name": summary.name,
+        "summary": summary.summary,
+        "chain": list(summary.chain),
+        "memories": summary.memories,
+        "units": summary.units,
+        "instructions": summary.instructions,
+        "digest": summary.digest,
+    }
+    counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
+    text = f"{summary.name}: fine; {counts}"
+    if not run:
+        return Answer(payload, text, findings)
+
+    answer = check_silicon(word, payload, text, under)
+    return replace(answer, findings=(*findings, *answer.findings))
+
+
+def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
+    """A warning where a figure is far from the measured one, if anything was measured here."""
+    from isamap.tune.store import newest_profile
+
+    profile = newest_profile(digest)
+    if profile is None:
+        return ()
+    from isamap.machine import load_machine
+    from isamap.tune.overlay import warnings
+
+    return tuple(Finding.of(w) for w in warnings(load_machine(name), profile))

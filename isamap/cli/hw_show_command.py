@@ -1,0 +1,244 @@
+"""`isamap hw show`: what is in a machine, as text, as JSON, or as a picture.
+
+What it takes beside instructions and bandwidths is printed as
+
+rows, l3 → l2  zen5-loops  start_ns 2, again_ns 12
+tlb            typical     count 64, page_bytes 4096, miss_ns 0.5
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answers import Answer, write_text
+from isamap.cli.options import AsJson, MachineArgument
+from isamap.driver.inputs import machine_of
+from isamap.report.columns import table
+
+if TYPE_CHECKING:
+    from isamap.machine import Machine, MachineInstruction
+    from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
+    from isamap.tune.profile import Profile
+
+    Timings = RowTimes | StreamTimes | Tlb | LoopTimes | ModelFigures
+
+
+def show_command(
+    name: MachineArgument,
+    svg: Annotated[
+        str | None,
+        typer.Option(
+            "--svg", metavar="FILE", help="Write a picture of memories, links and units.", show_default=False
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the picture that is there.")
+    ] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Show a machine's memories, links, units and instructions."""
+    from isamap.machine import load_machine
+    from isamap.tune.store import newest_profile
+
+    machine = load_machine(machine_of(name))
+    profile = newest_profile(machine.digest)
+    measured, sizes = _measured(profile), _measured_bytes(profile)
+    payload = {**_machine_json(machine, profile, measured, sizes), **({"svg": svg} if svg else {})}
+    if svg is not None:
+        from isamap.report.machine_picture import machine_svg
+
+        write_text(Path(svg), machine_svg(machine), overwrite=overwrite)
+        return Answer(payload, f"wrote {svg}")
+    return Answer(payload, _machine_text(machine, measured, sizes))
+
+
+def _machine_json(
+    machine: Machine,
+    profile: Profile | None,
+    measured: Mapping[str, Mapping[str, object]],
+    sizes: Mapping[str, int],
+) -> dict[str, object]:
+    from isamap.machine import missing_features
+
+    return {
+        "name": machine.name,
+        "summary": machine.summary,
+        "chain": list(machine.chain),
+        "digest": machine.digest,
+        "missing": list(missing_features(machine)),
+        "profile": profile.digest if profile is not None else None,
+        "memories": [
+            {
+                "name": m.name,
+                "kind": m.kind,
+                "count": m.count,
+                "capacity_bytes": m.capacity_bytes,
+                "view_of": m.base,
+                **({"measured_capacity_bytes": sizes[m.name]} if m.name in sizes else {}),
+            }
+            for m in machine.memories.values()
+        ],
+        "links": [
+            {
+                "from": link.source_memory,
+                "to": link.target_memory,
+                "bandwidth_bytes_per_ns": link.bandwidth_bytes_per_ns,
+                "source": link.source,
+                "rows": timing_json(link.rows),
+                "streams": timing_json(link.streams),
+            }
+            for link in machine.links
+        ],
+        "tlb": timing_json(machine.tlb),
+        "loops": timing_json(machine.loops),
+        "model": timing_json(machine.model),
+        "units": {u.name: u.count for u in machine.units.values()},
+        "products_per_cycle": {
+            u.name: u.products_per_cycle for u in machine.units.values() if u.products_per_cycle is not None
+        },
+        "instructions": [_instruction_json(i) | dict(measured.get(i.name, {})) for i in _described(machine)],
+    }
+
+
+def _measured_bytes(profile: Profile | None) -> dict[str, int]:
+    """The capacities of caches on this processor, as far as they are known."""
+    caches = profile.caches if profile is not None else ()
+    return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
+
+
+def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
+    """Per instruction what was measured on this processor, where its parameters are largest."""
+    found: dict[str, dict[str, object]] = {}
+    for f in profile.instructions if profile is not None else ():
+        pairs = (("interval", f.interval), ("latency", f.latency))
+        found[f.instruction] = {
+            f"measured_{what}_ns": m.least if m is not None else None for what, m in pairs
+        }
+    return found
+
+
+def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
+    """What is stated, its source, and the figures; a line for each."""
+    return [
+        (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated(figures)))
+        for what, figures in _all_timings(machine)
+        if _stated(figures)
+    ]
+
+
+def timing_json(figures: Timings | None) -> dict[str, object] | None:
+    """The figures that are stated, by key; None where none is."""
+    if figures is None or not (stated := _stated(figures)):
+        return None
+    return {**dict(stated), "source": figures.source}
+
+
+def _all_timings(machine: Machine) -> Iterator[tuple[str, Timings]]:
+    for link in machine.links:
+        ends = f"{link.source_memory} → {link.target_memory}"
+        yield f"rows, {ends}", link.rows
+        if link.streams is not None:
+            yield f"streams, {ends}", link.streams
+    yield "tlb", machine.tlb
+    yield "loops", machine.loops
+    yield "model", machine.model
+
+
+def _stated(figures: Timings) -> list[tuple[str, float]]:
+    from isamap.machine.timings import ModelFigures
+
+    # What is usual of the model counts as much as anything else does.
+    keeps_usual = isinstance(figures, ModelFigures) and figures.source
+    values = [(f, getattr(figures, f.name)) for f in fields(figures) if f.name != "source"]
+    return [(f.name, value) for f, value in values if value != f.default or keeps_usual]
+
+
+def _described(machine: Machine) -> list[MachineInstruction]:
+    """Instructions, then hints."""
+    return [*machine.instructions.values(), *machine.hints.values()]
+
+
+def _machine_text(
+    machine: Machine, measured: Mapping[str, Mapping[str, object]], sizes: Mapping[str, int]
+) -> str:
+
+    def shown(name: str) -> tuple[str, ...]:
+        values = measured.get(name, {}).values()
+        said = ", ".join("–" if v is None else f"{v:.3g}" for v in values)
+        return (said,) if measured else ()
+
+    def here(name: str) -> tuple[str, ...]:
+        return (f"{sizes[name]} bytes measured" if name in sizes else "",) if sizes else ()
+
+    memories = [
+        (
+            m.name,
+            m.kind,
+            _size(m.count, m.capacity_bytes),
+            *here(m.name),
+            f"view of {m.base}" if m.base else "",
+        )
+        for m in machine.memories.values()
+    ]
+    links = [
+        (
+            f"{link.source_memory} → {link.target_memory}",
+            f"{link.bandwidth_bytes_per_ns:g} bytes/ns",
+            link.source,
+        )
+        for link in machine.links
+    ]
+    rows = [
+        (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit)) for i in _described(machine)
+    ]
+    chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
+    parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
+    parts += ["", table(links)] if links else []
+    timings = timing_rows(machine)
+    parts += ["", table(timings)] if timings else []
+    parts += ["", table([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
+    return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
+
+
+def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:
+    used = Counter(item.cost.unit for item in _described(machine))
+    return [
+        (u.name, str(u.count), str(u.products_per_cycle or ""), str(used[u.name]))
+        for u in machine.units.values()
+    ]
+
+
+def _heading(measured: bool) -> tuple[str, ...]:
+    here = ("measured of all units",) if measured else ()
+    return ("instruction", "unit", "interval, latency in ns", *here, "source", "emit")
+
+
+def _size(count: int | None, capacity: int | None) -> str:
+    shown = f"{capacity} bytes" if capacity is not None else "unlimited"
+    return f"{count} × {capacity // count} bytes" if count and capacity is not None else shown
+
+
+def _cost(i: MachineInstruction) -> str:
+    from isamap.ir import print_expr
+
+    return f"{print_expr(i.cost.interval_ns)}, {print_expr(i.cost.latency_ns)}"
+
+
+def _instruction_json(i: MachineInstruction) -> dict[str, object]:
+    from isamap.ir import print_expr, print_routine
+
+    return {
+        "name": i.name,
+        "semantics": print_routine(i.instruction),
+        "emit": str(i.emit),
+        "unit": i.cost.unit,
+        "interval_ns": print_expr(i.cost.interval_ns),
+        "latency_ns": print_expr(i.cost.latency_ns),
+        "source": i.source,
+    }
