@@ -31,6 +31,9 @@ class RowTimes:
     how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them),
     `traffic_factor` how much of that traffic does, and `hinted_traffic_factor` how much of it where pieces
     are hinted (None: as much).
+
+    A line that a hint brings from there holds a fill buffer for `fill_ns`, of which the nearer memory has
+    `fill_count` (0: what hints bring keeps nothing waiting); those of the nearest cache count.
     """
 
     start_ns: float = 0.0
@@ -49,6 +52,8 @@ class RowTimes:
     hinted_swept_count: int = 0
     hinted_swept_ns: float = 0.0
     hinted_traffic_factor: float | None = None
+    fill_count: int = 0
+    fill_ns: float = 0.0
     source: str = ""
 
     @property

@@ -277,7 +277,7 @@ def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
 _OF_CACHES = (
     "start_ns", "start_bytes", "again_ns", "swept_count", "computing_factor", "traffic_factor",
     "crowded_ns", "crowded_piece_ns", "swept_ns", "hinted_swept_count", "hinted_swept_ns",
-    "hinted_traffic_factor",
+    "hinted_traffic_factor", "fill_count", "fill_ns",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from isamap.machine.timings import RowTimes
-from isamap.plan.cost import Cost, total
+from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import shown
 from isamap.scheduler.effects.copying import least_beside, least_packing, packing
@@ -38,6 +38,7 @@ from isamap.scheduler.effects.effect import (
     each_result,
     whole,
 )
+from isamap.scheduler.effects.fill_buffers import buffers_filled
 from isamap.scheduler.effects.leaks import leaks, least_leak
 from isamap.scheduler.effects.levels import one_after_another
 from isamap.scheduler.effects.pieces import beside_rows
@@ -70,6 +71,10 @@ TRANSLATION = Figure("`tlb`", lambda problem: problem.tlb.miss_ns > 0)
 LOOPS = Figure(
     "`turn_ns`, `unrolled_ns` or `unrolled_issue_ns` of `loops`",
     lambda problem: any((problem.loops.turn_ns, problem.loops.unrolled_ns, problem.loops.unrolled_issue_ns)),
+)
+FILLED = Figure(
+    "`fill_count` of `rows` of the link into the nearest cache",
+    lambda problem: any(rows.fill_count for rows in problem.rows_behind[:1]),
 )
 BESIDE = _of_rows("`computing_factor`", lambda rows: rows.computing_factor)
 BEGUN = _of_rows("`start_ns` or `swept_ns`", lambda rows: rows.start_ns + rows.swept_ns)
@@ -106,6 +111,11 @@ def _beside_streams(context: Context) -> Cost:
     return exposed(context.tiling, from_memory, computing, context.problem)
 
 
+def _beside_filled(context: Context) -> Cost:
+    filled = buffers_filled(context.tiling.space, context.missed, context.problem)
+    return total([largest([context.computing, context.supplied]), *filled])
+
+
 def _leaks(context: Context) -> Iterator[Part]:
     hidden = total([context.supplied, *context.beside, *(total(costs) for _, costs in context.moved)])
     return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
@@ -140,6 +150,10 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "bursts", "what is used faster than it comes from afar", Counts.BEYOND,
         whole(lambda c: total([c.computing, shown(c.tiling, c.problem, c.missed)])), (CACHES,),
+    ),
+    Effect(
+        "fill buffers", "prefetched rows that keep loads from fill buffers, and what waits for these",
+        Counts.BEYOND, whole(_beside_filled), (FILLED,),
     ),
     Effect(
         "beside streams", "computing that does not hide behind what streams from memory", Counts.BEYOND,

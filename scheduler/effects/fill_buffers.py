@@ -1,0 +1,44 @@
+"""Prefetched lines that wait in the fill buffers which loads that miss need as well.
+
+    for n by 32 {
+      prefetch a ahead 1 into l1;      32 rows of 8 KB, each of whose lines holds one of 16 buffers for 48 ns
+      hold;
+      for k by 128 { … }                 a tile load that misses the nearest cache finds none that is free
+
+Rows along a sum are brought near by the processor's own prefetcher, beside what is computed. Hinted, each
+line holds a buffer for as long as it takes to come, and computing waits for its loads meanwhile:
+
+    time = computing + lines * time of a buffer / buffers
+
+Pieces of rows, which no prefetcher follows, hold buffers without a hint, too: of those nothing is counted.
+Judged by 16 products with AMX and by seven on AVX-512 (docs/decisions/0024-prefetch-hints.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from isamap.plan.cost import Cases, Const, Cost, times, total
+from isamap.plan.decisions import prefetch_of
+from isamap.plan.problem import Problem
+from isamap.scheduler.deciding.fetching import in_rows
+from isamap.scheduler.deciding.space import Space
+from isamap.scheduler.effects.levels import Misses
+
+
+def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
+    """How long hinted rows along sums fill all buffers, of each input. Units: nanoseconds."""
+    for position, operand in enumerate(space.option.operands):
+        if operand.hints and in_rows(space.option, operand):
+            filled = total(_filled(position, missed, problem))
+            into = ((value + 1, filled) for value in range(len(operand.hints)))
+            yield Cases(prefetch_of(space.statement, operand.name), ((0, Const(0)), *into))
+
+
+def _filled(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
+    """The same of one, whose lines take out of each level what they do beyond the nearer one."""
+    near, before_ns = problem.rows_behind[0], 0.0
+    for level, rows in zip(missed, problem.rows_behind, strict=False):
+        ns = max(0.0, rows.fill_ns - before_ns)
+        before_ns = max(before_ns, rows.fill_ns)
+        yield times(ns * level.bandwidth / (near.fill_count * problem.line_bytes), level.lines[position])
