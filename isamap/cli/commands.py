@@ -42,6 +42,7 @@ _HOMES: dict[str, str] = {
     "hw.show": "hw_show_command",
     "hw.check": "hw_check_command",
     "hw.diff": "hw_diff_command",
+    "hw.sweep": "hw_sweep_command",
     "hw.schema": "hw_schema_command",
     "hw.detect": "hw_command",
     "hw.calibrate": "calibrate_command",

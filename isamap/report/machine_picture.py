@@ -17,25 +17,15 @@ from isamap.machine import Link, Machine, Memory
 from isamap.machine.model import Unit
 from isamap.report.columns import counted, shortened
 from isamap.report.machine_changes import memory_text
+from isamap.report.svg_style import COLOURS, STYLE
 
 BOX_WIDTH, LINE, GAP, COLUMN_GAP, MARGIN, TITLE = 176, 17, 24, 110, 28, 48
-_COLOURS = 6
 FITTING = 27  # characters of a line in a box
 LEGEND = "an arrow to a unit: its instructions read; from a unit: they write"
-STYLE = """
-  svg { font: 12px sans-serif; --ink: #1c2430; --soft: #5b6675; --page: #ffffff; --edge: #b7c0cc;
-        --memory: #eef3fa; --unit: #fdf6e7; --c0: #2f6fbf; --c1: #b3541e; --c2: #2a7f4f; --c3: #8a4fb0;
-        --c4: #a8812a; --c5: #b03060; }
-  @media (prefers-color-scheme: dark) {
-    svg { --ink: #e6eaf0; --soft: #a0acbb; --page: #14181f; --edge: #46515f; --memory: #1e2733;
-          --unit: #2b2618; --c0: #7db1f0; --c1: #eb9a66; --c2: #6cc894; --c3: #c79ae6; --c4: #dcb964;
-          --c5: #ee85ab; }
-  }
-  text { fill: var(--ink); } .soft { fill: var(--soft); } .name { font-weight: 600; font-size: 13px; }
-  .title { font-size: 17px; font-weight: 600; } .page { fill: var(--page); }
+BOXES = """
   .box { stroke: var(--edge); } .memory { fill: var(--memory); } .unit { fill: var(--unit); }
-  .link { stroke: var(--soft); stroke-width: 1.6; fill: none; } .halo { stroke: var(--page); stroke-width: 4;
-    paint-order: stroke; } .use { fill: none; stroke-width: 1.5; opacity: 0.85; }
+  .link { stroke: var(--soft); stroke-width: 1.6; fill: none; }
+  .use { fill: none; stroke-width: 1.5; opacity: 0.85; }
 """
 
 
@@ -86,8 +76,8 @@ def machine_svg(machine: Machine) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size} role="img">',
         f"<title>{escape(machine.name)}: memories, links and units</title>",
-        f"<style>{STYLE}</style>",
-        f"<defs>{''.join(_arrow(colour) for colour in ('soft', *(f'c{n}' for n in range(_COLOURS))))}</defs>",
+        f"<style>{STYLE}{BOXES}</style>",
+        f"<defs>{''.join(_arrow(colour) for colour in ('soft', *(f'c{n}' for n in range(COLOURS))))}</defs>",
         f'<rect class="page" {size}/>',
         f'<text class="title" x="{MARGIN}" y="30">{escape(machine.name)}</text>',
         f'<text class="soft" x="{MARGIN}" y="48">{escape(shortened(machine.summary, width // 7))}</text>',
@@ -237,7 +227,7 @@ def _use_lines(
     users = {box.name: [u for u in units if box.name in uses[u].reads | uses[u].writes] for box in near}
     last = min(boxes["unit", name].x for name in units) - COLUMN_GAP if units else 0
     for number, unit in enumerate(units):
-        colour, end = f"c{number % _COLOURS}", boxes["unit", unit]
+        colour, end = f"c{number % COLOURS}", boxes["unit", unit]
         own = sorted((box for box in near if unit in users[box.name]), key=lambda box: box.middle)
         for place, box in enumerate(own):
             y1, y2 = (

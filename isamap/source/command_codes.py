@@ -198,6 +198,12 @@ COMMAND_CODES: dict[str, Explanation] = {
     "unknown-option": Explanation(
         "an option that does not exist", "`isamap COMMAND --help` lists a command's options."
     ),
+    "unknown-place": Explanation(
+        "a figure that a description does not state",
+        "`isamap hw sweep --set PATH=VALUES` replaces a figure in the text of a description: a key by the "
+        "keys that lead to it, a link by its two memories, and what is said of a memory in the language by "
+        "`memories.NAME.ATTRIBUTE`.",
+    ),
     "usage": Explanation(
         "words that a command does not take", "`isamap COMMAND --help` says what a command takes."
     ),

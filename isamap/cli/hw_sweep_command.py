@@ -1,0 +1,200 @@
+"""`isamap hw sweep`: predicted times while figures of a description change, on all cores, resumable.
+
+memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512
+64 KiB               1.21 ms
+128 KiB              812 µs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from isamap.bench.kept_rows import append_row, open_rows
+from isamap.cli.answers import Answer, check_new, write_text
+from isamap.cli.cases import HeuristicWord, Jobs, read_cases, read_jobs
+from isamap.cli.options import AsJson, LimitSeconds, MachineArgument
+from isamap.cli.ranges import Setting, read_setting
+from isamap.cli.terminal import Progress
+from isamap.cli.words import read_number
+from isamap.driver.inputs import machine_of
+from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.hw_specs import shipped_machines
+from isamap.machine import load_machine, machine_digest
+from isamap.machine.chain import File, read_chain
+from isamap.machine.variants import edited
+from isamap.plan.plugins import check_name
+from isamap.report.sweeps import Line, Sweep, sweep_text
+from isamap.source import Diagnostic, UsageProblem
+
+MOST_ROWS = 100_000
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUES",
+        help="A figure and its values: memories.spad.bytes=64KiB..1MiB doubles, clock_ghz=1..3+0.5 steps, "
+        "units.fma.count=1,2 lists; repeatable.",
+        show_default=False,
+    ),
+]
+KernelSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kernel",
+        metavar="'KERNEL SIZES'",
+        help="A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A prediction with what it is of; `key` names it in the file of an earlier run."""
+
+    key: str
+    values: Mapping[str, str]
+    case: str
+    predicted: Predicted
+
+    def as_json(self) -> dict[str, Any]:
+        return {"key": self.key, "set": dict(self.values), "kernel": self.case, **self.predicted.as_json()}
+
+    @staticmethod
+    def of(kept: Mapping[str, Any]) -> Row:
+        """The row that a line of JSON is."""
+        names, busy = tuple(kept["instructions"]), kept["utilisation"]
+        found = Predicted(kept["ns"], names, busy, kept["refused"] or "")
+        return Row(kept["key"], kept["set"], kept["kernel"], found)
+
+
+def sweep_command(
+    name: MachineArgument,
+    settings: Settings = None,
+    kernels: KernelSet = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", metavar="FOLDER", help="Keep rows here as they come.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rows that -o has.")] = False,
+    svg: Annotated[
+        str | None,
+        typer.Option("--svg", metavar="FILE", help="Draw times over the first --set.", show_default=False),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the plot that is there.")] = False,
+    heuristic: HeuristicWord = "greedy",
+    limit: LimitSeconds = "10",
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> Answer:
+    """Predict kernels' times while figures of a machine change."""
+    if not settings or not kernels:
+        missing = "--set" if not settings else "--kernel"
+        help_ = "`--set memories.spad.bytes=64KiB..1MiB --kernel 'gemm_u8s8 M=512 N=512 K=512'`"
+        raise UsageProblem(Diagnostic("missing-argument", f"a sweep needs {missing}", help=help_))
+    if svg is not None and not overwrite:
+        check_new(Path(svg))
+    check_name("heuristic", heuristic)
+    how = Asked(read_cases(kernels)[0], "", heuristic, read_number(limit, "--limit", 0.1, 3600))
+    axes, cases = [read_setting(text) for text in settings], read_cases(kernels)
+    points = _points(axes, len(cases))
+    folder = Path(output) if output is not None else None
+    known = open_rows(folder, resume, Row.of)
+    rows = _predicted(_chain(machine_of(name)), points, cases, how, read_jobs(jobs), folder, known)
+    sweep = Sweep(
+        tuple(axis.path for axis in axes),
+        tuple(tuple(point.values()) for point in points),
+        axes[0].numbers,
+        tuple(Line(case.name, tuple(rows[n :: len(cases)])) for n, case in enumerate(cases)),
+    )
+    if svg is not None:
+        from isamap.report.sweep_plot import sweep_svg
+
+        write_text(Path(svg), sweep_svg(Path(name).stem, sweep), overwrite=overwrite)
+    payload = {"machine": name, "heuristic": heuristic, "svg": svg, "rows": _json(points, cases, rows)}
+    return Answer(payload, sweep_text(sweep) + (f"\n\nwrote {svg}" if svg is not None else ""))
+
+
+def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
+    """Every combination of values. Raises: UsageProblem for too many."""
+    if (count := prod(len(axis.words) for axis in axes) * cases) > MOST_ROWS:
+        said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
+        raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
+    if len({axis.path for axis in axes}) < len(axes):
+        raise UsageProblem(Diagnostic("usage", "two `--set` name one figure", help="leave one out"))
+    combined = product(*(axis.words for axis in axes))
+    return [dict(zip((axis.path for axis in axes), words, strict=True)) for words in combined]
+
+
+def _chain(word: str) -> tuple[File, ...]:
+    """The file of a machine, which is right as it is, and the user's own files that it extends."""
+    load_machine(word)
+    chain = read_chain(word)
+    if chain[0].path is None:
+        said = "a sweep reads a description several times, and standard input once"
+        raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))
+    return (chain[0], *(file for file in chain[1:] if file.stem not in shipped_machines()))
+
+
+def _predicted(
+    chain: tuple[File, ...],
+    points: Sequence[Mapping[str, str]],
+    cases: Sequence[Case],
+    how: Asked,
+    jobs: int,
+    folder: Path | None,
+    known: Mapping[str, Row],
+) -> list[Predicted]:
+    """What is predicted of every case at every point; rows that are known are not computed again."""
+    with TemporaryDirectory() as work, Progress() as progress:
+        machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
+        wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
+        rows = [_row(asked, points[n // len(cases)]) for n, asked in enumerate(wanted)]
+        left = [n for n, row in enumerate(rows) if row.key not in known]
+        found = {n: known[row.key].predicted for n, row in enumerate(rows) if row.key in known}
+
+        def seen(number: int, result: Predicted) -> None:
+            n = left[number]
+            found[n] = result
+            append_row(folder, Row(rows[n].key, rows[n].values, rows[n].case, result))
+            progress(f"predict {len(found)} of {len(rows)}")
+
+        predict_all([wanted[n] for n in left], jobs, seen)
+    return [found[n] for n in range(len(rows))]
+
+
+def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> str:
+    """The path of the description at a point, with what it extends beside it."""
+    file = chain[0]
+    for path, value in point.items():
+        file = edited(file, path, value)
+    folder.mkdir()
+    for one in (file, *chain[1:]):
+        assert one.path is not None, "standard input was refused"
+        (folder / one.path.name).write_text(one.source.text, encoding="utf-8")
+    assert file.path is not None
+    return str(folder / file.path.name)
+
+
+def _row(asked: Asked, point: Mapping[str, str]) -> Row:
+    parts = (machine_digest(asked.machine)[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}")
+    return Row(" ".join(parts), point, asked.case.name, Predicted(None))
+
+
+def _json(
+    points: Sequence[Mapping[str, str]], cases: Sequence[Case], rows: Sequence[Predicted]
+) -> list[dict[str, object]]:
+    named = [(point, case) for point in points for case in cases]
+    return [
+        {"set": dict(point), "kernel": case.kernel.name.removesuffix(".ir"), "sizes": dict(case.sizes)}
+        | row.as_json()
+        for (point, case), row in zip(named, rows, strict=True)
+    ]

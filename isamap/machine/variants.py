@@ -1,0 +1,97 @@
+"""Descriptions with other figures: what `isamap hw sweep --set` names is found in the text and replaced.
+
+memories.spad.bytes = 128KiB          memory spad: scratchpad(bytes = 512 KiB, …)   ->   bytes = 128KiB
+links.dram.spad.bandwidth_bytes_per_ns = 32
+units.execute.count = 2
+clock_ghz = 1.5
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from isamap.machine.chain import File
+from isamap.machine.tree import Mapping, Node, Scalar, Sequence, read_tree
+from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean
+
+_MEMORY = re.compile(r"\b(?:memory|view)\s+([A-Za-z_][A-Za-z_0-9]*)\b[^;(]*\(([^)]*)\)")
+_ATTRIBUTE = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*=\s*([^,]*[^,\s])")
+_COMMENT = re.compile(r"#[^\n]*")
+
+
+def edited(file: File, path: str, value: str) -> File:
+    """The description with another figure. Raises: UsageProblem where it does not state that one."""
+    span = _place(file.source, path)
+    text = file.source.text
+    return File(Source(file.source.name, text[: span.start] + value + text[span.end :]), file.path)
+
+
+def _place(source: Source, path: str) -> Span:
+    """Where a figure stands."""
+    root, keys = read_tree(source), path.split(".")
+    if keys[0] == "memories" and len(keys) == 3 and keys[2] not in ("source", "c_types"):
+        return _attribute(source, root, path, keys[1], keys[2])
+    node: Node = root
+    while keys:
+        if isinstance(node, Sequence):
+            node, keys = _item(node, path, keys)
+        elif isinstance(node, Mapping):
+            found = node.get(keys[0])
+            if found is None:
+                raise _unknown(source, path, keys[0], [key.text for key, _ in node.entries])
+            node, keys = found, keys[1:]
+        else:
+            break
+    if keys or not isinstance(node, Scalar):
+        raise UsageProblem(
+            Diagnostic(
+                "unknown-place",
+                f"`{path[:80]}` is no figure",
+                help="name one, as in `units.execute.count`, `links.dram.spad.bandwidth_bytes_per_ns`, "
+                "`memories.spad.bytes` or `clock_ghz`",
+            )
+        )
+    return node.span
+
+
+def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]:
+    """The link from one memory to another, and what is left of the path."""
+    ends: list[str] = []
+    for item in items.items:
+        pair = [item.get(key) if isinstance(item, Mapping) else None for key in ("from", "to")]
+        names = [end.text for end in pair if isinstance(end, Scalar)]
+        if names == keys[:2]:
+            return item, keys[2:]
+        ends += [".".join(names)] if len(names) == 2 else []
+    raise _unknown(items.span.source, path, ".".join(keys[:2]), ends)
+
+
+def _attribute(source: Source, root: Mapping, path: str, memory: str, attribute: str) -> Span:
+    """Where the language states an attribute of a memory."""
+    language = root.get("language")
+    span = language.span if language is not None else Span(source, 0, 0)
+    # Comments become blanks, so that places stay what they are.
+    text = _COMMENT.sub(lambda found: " " * len(found[0]), source.text[: span.end])
+    known = {found[1]: found for found in _MEMORY.finditer(text, span.start)}
+    if memory not in known:
+        raise _unknown(source, path, memory, known)
+    given = {found[1]: found for found in _ATTRIBUTE.finditer(text, *known[memory].span(2))}
+    if attribute not in given:
+        raise _unknown(source, path, attribute, given)
+    return Span(source, *given[attribute].span(2))
+
+
+def _unknown(source: Source, path: str, word: str, known: Iterable[str]) -> UsageProblem:
+    names = list(known)
+    return UsageProblem(
+        Diagnostic(
+            "unknown-place",
+            f"{source.name} does not state `{path[:80]}`: it has no `{word[:40]}` there",
+            notes=(
+                f"there are {', '.join(names[:16])}" if names else "there is none",
+                "what is inherited is stated anew in this file to be changed",
+            ),
+            help=did_you_mean(word, names),
+        )
+    )

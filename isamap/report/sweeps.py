@@ -1,0 +1,76 @@
+"""A sweep as a table: a row for each combination of figures, a column for each kernel, and where it pays.
+
+memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512
+64KiB                                    1.21 ms
+128KiB                                    812 µs
+
+gemm_u8s8 M=512 N=512 K=512: least 812 µs at memories.spad.bytes = 128KiB
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from isamap.report.columns import table
+from isamap.report.mappings import time_text
+
+ENOUGH = 1.01
+"""Times within a hundredth of the least are as good: the first of them is named."""
+
+
+class Point(Protocol):
+    """A predicted time, or why there is none."""
+
+    @property
+    def ns(self) -> float | None: ...
+
+    @property
+    def refused(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A kernel at sizes, with what is predicted at each point."""
+
+    name: str
+    points: tuple[Point, ...]
+
+    @property
+    def least(self) -> int | None:
+        """The first point whose time is as good as the least; None where there is no time."""
+        times = [point.ns for point in self.points if point.ns is not None]
+        good = [n for n, p in enumerate(self.points) if p.ns is not None and p.ns <= ENOUGH * min(times)]
+        return good[0] if good else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The figures that change, their values as words at each point, those of the first as numbers, and times.
+
+    The first figure turns slowest.
+    """
+
+    paths: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    first: tuple[float, ...]
+    lines: tuple[Line, ...]
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """The table, and for each kernel where it is fastest."""
+    rows: list[tuple[str, ...]] = [(*sweep.paths, *(line.name for line in sweep.lines))]
+    for number, values in enumerate(sweep.values):
+        found = (line.points[number] for line in sweep.lines)
+        rows.append((*values, *(p.refused if p.ns is None else time_text(p.ns) for p in found)))
+    shown = table(rows, right=range(len(sweep.paths), len(rows[0])))
+    return "\n".join([shown, "", *(_least(sweep, line) for line in sweep.lines)])
+
+
+def _least(sweep: Sweep, line: Line) -> str:
+    if (number := line.least) is None:
+        return f"{line.name}: not on any of these machines"
+    ns = line.points[number].ns
+    assert ns is not None, "the least has a time"
+    at = ", ".join(f"{path} = {value}" for path, value in zip(sweep.paths, sweep.values[number], strict=True))
+    return f"{line.name}: {time_text(ns)} at {at}, within 1 % of the least"
