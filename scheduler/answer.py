@@ -40,6 +40,7 @@ def schedule(
         answer = finder.schedule(problem, priced, limit_s=limit_s, fixed=decided)
     answer = replace(
         answer,
+        blocks=problem.blocks,
         fixed=tuple(decided.items()),
         found_by=answer.found_by or finder.name,
         proved_by=answer.proved_by or (finder.name if answer.lower_bound_ns else ""),

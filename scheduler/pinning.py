@@ -59,7 +59,7 @@ def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedu
     """The nests kept and those found; nothing is proven about a sum with parts by hand."""
     ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
     if not kept:
-        return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes)
+        return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes, blocks=base.blocks)
     return replace(
         base,
         nests=ordered,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
+from isamap.driver.blocking import asked_blocks, of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.inputs import with_profile
 from isamap.driver.posing import Extent, Questions, choose_form, extent_of
@@ -32,7 +33,7 @@ from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.process import full_collection_put_off
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, make_guards_explicit
+from isamap.transform import Rewrite, in_blocks, make_guards_explicit
 
 Seen = Callable[[str, State], None]
 """Told the name of each pass of lowering behind it, and what it leaves."""
@@ -97,6 +98,8 @@ def compile_kernel(
     with clock("transform"):
         form = choose_form(request, parsed, machine, sizes, questions.problem, clock)
         canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
+        blocks = asked_blocks(request)
+        canonical = in_blocks(canonical, blocks)
     made = replace(made, machine=machine, canonical=canonical, rewrite=form)
     if stop_after == "transform":
         return made
@@ -105,6 +108,7 @@ def compile_kernel(
     problem = questions.problem(
         canonical, extent or ("whole" if stop_after == "pose" else extent_of(request))
     )
+    problem = replace(problem, blocks=tuple((one.axis, one.size) for one in blocks))
     made = replace(made, problem=problem, matches=questions.known.get(canonical, ()))
     if stop_after == "pose":
         return made
@@ -198,12 +202,12 @@ def find_schedule(request: Request, problem: Problem, clock: Clock | None = None
         return made
 
     if request.schedule is None:
-        given = {name: value for name, value in request.fixed.items() if value is not None}
+        given = {name: value for name, value in of_nests(request.fixed).items() if value is not None}
         schedule = found(problem, given)
     else:
         schedule = parse_schedule(request.schedule)
-        if request.fixed:
-            schedule = complete(problem, schedule, request.fixed, found)
+        if of_nests(request.fixed):
+            schedule = complete(problem, schedule, of_nests(request.fixed), found)
     with (clock or Clock())("check"):
         findings = check_schedule(schedule, problem)
     if findings:

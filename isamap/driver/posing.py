@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from isamap.driver.blocking import of_nests
 from isamap.driver.matching import forms_of
 from isamap.driver.recalled import problem_key, recall_problem, remember_problem
 from isamap.driver.request import BEST_FORM, Request
@@ -42,7 +43,7 @@ def extent_of(request: Request) -> Extent:
     All of it where a person decides, or where more than the best schedule is asked for; where inputs are
     packed before, so that copies of them cost nothing; and for cost models that have no floors.
     """
-    decided = request.fixed or request.schedule is not None or request.packed
+    decided = of_nests(request.fixed) or request.schedule is not None or request.packed
     model = load_cost_model(request.cost_model)
     if decided or request.measures or request.best > 1 or not isinstance(model, FlooredModel):
         return "whole"

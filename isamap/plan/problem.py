@@ -240,7 +240,8 @@ class Problem:
     are to perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other,
     once.
     `hinted` are the caches into which an instruction brings memory ahead of its use.
-    `scratchpads` are those with their bytes.
+    `scratchpads` are those with their bytes. `blocks` are axes with how many iterations of each the
+    statements share: those of the kernel in these blocks are asked about.
     """
 
     kernel: str
@@ -260,6 +261,7 @@ class Problem:
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
+    blocks: tuple[tuple[str, int], ...] = ()
 
     @property
     def line_bytes(self) -> int:

@@ -112,7 +112,9 @@ class Schedule:
     the measured figures begins that the model saw; empty for those of the description. `fixed` are decisions
     that a person made: the bound and the status are about schedules that have them. `question` is how the
     digest begins of everything else that they depend on; empty where not wanted. `found_by` and `proved_by`
-    name the engines that found the nests and proved the bound, with commas between those of several.
+    name the engines that found the nests and proved the bound, with commas between those of several. `blocks`
+    are axes with how many iterations of each statements perform one after the other: nests are those of the
+    kernel in these blocks.
     """
 
     kernel: str
@@ -130,6 +132,7 @@ class Schedule:
     question: str = ""
     found_by: str = ""
     proved_by: str = ""
+    blocks: tuple[tuple[str, int], ...] = ()
 
     @property
     def gap(self) -> float | None:

@@ -5,6 +5,15 @@ from __future__ import annotations
 from isamap.source.diagnostic import Explanation
 
 PLAN_CODES: dict[str, Explanation] = {
+    "blocks-refused": Explanation(
+        "statements cannot share a loop over blocks",
+        "`--fix blocks.p=4` has the last statement over p, and those in front of it, performed for 4 "
+        "iterations of p, then for the next 4. Each of them needs a free axis of that name and length, which "
+        "is not summed over; what they write and read of one array has to be at the same place along it. A "
+        "temporary that only they use, and that is read along one of its dimensions, shrinks to what a block "
+        "reads; what fills it may have axes of other names. At least one has to shrink. Sizes are numbers, "
+        "not ranges.",
+    ),
     "buffers-empty": Explanation(
         "a file of buffers holds none",
         "`isamap memplan` reads CSV whose first line is `id,lower,upper,size`, and a line for each buffer.",

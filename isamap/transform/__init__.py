@@ -1,5 +1,6 @@
 """IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
+from isamap.transform.blocks import Blocks, in_blocks, shared_blocks
 from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.margins import tells_apart
@@ -9,10 +10,12 @@ from isamap.transform.statements import Statement, in_ordered_loops, reads, stat
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
+    "Blocks",
     "Rewrite",
     "Statement",
     "factorisations",
     "identity_of",
+    "in_blocks",
     "in_ordered_loops",
     "is_rewritable",
     "is_summed_everywhere",
@@ -20,6 +23,7 @@ __all__ = [
     "reads",
     "refused_rewrites",
     "rewrites",
+    "shared_blocks",
     "statements",
     "symbols",
     "tells_apart",

@@ -52,6 +52,7 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         tuple(dict.fromkeys(finding for part in solved for finding in part.findings)),
         found_by=", ".join(dict.fromkeys(part.found_by for part in solved if part.found_by)),
         proved_by=", ".join(dict.fromkeys(part.proved_by for part in solved if part.proved_by)),
+        blocks=problem.blocks,
     )
 
 

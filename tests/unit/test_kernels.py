@@ -194,6 +194,22 @@ CONVOLUTIONS: dict[str, tuple[str, Callable[[Arrays, int, int], Array]]] = {
         lambda a, t, p: a["Y"] + convolve_groups(a["X"], a["F"], t, p),
     ),
 }
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_weighs_values_by_the_softmax_of_products(causal: int) -> None:
+    kernel = load("attention")
+    for values in ((1, 1, 1, 1, 1), (2, 3, 5, 7, 16), (1, 2, 4, 4, 64)):
+        sizes = sizes_of("L H M N D", values) | {"causal": causal}
+        arrays = small_integers(kernel, sizes)
+        w = wide(arrays)
+        scores = np.einsum("lhmd,lhnd->lhmn", w["Q"], w["K"]) / np.sqrt(sizes["D"])
+        seen = np.tri(sizes["M"], sizes["N"], sizes["N"] - sizes["M"], dtype=bool) | (causal == 0)
+        weights = np.exp(np.where(seen, scores, -np.inf))
+        expected = np.einsum("lhmn,lhnd->lhmd", weights / weights.sum(axis=-1, keepdims=True), w["V"])
+        assert np.allclose(interpret(kernel, arrays, sizes)["O"], expected, atol=1e-5)
+
+
 IMAGES = ((1, 1, 1, 1, 1, 1, 1), (2, 3, 5, 7, 6, 3, 3), (1, 4, 2, 5, 11, 5, 1), (3, 2, 7, 8, 8, 2, 4))
 
 
@@ -333,7 +349,7 @@ def run_gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arra
 def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
-    others = {*CASES, *CONVOLUTIONS, *transposed, "conv1d", "conv2d_dilated", "conv3d"}
+    others = {*CASES, *CONVOLUTIONS, *transposed, "attention", "conv1d", "conv2d_dilated", "conv3d"}
     cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")
     assert set(list_kernels()) == gemms | others | {f"{c}{form}" for c in cells for form in ("", "_bf16")}
 

@@ -188,3 +188,10 @@ def test_what_is_packed_before_is_neither_early_nor_in_a_scratchpad() -> None:
     for more in ("ahead 1", "in spad"):
         with pytest.raises(SyntaxProblem):
             parse_schedule(Source("x", TEXT.replace("stage b;", f"stage b packed {more};")))
+
+
+def test_blocks_stand_in_the_header() -> None:
+    schedule = replace(SCHEDULE, blocks=(("n", 1), ("p", 64)))
+    text = print_schedule(schedule)
+    assert text.splitlines()[4] == "blocks n by 1, p by 64"
+    assert parse_schedule(Source("s", text)) == schedule

@@ -342,11 +342,15 @@ OFFSET = "@offset"  # where a tile starts in its staging buffer, in expressions 
 
 
 def tensor_strides(operand: Operand) -> tuple[Index, ...]:
-    """Strides in elements: the caller's for its arrays (the last axis dense), row-major for temporaries."""
+    """Strides in elements: of the caller's arrays those that the kernel states, else the caller's (the last
+    axis dense); row-major for temporaries.
+    """
     rank = len(operand.shape)
     if operand.role == "temp":
         return tuple(product(operand.shape[d + 1 :]) for d in range(rank))
-    return tuple(ONE if d == rank - 1 else Index.of(f"{operand.name}.s{d}") for d in range(rank))
+    stated = operand.strides or (None,) * rank
+    own = (Index.of(f"{operand.name}.s{d}") if s is None else s for d, s in enumerate(stated[:-1]))
+    return (*own, *(ONE for _ in operand.shape[-1:]))
 
 
 def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:

@@ -21,6 +21,7 @@ from isamap.plan.check.threads import check_parallel
 from isamap.plan.loops import LoopStep
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, slots_of
+from isamap.plan.text import blocks_words
 from isamap.source import Diagnostic
 
 MAX_STEP = 1 << 31
@@ -92,6 +93,14 @@ def _check_header(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
             f"the schedule is for other sizes: {_sizes(schedule.sizes)}",
             notes=(f"here: {_sizes(problem.sizes)}",),
             help="compile with these sizes, or change the line `sizes` of the schedule",
+        )
+
+    if schedule.blocks != problem.blocks:
+        yield Diagnostic(
+            "schedule-mismatch",
+            f"the schedule is for other blocks: {blocks_words(schedule.blocks)}",
+            notes=(f"here: {blocks_words(problem.blocks)}",),
+            help="leave out `--fix blocks`: a schedule says its own",
         )
 
 

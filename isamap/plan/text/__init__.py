@@ -2,10 +2,11 @@
 
 from isamap.plan.text.reading import parse_schedule
 from isamap.plan.text.several import box_of, check_versions, print_versions, split_versions
-from isamap.plan.text.writing import DIGITS, fixed_words, loop_words, print_nest, print_schedule
+from isamap.plan.text.writing import DIGITS, blocks_words, fixed_words, loop_words, print_nest, print_schedule
 
 __all__ = [
     "DIGITS",
+    "blocks_words",
     "box_of",
     "check_versions",
     "fixed_words",

@@ -20,6 +20,7 @@ _SIZE = re.compile(
 )
 _DIGEST = re.compile(r"[0-9a-f]{12}")
 _STATUSES = ("OPTIMAL", "FEASIBLE", "HEURISTIC", "MANUAL")
+_BLOCKS = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s+by\s+([1-9][0-9]{0,17})\s*")
 _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
@@ -99,6 +100,16 @@ def _read_fixed(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     return replace(schedule, fixed=tuple(found))
 
 
+def _read_blocks(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
+    pairs = [_BLOCKS.fullmatch(word) for word in value.text.split(",")]
+    found = [(pair[1], int(pair[2])) for pair in pairs if pair]
+    if len(found) != len(pairs) or len(dict(found)) != len(found):
+        raise reader.problem(
+            f"`{value.text}` says no blocks", value, "write `p by 4`, with commas between different axes"
+        )
+    return replace(schedule, blocks=tuple(found))
+
+
 def _read_profile(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
     if not _DIGEST.fullmatch(value.text):
         raise reader.problem(
@@ -132,6 +143,7 @@ _HEADER_READERS: dict[str, Callable[[Schedule, Reader, Span], Schedule]] = {
     "kernel": lambda s, _, value: replace(s, kernel=value.text),
     "machine": lambda s, _, value: replace(s, machine=value.text),
     "sizes": _read_sizes,
+    "blocks": _read_blocks,
     "model": lambda s, _, value: replace(s, model=value.text),
     "cost": lambda s, reader, value: replace(s, cost_ns=_read_time(reader, value)),
     "bound": lambda s, reader, value: replace(s, lower_bound_ns=_read_time(reader, value)),

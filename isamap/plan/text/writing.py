@@ -48,6 +48,11 @@ def fixed_words(schedule: Schedule) -> str:
     return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
 
 
+def blocks_words(blocks: tuple[tuple[str, int], ...]) -> str:
+    """Axes with the iterations of a block, the outermost first; `none` where there are none."""
+    return ", ".join(f"{axis} by {size}" for axis, size in blocks) or "none"
+
+
 def _nests(schedule: Schedule) -> list[str]:
     return [line for nest in schedule.nests for line in ("", *_nest_lines(nest))]
 
@@ -56,6 +61,8 @@ def _header(schedule: Schedule) -> list[str]:
     lines = [FORMAT, f"kernel {schedule.kernel}", f"machine {schedule.machine}"]
     if schedule.sizes:
         lines.append("sizes " + ", ".join(f"{name} = {value}" for name, value in schedule.sizes))
+    if schedule.blocks:
+        lines.append(f"blocks {blocks_words(schedule.blocks)}")
     if schedule.model:
         lines.append(f"model {schedule.model}")
     if schedule.profile:

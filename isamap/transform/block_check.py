@@ -1,0 +1,189 @@
+"""Whether a kernel in blocks computes what it computed before: every row traced, by code of its own.
+
+Of each row of an array it is kept what it was computed from, as a number: rows of inputs, and rows that were
+computed themselves. The kernel before and the one in blocks have to leave the same in all rows of what lasts.
+What stands beside rows, other axes and arrays, is compared as text.
+
+    T[c, 5] += X[c, 5 + r] * F[c, r];   Y[k, 5] += T[c, 5] * G[k, c];    before: row 5 of Y from row 5 of T
+    T[c, 1] += X[c, 5 + r] * F[c, r];   Y[k, 5] += T[c, 1] * G[k, c];    in blocks of 4: row 1 of the second
+
+A temporary that is too short, a block that reads what another one left or has yet to fill, and rows computed
+twice in what lasts are found so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import assert_never
+
+from isamap.ir import (
+    Assign,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Kernel,
+    Loop,
+    Read,
+    Scalar,
+    Stmt,
+    substitute_expr,
+)
+
+Key = tuple[str, int]
+"""An array and one of its rows."""
+_ALL = -1  # a row that is not told from others, of arrays without rows
+
+
+def check_blocks(before: Kernel, after: Kernel, rows: Mapping[str, int]) -> tuple[str, ...]:
+    """What the kernel in blocks does otherwise; nothing where it does the same.
+
+    `rows` says of arrays that both write which dimension their rows are; others have none.
+    """
+    numbers: dict[object, int] = {}
+    known = frozenset(_ordered(before.body))
+    one, other = (_Trace(kernel, rows, numbers) for kernel in (before, after))
+    try:
+        for trace in (one, other):
+            trace.run(trace.kernel.body, {}, known)
+    except _WrongRow as wrong:
+        return (str(wrong),)
+    short = {o.name for o, p in zip(before.operands, after.operands, strict=True) if o.shape != p.shape}
+    keys = sorted(key for key in one.held.keys() | other.held.keys() if key[0] not in short)
+    wrong = (key for key in keys if one.held.get(key) != other.held.get(key))
+    return tuple(f"row {row} of `{name}` is computed otherwise" for name, row in islice(wrong, 1))
+
+
+class _WrongRow(Exception):
+    """A row that does not hold what it is used for."""
+
+
+def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
+    """The axes of ordered loops."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield from (a.name for a in s.axes if s.ordered)
+            yield from _ordered(s.body)
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What rows were computed from, so far; `numbers` stand for what was seen, in both kernels alike."""
+
+    kernel: Kernel
+    rows: Mapping[str, int]
+    numbers: dict[object, int]
+    held: dict[Key, int] = field(default_factory=dict[Key, int])
+
+    def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
+        """Every statement for every row, blocks in their order; ordered loops that are `known` once.
+
+        Raises: _WrongRow.
+        """
+        for s in body:
+            match s:
+                case Assign():
+                    self.assign(s, {}, at)
+                case Loop(axes, inner, True):
+                    new = [a for a in axes if a.name not in known]
+                    for turn in range(new[0].extent.evaluate({}) if new else 1):
+                        self.run(inner, {**at, **{a.name: turn for a in new}}, known)
+                case Loop(axes, inner):
+                    for assign in inner:
+                        assert isinstance(assign, Assign), "statements of canonical kernels stand alone"
+                        self.assign(assign, {a.name: a.extent.value or 0 for a in axes}, at)
+                case _:
+                    assert_never(s)
+
+    def assign(self, s: Assign, extents: Mapping[str, int], at: Mapping[str, int]) -> None:
+        """One statement, for each row that it writes."""
+        for row in self._rows_of(s.target, extents, at):
+            here = {**at, **row}
+            (key,) = self._keys(s.target, extents, here)
+            old: object = None
+            if s.op is not None:
+                old = self._found(key)
+            elif self._is_part(s.target, extents):
+                old = self.held.get(key)
+            value = substitute_expr(s.value, here)  # what is no number yet becomes the same number in both
+            parts = (s.op, old, self._beside(s.target, here), *self._parts(value, extents))
+            self.held[key] = self.numbers.setdefault(parts, len(self.numbers))
+
+    def _found(self, key: Key) -> int | None:
+        found = self.held.get(key)
+        if found is None and self.kernel.operand(key[0]).role in ("temp", "out"):
+            raise _WrongRow(f"`{key[0]}` is used in row {key[1]} before it is filled")
+        return found
+
+    def _rows_of(
+        self, target: Read, extents: Mapping[str, int], at: Mapping[str, int]
+    ) -> Iterator[dict[str, int]]:
+        """The values of the axes that tell the rows of a target apart."""
+        dimension = self.rows.get(target.buffer)
+        if dimension is None:
+            yield {}
+            return
+        moving = sorted(target.index[dimension].symbols & extents.keys())
+        yield from _points(moving, extents)
+
+    def _is_part(self, target: Read, extents: Mapping[str, int]) -> bool:
+        """Whether an assignment may leave elements of a row as they are."""
+        shape = self.kernel.operand(target.buffer).shape
+        own = [d for d in range(len(shape)) if d != self.rows.get(target.buffer)]
+        return not all(
+            (i.value == 0 and shape[d].value == 1) or extents.get(str(i)) == shape[d].value
+            for d in own
+            for i in (target.index[d],)
+        )
+
+    # --- what is read -------------------------------------------------------------------------------------
+
+    def _parts(self, e: Expr, extents: Mapping[str, int]) -> Iterator[object]:
+        """What a value is computed from, in order."""
+        match e:
+            case Const() | Scalar() | IndexValue():
+                yield e
+            case Read():
+                yield self._beside(e, {})
+                yield from (self._found(key) for key in self._keys(e, extents, {}))
+            case Call(op, args, _, mode):
+                yield op, mode
+                for a in args:
+                    yield from self._parts(a, extents)
+            case Cast(value, dtype, mode):
+                yield dtype, mode
+                yield from self._parts(value, extents)
+            case _:
+                assert_never(e)
+
+    def _keys(self, r: Read, extents: Mapping[str, int], at: Mapping[str, int]) -> Iterator[Key]:
+        """The rows that an access goes through."""
+        dimension = self.rows.get(r.buffer)
+        if dimension is None:
+            yield r.buffer, _ALL
+            return
+        index = r.index[dimension].substitute(at)
+        extent = self.kernel.operand(r.buffer).shape[dimension].value or 0
+        for point in _points(sorted(index.symbols & extents.keys()), extents):
+            row = index.evaluate(point)
+            if not 0 <= row < extent:
+                raise _WrongRow(f"`{r.buffer}` is used in row {row}, and has {extent}")
+            yield r.buffer, row
+
+    def _beside(self, r: Read, at: Mapping[str, int]) -> object:
+        """An access as text, without the subscript that says the row."""
+        dimension = self.rows.get(r.buffer)
+        return r.buffer, *(str(i.substitute(at)) for d, i in enumerate(r.index) if d != dimension)
+
+
+def _points(names: list[str], extents: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """All values of some axes together."""
+    if not names:
+        yield {}
+        return
+    for value in range(extents[names[0]]):
+        for rest in _points(names[1:], extents):
+            yield {names[0]: value, **rest}

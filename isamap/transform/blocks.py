@@ -1,0 +1,253 @@
+"""Statements in one loop over blocks of an axis, one after the other in each block.
+
+    for c in C, p in 8 { T[c, p] = …; }              seq p_block in 2 {
+    for k in K, c in C, p in 8 {              →        for c in C, p in 4 { T[c, p] = … p + 4*p_block …; }
+      Y[k, p] += T[c, p] * G[k, c];                    for k in K, c in C, p in 4 {
+    }                                                    Y[k, p + 4*p_block] += T[c, p] * G[k, c]; } }
+
+with `T: f32[C, 4]` in place of `T: f32[C, 8]`: what a block fills is read while it is in a near cache. Blocks
+that differ from their neighbours in shape, at the edges of an image and where an axis ends, stand by
+themselves. Each block fills what it reads: the rows that two blocks read are computed in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
+from isamap.ir.substitute import substitute_stmt
+from isamap.source import Diagnostic, UsageProblem
+from isamap.transform.block_check import check_blocks
+from isamap.transform.block_members import Members, find_members
+from isamap.transform.rewrite import accepted, accesses, free_name, map_accesses, with_statements
+from isamap.transform.statements import Statement
+
+MOST_ROWS = 1 << 14
+Span = tuple[int, int]
+"""The first row, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks of so many iterations of an axis. Units: `size` in elements of the axis."""
+
+    axis: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.axis} by {self.size}"
+
+
+def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
+    """A canonical kernel with its statements in loops over blocks, the first of them outermost.
+
+    Raises: UsageProblem where statements may not share a loop, or share nothing.
+    """
+    for one in blocks:
+        found = shared_blocks(kernel, one)
+        if isinstance(found, str):
+            raise UsageProblem(
+                Diagnostic(
+                    "blocks-refused",
+                    f"there are no blocks `{one}`: {found}",
+                    help="`isamap explain blocks-refused` says what statements have to have in common",
+                )
+            )
+        kernel = found
+    return kernel
+
+
+def shared_blocks(kernel: Kernel, blocks: Blocks) -> Kernel | str:
+    """The kernel with statements in one loop over blocks; or why not."""
+    kept: frozenset[str] = frozenset()
+    while True:
+        members = find_members(kernel, blocks.axis, kept)
+        if isinstance(members, str):
+            return members
+        if blocks.size >= members.extent:
+            return kernel
+        if members.extent > MOST_ROWS:
+            return f"`{blocks.axis}` has {members.extent} iterations; the limit is {MOST_ROWS}"
+        rows = [_rows(members, span) for span in _spans(members.extent, blocks.size)]
+        whole = {name for name in members.shrunk if _length(name, rows) >= _extent(kernel, members, name)}
+        if not whole:
+            break
+        kept |= whole
+    after = _built(kernel, members, rows, blocks.axis)
+    if not accepted(kernel, after, batched=True):
+        return "what comes of it is no kernel"
+    said = check_blocks(kernel, after, members.dimensions)
+    assert not said, f"blocks broke their rules: {said[0]}"
+    return after
+
+
+# --- which rows -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one block does: the rows of each statement, by number, and those of each temporary."""
+
+    of: dict[int, Span]
+    held: dict[str, Span]
+
+    def goes_on(self, other: Rows) -> bool:
+        """Whether another block has rows as many of everything."""
+        return self.of.keys() == other.of.keys() and all(
+            mine[1] - mine[0] == its[1] - its[0]
+            for one, two in ((self.of, other.of), (self.held, other.held))
+            for mine, its in zip(one.values(), two.values(), strict=True)
+        )
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        return (*(low for low, _ in self.of.values()), *(low for low, _ in self.held.values()))
+
+
+def _spans(extent: int, size: int) -> Iterator[Span]:
+    return ((low, min(low + size, extent)) for low in range(0, extent, size))
+
+
+def _length(name: str, rows: Sequence[Rows]) -> int:
+    return max(high - low for one in rows for low, high in (one.held[name],))
+
+
+def _extent(kernel: Kernel, members: Members, name: str) -> int:
+    return kernel.operand(name).shape[members.shrunk[name]].value or 0
+
+
+def _rows(members: Members, span: Span) -> Rows:
+    """The rows of one block: what others need of what fills a temporary, until nothing more is needed."""
+    of = {n: span for n in members.rows if n not in members.fillers}
+    held: dict[str, Span] = {}
+    while True:
+        before = dict(held)
+        for n in sorted(members.rows, reverse=True):
+            s, target = members.given[n], members.given[n].assign.target
+            if n in members.fillers:
+                if target.buffer not in held:
+                    continue
+                of[n] = _filling(s, members, n, held[target.buffer])
+            if of[n][0] >= of[n][1]:
+                continue
+            for r in accesses(s):
+                if r.buffer in members.shrunk:
+                    need = _reach(r.index[members.shrunk[r.buffer]], s, members.rows[n], of[n])
+                    held[r.buffer] = _hull(held.get(r.buffer, need), need)
+        if held == before:
+            break
+    return Rows(
+        {n: of[n] for n in sorted(of) if of[n][0] < of[n][1]},
+        {t: held.get(t, (0, 0)) for t in members.shrunk},
+    )
+
+
+def _hull(a: Span, b: Span) -> Span:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
+    """Which elements a subscript goes through while the row axis goes through some rows."""
+    low = high = index.constant
+    for axis in s.axes:
+        step = _step(index, axis.name)
+        first, last = (span[0], span[1] - 1) if axis.name == row else (0, _extent_of(axis) - 1)
+        low, high = low + min(step * first, step * last), high + max(step * first, step * last)
+    return low, high + 1
+
+
+def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
+    """The rows of a statement that write some element that is held."""
+    name = members.rows[n]
+    index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
+    step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)
+    low, high = _reach(index, s, name, (0, 1))  # of row 0
+    return max(0, -((high - 1 - held[0]) // step)), min(extent, (held[1] - 1 - low) // step + 1)
+
+
+def _step(index: Index, axis: str) -> int:
+    found = index.coefficient(axis)
+    return (found.value if found is not None else None) or 0
+
+
+def _extent_of(axis: Axis) -> int:
+    assert axis.extent.value is not None, "sizes of what is cut are known"
+    return axis.extent.value
+
+
+# --- the loops --------------------------------------------------------------------------------------------
+
+
+def _built(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
+    """The kernel with a loop for each run of blocks that follow each other at equal distances."""
+    turn = free_name(kernel, f"{axis}_block")
+    numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
+    first, last = min(members.rows), max(members.rows)
+    inside = [s for run in _runs(rows) for s in _run(members, run, turn, next(numbers))]
+    moved = (members.given[n] for n in members.moved)
+    operands = [_shrunk(o, members, rows) for o in kernel.operands]
+    every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
+    return with_statements(kernel, every, operands)
+
+
+def _runs(rows: Sequence[Rows]) -> Iterator[tuple[Rows, ...]]:
+    run: list[Rows] = []
+    for block in rows:
+        if run and not (run[-1].goes_on(block) and _is_as_far(run, block)):
+            yield tuple(run)
+            run = []
+        run.append(block)
+    yield tuple(run)
+
+
+def _is_as_far(run: Sequence[Rows], block: Rows) -> bool:
+    return len(run) < 2 or _distances(run[-1], block) == _distances(*run[:2])
+
+
+def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
+    return tuple(y - x for x, y in zip(a.starts, b.starts, strict=True))
+
+
+def _run(members: Members, run: Sequence[Rows], turn: str, number: int) -> Iterator[Statement]:
+    """The statements of some blocks, in a loop over these where there are several."""
+    first, following = run[0], run[min(1, len(run) - 1)]
+    turns = Index.of(turn) if len(run) > 1 else Index.of(0)
+
+    def start(mine: Span, its: Span) -> Index:
+        return turns * (its[0] - mine[0]) + mine[0]
+
+    held = {name: start(first.held[name], following.held[name]) for name in members.shrunk}
+    for n, span in first.of.items():
+        s, name = members.given[n], members.rows[n]
+        cut = _cut(s, name, start(span, following.of[n]), span[1] - span[0])
+        cut = map_accesses(cut, lambda r: _held(r, members, held))
+        if len(run) > 1:
+            around = Axis(turn, Index.of(len(run)))
+            loops = (*cut.ordered_loops, number)
+            cut = replace(cut, sequence=(*cut.sequence, around), ordered_loops=loops)
+        yield cut
+
+
+def _cut(s: Statement, name: str, start: Index, length: int) -> Statement:
+    """The statement for some rows only, counted from their first; one row needs no axis."""
+    here = start if length == 1 else start + Index.of(name)
+    assign = substitute_stmt(s.assign, {name: here})
+    assert isinstance(assign, Assign)
+    shorter = (replace(a, extent=Index.of(length)) if a.name == name else a for a in s.axes)
+    return replace(s, assign=assign, axes=tuple(a for a in shorter if length > 1 or a.name != name))
+
+
+def _held(read: Read, members: Members, held: dict[str, Index]) -> Read:
+    at = members.shrunk.get(read.buffer)
+    if at is None:
+        return read
+    return replace(read, index=(*read.index[:at], read.index[at] - held[read.buffer], *read.index[at + 1 :]))
+
+
+def _shrunk(o: Operand, members: Members, rows: Sequence[Rows]) -> Operand:
+    at = members.shrunk.get(o.name)
+    if at is None:
+        return o
+    return replace(o, shape=(*o.shape[:at], Index.of(_length(o.name, rows)), *o.shape[at + 1 :]))
