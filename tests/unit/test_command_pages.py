@@ -1,8 +1,9 @@
 """Pages in docs that show commands show what the commands print.
 
-A block of ```console begins with `$ isamap …`; what follows is its standard output. A block under a line
-"`NAME`:" is a file that lies beside. `pytest --snapshot-update` writes the outputs anew. Seconds in tables of
-heuristics are the only thing that may differ.
+A block of ```console begins with `$ isamap …`; what follows is its standard output, and then what it finds.
+A block under "`NAME`:" is a file that lies beside from there on; one under "Add to `NAME`:" is added to
+it, and "In `NAME`, replace `A` by `B`." edits it. `pytest --snapshot-update` writes the outputs anew. Seconds
+in tables of heuristics are the only thing that may differ.
 """
 
 from __future__ import annotations
@@ -20,12 +21,17 @@ PAGES = (
     "command-schedule.md",
     "access-counts.md",
     "command-match.md",
-    "command-hw.md",
-    pytest.param("tutorial.md", marks=pytest.mark.exhaustive),  # it compiles 265 instructions
+    # What follows compiles hundreds of instructions, or predicts many kernels.
+    pytest.param("command-hw.md", marks=pytest.mark.exhaustive),
+    pytest.param("tutorial-accelerator.md", marks=pytest.mark.exhaustive),
+    pytest.param("tutorial.md", marks=pytest.mark.exhaustive),
 )
 CONSOLE = re.compile(r"```console\n\$ isamap (?P<words>.*)\n(?P<said>(?:(?!```).*\n)*)```")
 SECONDS = re.compile(r"^((?:cpsat|greedy|annealing|best \d+) .*?)\b\d+\.\d\d\b *", re.MULTILINE)
-FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```\n(?P<text>(?:(?!```).*\n)*)```", re.MULTILINE)
+TEXT = r"\n\n```\n(?P<text>(?:(?!```).*\n)*)```"
+FILE = re.compile(rf"^(?P<added>Add to )?`(?P<name>[\w.-]+)`:{TEXT}", re.MULTILINE)
+EDIT = re.compile(r"^In `(?P<edited>[\w.-]+)`, replace `(?P<old>.+?)` by `(?P<by>.+?)`\.$", re.MULTILINE)
+STEP = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", p.pattern) for p in (CONSOLE, FILE, EDIT)), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -40,19 +46,35 @@ def test_a_page_shows_what_is_printed(
     text = path.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").symlink_to(DOCS)
-    for file in FILE.finditer(text):
-        (tmp_path / file["name"]).write_text(file["text"], encoding="utf-8")
+    commands: list[str] = []
 
-    def said(block: re.Match[str]) -> str:
-        assert main(shlex.split(block["words"])) == 0, block["words"]
-        return f"```console\n$ isamap {block['words']}\n{capsys.readouterr().out}```"
+    def performed(step: re.Match[str]) -> str:
+        if (file := FILE.fullmatch(step[0])) is not None:
+            with (tmp_path / file["name"]).open("a" if file["added"] else "w", encoding="utf-8") as beside:
+                beside.write(("\n" if file["added"] else "") + file["text"])
+        elif (edit := EDIT.fullmatch(step[0])) is not None:
+            beside_text = (tmp_path / edit["edited"]).read_text(encoding="utf-8")
+            assert beside_text.count(edit["old"]) == 1
+            (tmp_path / edit["edited"]).write_text(beside_text.replace(edit["old"], edit["by"]))
+        elif (block := CONSOLE.fullmatch(step[0])) is not None:
+            commands.append(block["words"])
+            code = main(shlex.split(block["words"]))
+            said = capsys.readouterr()
+            assert code == 0, said
+            return f"```console\n$ isamap {block['words']}\n{said.out}{said.err}```"
+        return step[0]
 
-    shown, count = CONSOLE.subn(said, text)
-    assert count, "the page shows commands"
+    shown = STEP.sub(performed, text)
+    assert commands, "the page shows commands"
     if pytestconfig.getoption("update_snapshots") and _untimed(shown) != _untimed(text):
         path.write_text(shown, encoding="utf-8")
         text = shown
     assert _untimed(shown) == _untimed(text)
+    for picture in re.findall(r"^!\[.*\]\((.+\.svg)\)$", text, re.MULTILINE):
+        drawn = (tmp_path / picture).read_text(encoding="utf-8")
+        if pytestconfig.getoption("update_snapshots"):
+            (DOCS / picture).write_text(drawn, encoding="utf-8")
+        assert (DOCS / picture).read_text(encoding="utf-8") == drawn
 
 
 def _untimed(text: str) -> str:
