@@ -43,6 +43,7 @@ def program(
     values: Mapping[str, int],
     fixed: Mapping[str, int] | None = None,
     request: Request | None = None,
+    scalars: Mapping[str, float] | None = None,
 ) -> tuple[Callable[[], object], dict[str, Array], Any]:
     """A compiled kernel as a call without arguments, with the arrays that it works on, and its schedule.
 
@@ -53,16 +54,19 @@ def program(
     arrays = {name: at_line(array) for name, array in make_arrays(kernel, "random").items()}
     opened = {n: v for n, v in values.items() if not isinstance(sizes[n], int)}
     assert made.program.compilation.schedule is not None
-    return prepared_call(made.compiled, arrays, opened), arrays, made.program.compilation.schedule
+    return prepared_call(made.compiled, arrays, opened, scalars), arrays, made.program.compilation.schedule
 
 
 def prepared_call(
-    compiled: Compiled, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+    compiled: Compiled,
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float] | None = None,
 ) -> Callable[[], object]:
     """A call whose arguments are laid out once: Python's own share is a microsecond."""
     function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
     assert all(ask_permission(component) for component in compiled.permissions)
-    call = make_call(compiled.interface, arrays, sizes, {}, in_place=True)
+    call = make_call(compiled.interface, arrays, sizes, scalars or {}, in_place=True)
     arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
     pointer = ctypes.addressof(arguments)
     needed = int(workspace_bytes(pointer))

@@ -350,8 +350,11 @@ def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
     others = {*CASES, *CONVOLUTIONS, *transposed, "attention", "conv1d", "conv2d_dilated", "conv3d"}
+    layers = ("softmax", "layer_norm", "rms_norm", "linear_gelu", "linear_silu", "linear_residual")
+    rows = {f"{name}_{t}" for name in layers for t in ("f32", "bf16")}  # these: test_kernels_of_rows.py
     cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")
-    assert set(list_kernels()) == gemms | others | {f"{c}{form}" for c in cells for form in ("", "_bf16")}
+    recurrent = {f"{c}{form}" for c in cells for form in ("", "_bf16")}
+    assert set(list_kernels()) == gemms | others | rows | recurrent | {"gemm_u8s8_requant", "gemm_w4_f32"}
 
 
 @pytest.mark.parametrize("name", list_kernels())
