@@ -16,6 +16,7 @@ from typing import assert_never
 from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
 from isamap.lower.expand import expand_nest
+from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, arrays_in, tensor_of
 from isamap.lower.registers import configured, number_registers
@@ -170,6 +171,11 @@ def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     return replace(program, body=tuple(map(ordered, program.body)))
 
 
+def hoist(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """Copies in front of ordered loops whose iterations would make them alike."""
+    return with_copies_in_front(program, setting.machine)
+
+
 def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     """Numbers for registers that are named by us, and in the programs that pack operands."""
     packs = tuple(registers(pack, setting) for pack in program.packs)
@@ -194,6 +200,7 @@ PASSES: tuple[Pass, ...] = (
     *SHAPE,
     Expansion("expand", expand),
     ProgramPass("pipeline", pipeline),
+    ProgramPass("hoist", hoist),
     ProgramPass("registers", registers),
     ProgramPass("configure", configure),
 )

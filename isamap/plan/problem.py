@@ -75,7 +75,8 @@ class TileOperand:
     for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few of
     its rows may be worth reading side by side to their ends, each by loads of its own. `late` says that
     pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that no
-    cache has it when the kernel begins.
+    cache has it when the kernel begins. A copy of it as a whole serves `turns_of_copy` iterations of the
+    ordered loops around.
     """
 
     name: str
@@ -105,6 +106,7 @@ class TileOperand:
     line_bytes: int = 0
     ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
     streams: bool = False
+    turns_of_copy: int = 1
     ahead_bytes: int = 0
     swept: bool = False
     cold: bool = False

@@ -31,7 +31,14 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
     turns = frame.turns[number]
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
-    cold = tuple(replace(o, cold=frame.is_cold(number, o.tensor)) for o in option.operands)
+    cold = tuple(
+        replace(
+            o,
+            cold=frame.is_cold(number, o.tensor),
+            turns_of_copy=1 if o.is_accumulator else frame.turns_of_copy(number, o.tensor),
+        )
+        for o in option.operands
+    )
     known = with_streams(replace(option, operands=cold), frame.memories)
     return replace(with_late(known, frame.memories), fusions=taken)
 

@@ -39,7 +39,8 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     moved_ns = 2 * whole_bytes(space, operand)[1] / _bandwidth_of(whole_bytes(space, operand)[1], problem)
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
-    whole = times(1 / together, total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))]))
+    filled = total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))])
+    whole = times(1 / together / operand.turns_of_copy, filled)
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
@@ -114,7 +115,7 @@ def _may_be_beside(operand: TileOperand) -> bool:
 
 def _least_ns(operand: TileOperand, leak: float) -> float:
     """What copying an element shows at least. Units: nanoseconds."""
-    at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element
+    at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element / operand.turns_of_copy
     if _may_be_beside(operand):
         return leak * at_once
     if not operand.mover:

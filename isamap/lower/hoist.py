@@ -1,0 +1,115 @@
+"""Copies that every iteration of an ordered loop would make alike, made once in front of it.
+
+    for (t …) { stage b { b_tiles0 = … U … }      stage b { b_tiles0 = … U … }
+      …                                       →   for (t …) { …
+    }                                             }
+
+A copy moves when the loop writes nothing that it reads, and nothing else writes what it writes: packed
+weights of a recurrent network, or of statements that share blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import cast
+
+from isamap.ir import Index
+from isamap.lower.program import (
+    Begin,
+    Block,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    Share,
+    arrays_in,
+)
+from isamap.machine import Machine
+
+Nodes = tuple[Node, ...]
+
+
+def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """The program with copies in front of all ordered loops in which they are alike."""
+    return replace(program, body=_hoisted(program.body, machine))
+
+
+def _hoisted(nodes: Nodes, machine: Machine) -> Nodes:
+    """The nodes around the nests: ordered loops, and blocks of statements in them."""
+    found: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, For):
+            found.append(node)
+            continue
+        loop = replace(node, body=_hoisted(node.body, machine))
+        moved = [b for b in _candidates(loop.body) if _is_alike(b, loop, machine)]
+        found += [*moved, replace(loop, body=_without(loop.body, moved))]
+    return tuple(found)
+
+
+def _candidates(body: Nodes) -> Iterator[Block]:
+    """Copies that stand by themselves in a loop, and those that the nests in it begin with."""
+    for node in body:
+        if isinstance(node, Block):
+            if node.is_copy:
+                yield node
+                continue
+            for inner in node.body:
+                if not isinstance(inner, Block) or not inner.is_copy:
+                    break
+                yield inner
+
+
+def _without(body: Nodes, moved: list[Block]) -> Nodes:
+    gone = {id(b) for b in moved}
+    kept = (n for n in body if id(n) not in gone)
+    return tuple(
+        replace(n, body=tuple(i for i in n.body if id(i) not in gone)) if isinstance(n, Block) else n
+        for n in kept
+    )
+
+
+def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
+    """Whether a copy finds and leaves the same in each iteration of a loop."""
+    if loop.variable in {s for index in _indices(copy) for s in index.symbols}:
+        return False
+    written, changed = list(_written(copy.body, machine)), list(_written(loop.body, machine))
+    reads = arrays_in(copy.body) - set(written)
+    return not reads & set(changed) and all(changed.count(name) == written.count(name) for name in written)
+
+
+def _indices(item: object) -> Iterator[Index]:
+    """All index expressions in a node."""
+    if isinstance(item, Index):
+        yield item
+    elif isinstance(item, tuple):
+        for part in cast("tuple[object, ...]", item):
+            yield from _indices(part)
+    elif is_dataclass(item):
+        for f in fields(item):
+            yield from _indices(getattr(item, f.name))
+
+
+def _written(nodes: Nodes, machine: Machine) -> Iterator[str]:
+    """Arrays and buffers that leaves write, once for each leaf."""
+    for node in nodes:
+        match node:
+            case Issue(name, operands):
+                instruction = machine.instructions[name].instruction
+                for operand, ref in operands:
+                    if isinstance(ref, MemoryRef) and instruction.operand(operand).role != "in":
+                        yield ref.buffer
+            case Fill(buffer):
+                yield buffer
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
+                yield from _written(body, machine)
+            case Declare() | Configure() | Hint() | Begin():
+                pass
