@@ -24,6 +24,7 @@ _HOMES: dict[str, str] = {
     "explain": "texts_command",
     "memplan": "memplan_command",
     "doctor": "doctor_command",
+    "lsp": "lsp_command",
     "tune.list": "tune_command",
     "tune.log": "tune_command",
     "cache.list": "cache_command",

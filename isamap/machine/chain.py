@@ -40,7 +40,15 @@ def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File,
 
     Raises: UsageProblem when there is no such machine, SpecProblem when a file or its `extends` is bad.
     """
-    files = [_open(name_or_path)]
+    return follow(_open(name_or_path), stop_before)
+
+
+def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
+    """A file, which may be no more than a text in an editor, and those that it extends, nearest first.
+
+    Raises: SpecProblem when a file or its `extends` is bad.
+    """
+    files = [file]
     while (extends := _extends(files[-1], stop_before)) is not None:
         parent = _parent(extends, files[-1])
         if any(parent.path == file.path for file in files):

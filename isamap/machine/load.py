@@ -85,7 +85,12 @@ def load_machine(name_or_path: str) -> Machine:
     Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
     """
     word, given = split_word(name_or_path)
-    files = read_chain(word)
+    machine = load_files(read_chain(word), word)
+    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
+
+
+def load_files(files: tuple[File, ...], word: str) -> Machine:
+    """The machine of a file and those that it extends, called so. Raises: SpecProblem."""
     sources = tuple(file.source for file in files)
     findings = Findings()
     with findings.collect():
@@ -93,8 +98,7 @@ def load_machine(name_or_path: str) -> Machine:
     for file in files:
         _check_name(file, findings)
     findings.raise_any()
-    machine = _machine(sources, digest_files(files), word)
-    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
+    return _machine(sources, digest_files(files), word)
 
 
 @lru_cache(maxsize=32)

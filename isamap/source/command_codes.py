@@ -56,6 +56,10 @@ COMMAND_CODES: dict[str, Explanation] = {
         "an input with more mistakes than are shown",
         "Of very many findings the first 50 are shown; mend these, and the others are shown next time.",
     ),
+    "no-language-server": Explanation(
+        "the language server is not installed",
+        "`isamap lsp` speaks to editors by the library pygls, an extra: `pip install 'isamap[lsp]'`.",
+    ),
     "no-kernels": Explanation(
         "a folder without kernels",
         "`isamap match FOLDER` shows what a machine has for each kernel in it, a file that ends in .ir.",

@@ -22,6 +22,7 @@ ELSEWHERE = frozenset(
         "cache-damaged",  # a cache that is damaged: tests/unit/test_cache_command.py
         "bench-threads",  # tests/unit/test_bench.py
         "contender-lost",
+        "no-language-server",  # an extra that is not installed: tests/unit/test_language_server.py
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py
         "file-too-large",
         "internal-error",

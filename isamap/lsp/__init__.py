@@ -1,0 +1,1 @@
+"""A language server: what editors ask about kernels, descriptions and the language inside them."""

@@ -1,0 +1,195 @@
+"""A text as an editor has it, saved or not: what is wrong and odd in it, and where its names stand.
+
+analyse(Source("gemm.ir", text), path)       a kernel
+analyse(Source("npu.yaml", text), path)      a description, and the language inside it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from isamap.ir import ConstantDecl, MemoryDecl, StateDecl
+from isamap.lsp.symbols import Definition, Use, defined_in, find_uses
+from isamap.machine.chain import File, follow
+from isamap.machine.doubts import doubts
+from isamap.machine.emission import parse_texts, text_region
+from isamap.machine.load import load_files
+from isamap.machine.model import Machine
+from isamap.machine.spec import read_spec
+from isamap.machine.tree import Findings, Node, Scalar, Sequence, read_tree
+from isamap.machine.tree import Mapping as YamlMapping
+from isamap.source import Diagnostic, IsamapError, Source, Span
+from isamap.syntax import parse_declarations, parse_module
+
+SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of a text. `regions` are the pieces of it that are of the language; `paths` are files of
+    other texts, by the names under which spans know them; `memories`, `units` and `sources` may be named.
+    """
+
+    source: Source
+    findings: tuple[Diagnostic, ...] = ()
+    uses: tuple[Use, ...] = ()
+    regions: tuple[tuple[int, int], ...] = ()
+    paths: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    memories: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def use_at(self, offset: int) -> Use | None:
+        """The name at a place, the shortest where several are."""
+        found = [use for use in self.uses if use.span.start <= offset <= use.span.end]
+        return min(found, key=lambda use: use.span.end - use.span.start, default=None)
+
+
+@lru_cache(maxsize=16)
+def analyse(source: Source, path: Path | None) -> Analysis:
+    """What is known of a text."""
+    name = path.name if path is not None else source.name
+    return _description(source, path) if name.endswith(SUFFIXES) else _kernel(source)
+
+
+def _kernel(source: Source) -> Analysis:
+    regions = ((0, len(source.text)),)
+    try:
+        declarations = parse_declarations(source)
+    except IsamapError as error:
+        return Analysis(source, error.diagnostics, regions=regions)
+    findings: tuple[Diagnostic, ...] = ()
+    try:
+        parse_module(source)
+    except IsamapError as error:
+        findings = error.diagnostics
+    return Analysis(source, findings, tuple(find_uses(declarations, {})), regions)
+
+
+# --- descriptions -----------------------------------------------------------------------------------------
+
+
+def _description(source: Source, path: Path | None) -> Analysis:
+    file = File(source, path.resolve() if path is not None else None)
+    try:
+        root = read_tree(source)
+        files = follow(file)
+    except IsamapError as error:
+        return Analysis(source, error.diagnostics)
+    findings: tuple[Diagnostic, ...] = ()
+    parent: Machine | None = None
+    try:
+        parent = load_files(files[1:], "") if files[1:] else None
+        findings = tuple(doubts(load_files(files, "")))
+    except IsamapError as error:
+        findings = error.diagnostics
+    known = _inherited(parent)
+    scalars = _texts(root)
+    parsed = parse_texts(source, scalars, Findings())
+    own = {name: d for text in parsed for name, d in defined_in(text or ()).items()}
+    uses = [use for text in parsed for use in find_uses(text or (), {**known, **own})]
+    units = {**_inherited_units(parent), **_keys(root, "units", "unit")}
+    sources = _keys(root, "sources", "source")
+    uses += _yaml_uses(root, {**known, **own}, units, sources)
+    return Analysis(
+        source,
+        findings,
+        tuple(uses),
+        tuple(_regions(scalars)),
+        {f.source.name: f.path for f in files if f.path is not None},
+        _memories(parent, own),
+        tuple(units),
+        tuple(sources),
+    )
+
+
+def _texts(root: YamlMapping) -> tuple[Scalar, ...]:
+    """The scalars of a description that hold the language."""
+    spec = read_spec(root, Findings())
+    language = (spec.language,) if spec.language is not None else ()
+    return (*language, *(item.semantics for item in spec.instructions))
+
+
+def _regions(scalars: tuple[Scalar, ...]) -> Iterator[tuple[int, int]]:
+    findings = Findings()
+    for scalar in scalars:
+        with findings.collect():
+            yield text_region(scalar)
+
+
+def _inherited(parent: Machine | None) -> dict[str, Definition]:
+    if parent is None:
+        return {}
+    declared = [*(m.decl for m in parent.memories.values()), *(s.decl for s in parent.states.values())]
+    found = {d.name: Definition(d.name, _said(d), d.span) for d in declared}
+    constants = {p.name: Definition(p.name, f"machine {p.name}", p.span) for p in parent.constants}
+    return {**found, **constants}
+
+
+def _said(d: MemoryDecl | StateDecl | ConstantDecl) -> str:
+    return " ".join(d.span.text.split()).rstrip(";") if d.span is not None else ""
+
+
+def _inherited_units(parent: Machine | None) -> dict[str, Definition]:
+    units = parent.units.values() if parent is not None else ()
+    return {u.name: Definition(u.name, f"unit {u.name}, {u.count} of it, inherited") for u in units}
+
+
+def _memories(parent: Machine | None, own: Mapping[str, Definition]) -> tuple[str, ...]:
+    inherited = tuple(parent.memories) if parent is not None else ()
+    declared = (name for name, d in own.items() if d.text.startswith(("memory ", "view ")))
+    return tuple(dict.fromkeys((*inherited, *declared)))
+
+
+def _keys(root: YamlMapping, key: str, what: str) -> dict[str, Definition]:
+    """What the keys of a mapping define."""
+    node = root.get(key)
+    entries = node.entries if isinstance(node, YamlMapping) else ()
+    return {
+        k.text: Definition(k.text, f"{what} {k.text}: {' '.join(v.span.text.split())}", k.span)
+        for k, v in entries
+    }
+
+
+def _yaml_uses(
+    root: YamlMapping,
+    language: Mapping[str, Definition],
+    units: Mapping[str, Definition],
+    sources: Mapping[str, Definition],
+) -> Iterator[Use]:
+    """Names that stand outside the language: of memories, units and sources."""
+    named = {"from": language, "to": language, "unit": units, "source": sources}
+
+    def below(node: Node) -> Iterator[Use]:
+        match node:
+            case YamlMapping(entries):
+                for key, value in entries:
+                    known = named.get(key.text)
+                    if known is not None and isinstance(value, Scalar) and value.text in known:
+                        yield Use(value.span, known[value.text])
+                    yield from below(value)
+            case Sequence(items):
+                for item in items:
+                    yield from below(item)
+            case Scalar():
+                pass
+
+    yield from below(root)
+    for table, known in (("memories", language), ("units", units), ("sources", sources)):
+        node = root.get(table)
+        for key, _ in node.entries if isinstance(node, YamlMapping) else ():
+            if key.text in known:
+                yield Use(key.span, known[key.text])
+
+
+def in_language(analysis: Analysis, offset: int) -> bool:
+    """Whether a place is in the language, and not in the YAML around it."""
+    return any(start <= offset <= end for start, end in analysis.regions)
+
+
+def span_text(span: Span) -> str:
+    """The text of a span in one line."""
+    return " ".join(span.text.split())

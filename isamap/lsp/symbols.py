@@ -1,0 +1,244 @@
+"""Where names stand in a text of the language, and what each is: for hovering, and for going to a definition.
+
+    C[m, n] += A[m, k] * B[k, n];       the `A`   ->   Use(span, Definition("A", "in A: f32[M, K]", …))
+
+Built of the syntax tree, so that a text whose types are wrong has its names all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from isamap.ir import DTYPES, OPS
+from isamap.source import Span
+from isamap.syntax import ast
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a name is: `text` says it, `span` is where; None for what is built in."""
+
+    name: str
+    text: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name in a text."""
+
+    span: Span
+    definition: Definition
+
+
+Scope = Mapping[str, Definition]
+
+
+def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[Use]:
+    """All names of a text; `known` are those that other texts define."""
+    scope = {**BUILT_IN, **known, **defined_in(declarations)}
+    return [use for declaration in declarations for use in _declaration(declaration, scope)]
+
+
+def defined_in(declarations: Sequence[ast.DeclarationSyntax]) -> dict[str, Definition]:
+    """What a text declares, by its name."""
+    return {d.name.text: Definition(d.name.text, _head(d.span), d.name.span) for d in declarations}
+
+
+def _built_in() -> dict[str, Definition]:
+    types = {
+        t.name: Definition(t.name, f"{t.name}: a type of {t.bits} bits ({t.kind})") for t in DTYPES.values()
+    }
+    casts = {
+        f"{how}_{name}": Definition(f"{how}_{name}", f"{how}_{name}(x): {said}")
+        for name in DTYPES
+        for how, said in (
+            ("sat", "converts, and takes the nearest value where none is equal"),
+            ("wrap", "keeps the low bits"),
+        )
+    }
+    functions: dict[str, Definition] = {}
+    for op in OPS.values():
+        arguments = ", ".join("xyz"[: op.arity])
+        accuracy = f", within {op.ulp:g} ulp" if op.ulp else ""
+        functions[op.name] = Definition(op.name, f"{op.name}({arguments}): of {op.domain} types{accuracy}")
+    return {**functions, **casts, **types}
+
+
+BUILT_IN = _built_in()
+"""Types, conversions and functions of the language."""
+
+
+def _head(span: Span) -> str:
+    """The first line of a declaration without its body."""
+    return " ".join(span.text.split("{")[0].split()).rstrip(";")
+
+
+def _line(span: Span) -> str:
+    return " ".join(span.text.split()).rstrip(";")
+
+
+def _named(name: ast.Ident, scope: Scope) -> Iterator[Use]:
+    if (found := scope.get(name.text)) is not None:
+        yield Use(name.span, found)
+
+
+def _declaration(d: ast.DeclarationSyntax, scope: Scope) -> Iterator[Use]:
+    yield from _named(d.name, scope)
+    match d:
+        case ast.RoutineSyntax():
+            yield from _routine(d, scope)
+        case ast.FunctionSyntax():
+            own = {
+                **scope,
+                **{p.name.text: Definition(p.name.text, _line(p.span), p.name.span) for p in d.params},
+            }
+            for p in d.params:
+                yield from _param(p, own)
+            for let in d.lets:
+                yield from _expression(let.value, own)
+                own[let.name.text] = Definition(let.name.text, _line(let.span), let.name.span)
+                yield from _named(let.name, own)
+            yield from _expression(d.result, own)
+        case ast.MemorySyntax():
+            if d.base is not None:
+                yield from _named(d.base, scope)
+            for _, value in d.attributes:
+                yield from _expression(value, scope)
+        case ast.StateSyntax():
+            for field in d.fields:
+                yield from _named(field.dtype, scope)
+        case ast.ConstantSyntax():
+            for bound in d.bounds:
+                yield from _expression(bound, scope)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _param(p: ast.ParamSyntax, scope: Scope) -> Iterator[Use]:
+    yield from _named(p.name, scope)
+    for bound in p.bounds or ():
+        yield from _expression(bound, scope)
+    if p.dtype is not None:
+        yield from _named(p.dtype, scope)
+
+
+def _routine(d: ast.RoutineSyntax, scope: Scope) -> Iterator[Use]:
+    own = dict(scope)
+    for p in d.params:
+        own[p.name.text] = Definition(p.name.text, _line(p.span), p.name.span)
+    for item in d.items:
+        match item:
+            case ast.OperandSyntax(name=name, span=span) | ast.LetSyntax(name=name, span=span):
+                own[name.text] = Definition(name.text, _line(span), name.span)
+            case _:
+                pass
+    for p in d.params:
+        yield from _param(p, own)
+    for constraint in d.where:
+        yield from _expression(constraint, own)
+    for item in d.items:
+        yield from _item(item, own)
+
+
+def _item(item: ast.ItemSyntax, scope: Scope) -> Iterator[Use]:
+    match item:
+        case ast.OperandSyntax():
+            yield from _operand(item, scope)
+        case ast.LetSyntax():
+            yield from _named(item.name, scope)
+            yield from _expression(item.value, scope)
+        case ast.RequireSyntax():
+            yield from _named(item.state, scope)
+            yield from _expression(item.value, scope)
+            if item.index is not None:
+                yield from _expression(item.index, scope)
+        case ast.StateUseSyntax():
+            yield from _named(item.name, scope)
+        case ast.NumericsSyntax():
+            pass
+        case ast.LoopSyntax() | ast.AssignSyntax():
+            yield from _statement(item, scope)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
+    yield from _named(o.name, scope)
+    yield from _named(o.dtype, scope)
+    for extent in o.shape:
+        yield from _expression(extent, scope)
+    for clause in o.clauses:
+        match clause:
+            case ast.ClauseSyntax():
+                yield from _named(clause.name, scope)
+            case ast.StridesSyntax():
+                for stride in clause.values:
+                    if stride is not None:
+                        yield from _expression(stride, scope)
+            case ast.PlacementSyntax():
+                own = {
+                    **scope,
+                    **{
+                        i.text: Definition(i.text, f"index {i.text} of `{o.name.text}`", i.span)
+                        for i in clause.indices
+                    },
+                }
+                for index in clause.indices:
+                    yield from _named(index, own)
+                for _, value in clause.coordinates:
+                    yield from _expression(value, own)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+
+def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[Use]:
+    match s:
+        case ast.AssignSyntax():
+            yield from _expression(s.target, scope)
+            yield from _expression(s.value, scope)
+            if s.guard is not None:
+                yield from _expression(s.guard, scope)
+        case ast.LoopSyntax():
+            own = dict(scope)
+            for axis in s.axes:
+                extent = _line(axis.extent.span)
+                said = (
+                    f"{axis.name.text} in {extent}: from 0 to {extent} - 1{', in order' if s.ordered else ''}"
+                )
+                own[axis.name.text] = Definition(axis.name.text, said, axis.name.span)
+                yield from _named(axis.name, own)
+                yield from _expression(axis.extent, own)
+            if s.guard is not None:
+                yield from _expression(s.guard, own)
+            for inner in s.body:
+                yield from _statement(inner, own)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _expression(e: ast.ExprSyntax, scope: Scope) -> Iterator[Use]:
+    match e:
+        case ast.Number() | ast.Flag():
+            pass
+        case ast.Name(name, span):
+            yield from _named(ast.Ident(name, span), scope)
+        case ast.Access(name, subscripts, fill, _):
+            yield from _named(name, scope)
+            for subscript in subscripts:
+                yield from _expression(subscript, scope)
+            if fill is not None:
+                yield from _expression(fill, scope)
+        case ast.Apply(name, args, _):
+            yield from _named(name, scope)
+            for arg in args:
+                yield from _expression(arg, scope)
+        case ast.Unary(_, operand, _):
+            yield from _expression(operand, scope)
+        case ast.Binary(_, left, right, _):
+            yield from _expression(left, scope)
+            yield from _expression(right, scope)
+        case _ as unreachable:
+            assert_never(unreachable)

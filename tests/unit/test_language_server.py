@@ -1,0 +1,312 @@
+"""The language server, spoken to as an editor does: a pipe each way, messages with their length in front."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isamap.cli import main
+from isamap.lsp.positions import offset_of, position_of
+from isamap.lsp.server import make_server
+from isamap.machine.beginnings import begin
+from isamap.source import Source
+
+GEMM = """kernel gemm(M, N, K) {
+  in A: f32[M, K];
+  in B: f32[K, N];
+  inout C: f32[M, N];
+  for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }
+}
+"""
+
+
+class Editor:
+    """Speaks the protocol; `told` are the findings that were published last, by URI."""
+
+    def __init__(self) -> None:
+        to_server, from_editor = os.pipe()
+        to_editor, from_server = os.pipe()
+        self._out = os.fdopen(from_editor, "wb", buffering=0)
+        self._in = os.fdopen(to_editor, "rb")
+        self._served = os.fdopen(to_server, "rb"), os.fdopen(from_server, "wb")
+        self._thread = threading.Thread(target=make_server().start_io, args=self._served, daemon=True)
+        self._thread.start()
+        self._number = 0
+        self.told: dict[str, list[dict[str, Any]]] = {}
+        self.server: dict[str, Any] = self.ask(
+            "initialize", {"processId": None, "rootUri": None, "capabilities": {}}
+        )
+        self.say("initialized", {})
+
+    def say(self, method: str, params: Any, number: int | None = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        body = json.dumps(message if number is None else {**message, "id": number}).encode()
+        self._out.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    def ask(self, method: str, params: Any) -> Any:
+        """The answer to a question."""
+        self._number += 1
+        self.say(method, params, self._number)
+        while True:
+            message = self._hear()
+            if message.get("id") == self._number and "method" not in message:
+                assert "error" not in message, message
+                return message["result"]
+
+    def _hear(self) -> dict[str, Any]:
+        length = 0
+        while (line := self._in.readline().strip()) != b"":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        message: dict[str, Any] = json.loads(self._in.read(length))
+        if message.get("method") == "textDocument/publishDiagnostics":
+            self.told[message["params"]["uri"]] = message["params"]["diagnostics"]
+        return message
+
+    def open(self, path: Path, text: str) -> list[dict[str, Any]]:
+        """The findings of a text, which need not be in its file."""
+        document = {"uri": path.as_uri(), "languageId": "isamap", "version": 1, "text": text}
+        self.say("textDocument/didOpen", {"textDocument": document})
+        return self.findings(path)
+
+    def findings(self, path: Path) -> list[dict[str, Any]]:
+        """The next findings of a text."""
+        self.told.pop(path.as_uri(), None)
+        while path.as_uri() not in self.told:
+            self._hear()
+        found: list[dict[str, Any]] = self.told[path.as_uri()]
+        return found
+
+    def at(self, what: str, path: Path, text: str, mark: str, ahead: int = 0) -> Any:
+        """What is asked at the first place of a mark in a text."""
+        offset = text.index(mark) + ahead
+        line, column = text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)
+        place = {"textDocument": {"uri": path.as_uri()}, "position": {"line": line, "character": column}}
+        return self.ask(f"textDocument/{what}", place)
+
+    def close(self) -> None:
+        self.ask("shutdown", None)
+        self.say("exit", None)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        for stream in (self._out, self._in, *self._served):
+            stream.close()
+
+
+@pytest.fixture
+def editor() -> Iterator[Editor]:
+    editor = Editor()
+    yield editor
+    editor.close()
+
+
+def text_at(text: str, found: Any) -> str:
+    """What a range covers."""
+    lines = text.split("\n")
+    start, end = found["start"], found["end"]
+    assert start["line"] == end["line"]
+    return lines[int(start["line"])][int(start["character"]) : int(end["character"])]
+
+
+def labels(found: Any) -> set[str]:
+    return {item["label"] for item in found}
+
+
+def test_a_kernel_is_checked_while_it_is_written(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    wrong = GEMM.replace("A[m, k] *", "A[m, j] *")
+    (finding,) = editor.open(path, wrong)
+    assert (finding["code"], finding["severity"], finding["source"]) == ("unknown-name", 1, "isamap")
+    assert text_at(wrong, finding["range"]) == "j"
+    changed = {
+        "textDocument": {"uri": path.as_uri(), "version": 2},
+        "contentChanges": [{"text": GEMM}],
+    }
+    editor.say("textDocument/didChange", changed)
+    assert editor.findings(path) == []
+
+
+def test_hovering_tells_types_shapes_and_loops(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    editor.open(path, GEMM)
+    for mark, said in (
+        ("A[m, k] *", "in A: f32[M, K]"),
+        ("m, k] *", "m in M: from 0 to M - 1"),
+        ("f32[M, K]", "f32: a type of 32 bits (float)"),
+        ("M, K];", "M"),
+    ):
+        found = editor.at("hover", path, GEMM, mark)
+        assert found["contents"]["value"] == f"```isamap\n{said}\n```"
+    assert editor.at("hover", path, GEMM, "{ C") is None
+
+
+def test_a_definition_is_where_a_name_is_declared(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    editor.open(path, GEMM)
+    for mark, line in (("A[m, k] *", 1), ("k] *", 4), ("K];", 0)):
+        found = editor.at("definition", path, GEMM, mark)
+        assert found["uri"] == path.as_uri()
+        assert found["range"]["start"]["line"] == line
+    assert editor.at("definition", path, GEMM, "f32[M, K]") is None
+
+
+def test_a_kernel_is_laid_out(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    editor.open(path, GEMM.replace("  in A: f32[M, K];", "in A:f32[M,K];"))
+    params = {"textDocument": {"uri": path.as_uri()}, "options": {"tabSize": 2, "insertSpaces": True}}
+    (edit,) = editor.ask("textDocument/formatting", params)
+    assert edit["newText"] == GEMM
+    other = tmp_path / "other.ir"
+    editor.open(other, GEMM)
+    assert editor.ask("textDocument/formatting", {**params, "textDocument": {"uri": other.as_uri()}}) == []
+
+
+def test_what_would_mend_a_finding_is_offered(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    text = GEMM.replace("f32[K, N];", "f32[K, N]")
+    (finding,) = editor.open(path, text)
+    where: Any = {
+        "textDocument": {"uri": path.as_uri()},
+        "range": finding["range"],
+        "context": {"diagnostics": []},
+    }
+    (action,) = editor.ask("textDocument/codeAction", where)
+    (edit,) = action["edit"]["changes"][path.as_uri()]
+    assert (action["title"], edit["newText"]) == ("add `;`", ";")
+
+
+def test_completion_knows_names_types_and_words(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    text = GEMM.replace("* B[k, n]; }", "* ")
+    editor.open(path, text)
+    found = labels(editor.at("completion", path, text, "* \n", 2))
+    assert {"A", "B", "C", "m", "n", "k", "M", "exp", "max", "sat_i8", "for"} <= found
+    types = labels(editor.at("completion", path, text, "in A: ", 6))
+    assert {"f32", "bf16", "i8"} <= types
+    assert "A" not in types
+
+
+# --- descriptions -----------------------------------------------------------------------------------------
+
+
+def test_a_description_is_checked_with_what_is_odd(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "edge.yaml"
+    text = begin("edge", "matrix", {})
+    assert editor.open(path, text) == []
+    wrong = tmp_path / "wrong.yaml"
+    changed = begin("wrong", "matrix", {}).replace("unit: store", "unit: stor")
+    (finding,) = editor.open(wrong, changed)
+    assert finding["code"] == "unknown-unit-name"
+    assert text_at(changed, finding["range"]) == "stor"
+    assert "help: did you mean `store`?" in finding["message"]
+    odd = tmp_path / "odd.yaml"
+    (finding,) = editor.open(odd, begin("odd", "matrix", {}).replace("  - {from: spad, to: weights,", "  #"))
+    assert (finding["code"], finding["severity"]) == ("link-missing", 2)
+
+
+def test_names_of_a_description_lead_to_where_they_are_declared(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "edge.yaml"
+    text = begin("edge", "matrix", {"rows": 8})
+    editor.open(path, text)
+    for mark, ahead, said, declared in (
+        ("@ spad", 2, "memory spad: scratchpad(bytes = 256 KiB, banks = 4)", "memory spad"),
+        ("from: spad", 6, "memory spad: scratchpad(bytes = 256 KiB, banks = 4)", "memory spad"),
+        (
+            "unit: execute",
+            6,
+            "unit execute: {count: 1, products_per_cycle: 64, source: guess}",
+            "  execute: {",
+        ),
+        ("w[k, n]", 0, "in w: $T[8, 8] @ spad", "in w: $T"),
+    ):
+        found = editor.at("hover", path, text, mark, ahead)
+        assert found["contents"]["value"] == f"```isamap\n{said}\n```"
+        place = editor.at("definition", path, text, mark, ahead)["range"]["start"]
+        assert declared.strip() in text.split("\n")[place["line"]]
+
+
+def test_what_is_inherited_leads_into_its_file(editor: Editor, tmp_path: Path) -> None:
+    (tmp_path / "edge.yaml").write_text(begin("edge", "matrix", {}))
+    path = tmp_path / "child.yaml"
+    text = """isamap: 1
+name: child
+summary: more
+extends: edge.yaml
+instructions:
+  - semantics: |
+      instruction copy() { in a: i8[4] @ spad; out z: i8[4] @ dram; for i in 4 { z[i] = a[i]; } }
+    emit: semantics
+    cost: {unit: store, interval_ns: 4, latency_ns: 4}
+    source: guess
+"""
+    assert editor.open(path, text) == []
+    found: Any = editor.at("definition", path, text, "@ spad", 2)
+    assert found["uri"] == (tmp_path / "edge.yaml").as_uri()
+    line = (tmp_path / "edge.yaml").read_text().splitlines()[int(found["range"]["start"]["line"])]
+    assert "memory spad: scratchpad" in line
+
+
+def test_completion_in_a_description_knows_keys_words_and_names(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "edge.yaml"
+    text = begin("edge", "matrix", {})
+    editor.open(path, text)
+    asked = [
+        ("\nunits:", 1, {"units", "links", "clock_ghz"}, "count"),
+        ("{count: 1, products", 1, {"count", "products_per_cycle", "source"}, "links"),
+        ("{unit: load", 1, {"unit", "interval_cycles", "latency_ns"}, "emit"),
+        ("unit: load", 6, {"load", "store", "execute"}, "dram"),
+        ("from: dram", 6, {"dram", "spad", "sums", "weights"}, "load"),
+        ("source: guess", 8, {"guess"}, "load"),
+        ("run: model", 5, {"native", "emulator", "model"}, "gcc"),
+        ("    emit: semantics", 4, {"semantics", "emit", "cost", "for"}, "units"),
+        ("@ spad", 2, {"dram", "spad", "sums", "weights"}, "i8"),
+    ]
+    for mark, ahead, wanted, other in asked:
+        found = labels(editor.at("completion", path, text, mark, ahead))
+        assert wanted <= found, mark
+        assert other not in found, mark
+
+
+def test_the_language_inside_a_description_is_laid_out(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "edge.yaml"
+    text = begin("edge", "matrix", {})
+    params = {"textDocument": {"uri": path.as_uri()}, "options": {"tabSize": 2, "insertSpaces": True}}
+    editor.open(path, text)
+    assert editor.ask("textDocument/formatting", params) == [], "a new description is laid out"
+    wrong = tmp_path / "wrong.yaml"
+    changed = begin("wrong", "matrix", {}).replace("in w: $T[16, 16] @ spad;", "in w:$T[16,16]@spad;")
+    editor.open(wrong, changed)
+    (edit,) = editor.ask("textDocument/formatting", {**params, "textDocument": {"uri": wrong.as_uri()}})
+    assert "        in w: $T[16, 16] @ spad;\n" in edit["newText"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"), [(0, (0, 0)), (2, (0, 2)), (3, (0, 4)), (5, (1, 0)), (7, (1, 3)), (8, (1, 4))]
+)
+def test_columns_are_counted_as_editors_do(offset: int, place: tuple[int, int]) -> None:
+    source = Source("odd", "ab😀\r\nx😀y".replace("\r", "c"))
+    assert position_of(source, offset) == place
+    assert offset_of(source, *place) == offset
+
+
+def test_a_place_behind_the_end_is_the_end() -> None:
+    source = Source("short", "ab\nc")
+    assert [offset_of(source, line, 9) for line in (0, 1, 7)] == [2, 4, 4]
+    assert position_of(source, 99) == (1, 1)
+
+
+def test_without_pygls_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nothing(_name: str) -> None:
+        return None
+
+    monkeypatch.setattr("isamap.cli.lsp_command.find_spec", nothing)
+    assert main(["lsp"]) == 5
+    assert "help: `pip install 'isamap[lsp]'`" in capsys.readouterr().err
