@@ -306,7 +306,7 @@ def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """What blocks that do not stay in the second cache move, once for each element and way."""
+    """What blocks that do not stay near move, for each element and way; into the second cache one."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     depth = walk.depths[operand.name]
     inside = walk.turns[depth - 1].inside if depth else extents
@@ -321,11 +321,12 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     elif operand.name in walk.crossed:
         size *= 2
     rooms = [size <= room(c) for c in problem.caches]
-    if any(rooms[:2]):
+    if rooms[0] or (any(rooms[:2]) and operand.is_accumulator):
         return 0.0
     speeds = [c.bandwidth_bytes_per_ns for c, fits in zip(problem.caches, rooms, strict=True) if fits]
     bandwidth = speeds[0] if speeds else problem.memory_bandwidth_bytes_per_ns
-    return 2 * operand.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
+    ways = 1 if any(rooms[:2]) else 2
+    return ways * operand.staged_bytes * prod(extents[name] for name in operand.axes) / bandwidth
 
 
 def _again(walk: Walk, operand: TileOperand) -> int:

@@ -26,9 +26,16 @@ def moved_ns(columns: int, rows: int, problem: Problem = PROBLEM, home: str = ""
     return float(evaluate(out_and_back(tiling, b, problem, [], Const(1), usable_bytes), blocks))
 
 
-def test_a_block_that_stays_in_the_second_cache_goes_nowhere() -> None:
-    assert usable_bytes(PROBLEM.caches[1]) >= 64 * 512 * 4
-    assert moved_ns(64, 512) == 0.0
+def test_a_block_that_stays_in_the_nearest_cache_goes_nowhere() -> None:
+    assert usable_bytes(PROBLEM.caches[0]) >= 64 * 128 * 4
+    assert moved_ns(64, 128) == 0.0
+
+
+def test_a_block_of_the_second_cache_goes_there() -> None:
+    first, second, _ = PROBLEM.caches
+    assert usable_bytes(first) < 64 * 512 * 4 <= usable_bytes(second)
+    assert moved_ns(64, 512) == pytest.approx(ALL_BYTES / second.bandwidth_bytes_per_ns)
+    assert moved_ns(64, 512, replace(PROBLEM, caches=(second,))) == 0.0
 
 
 def test_a_block_of_the_third_cache_goes_there_and_comes_back() -> None:
