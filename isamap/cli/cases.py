@@ -49,6 +49,13 @@ def read_cases(words: Sequence[str] | None) -> tuple[Case, ...]:
     return tuple(found)
 
 
+def refuse_standard_input(words: Sequence[str]) -> None:
+    """Nothing, unless several processes would read standard input. Raises: UsageProblem."""
+    if "-" in words:
+        said = "this command reads a description several times, and standard input once"
+        raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))
+
+
 def read_jobs(word: str | None) -> int:
     """How many processes. Raises: UsageProblem."""
     return all_jobs() if word is None else read_count(word, "--jobs", 1, 1024)

@@ -12,7 +12,14 @@ from typing import Annotated
 import typer
 
 from isamap.cli.answers import Answer
-from isamap.cli.cases import HeuristicWord, Jobs, KernelCases, read_cases, read_jobs
+from isamap.cli.cases import (
+    HeuristicWord,
+    Jobs,
+    KernelCases,
+    read_cases,
+    read_jobs,
+    refuse_standard_input,
+)
 from isamap.cli.options import AsJson, LimitSeconds
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_number
@@ -42,6 +49,7 @@ def diff_command(
     from isamap.plan.plugins import check_name
 
     words = [machine_of(word) for word in (first, second)]
+    refuse_standard_input(words)
     machines = [at_one_length(load_machine(word)) for word in words]
     cases = read_cases(kernels)
     check_name("heuristic", heuristic)

@@ -19,7 +19,7 @@ import typer
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.cases import HeuristicWord, Jobs, read_cases, read_jobs
+from isamap.cli.cases import HeuristicWord, Jobs, read_cases, read_jobs, refuse_standard_input
 from isamap.cli.options import AsJson, LimitSeconds, MachineArgument
 from isamap.cli.ranges import Setting, read_setting
 from isamap.cli.terminal import Progress
@@ -136,11 +136,9 @@ def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
 
 def _chain(word: str) -> tuple[File, ...]:
     """The file of a machine, which is right as it is, and the user's own files that it extends."""
+    refuse_standard_input([word])
     load_machine(word)
     chain = read_chain(word)
-    if chain[0].path is None:
-        said = "a sweep reads a description several times, and standard input once"
-        raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))
     return (chain[0], *(file for file in chain[1:] if file.stem not in shipped_machines()))
 
 

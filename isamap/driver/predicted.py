@@ -76,9 +76,11 @@ def shipped_cases() -> tuple[Case, ...]:
     """Every shipped kernel at one small size."""
     usual = usual_sizes()
     sources = [read_kernel(name) for name in list_kernels()]
-    open_sizes = ([p.name for p in parse_kernel(s).params if p.default is None] for s in sources)
-    named = zip(sources, open_sizes, strict=True)
-    return tuple(Case(source, tuple((name, usual[name]) for name in names)) for source, names in named)
+    found: list[Case] = []
+    for source in sources:
+        open_sizes = [p.name for p in parse_kernel(source).params if p.kind == "size" and p.default is None]
+        found.append(Case(source, tuple((name, usual.get(name, usual["*"])) for name in open_sizes)))
+    return tuple(found)
 
 
 def predict(asked: Asked) -> Predicted:

@@ -111,7 +111,7 @@ def read_suite(name: str) -> tuple[Shape, ...]:
 
 
 def usual_sizes() -> dict[str, int]:
-    """A small value of each size by its name, at which shipped kernels are compared."""
+    """A small value of each size by its name, `*` of all others, at which shipped kernels are compared."""
     with (_FOLDER / "sizes.csv").open(encoding="utf-8", newline="") as file:
         return {row["size"]: int(row["value"]) for row in csv.DictReader(file)}
 

@@ -37,6 +37,19 @@ FUNCTIONS: dict[str, tuple[int, str]] = {
     "int": (1, "sat_i32({0})"),
 }
 """How many arguments a function of other languages takes, and what it is here: {0} is the first."""
+TYPES: dict[str, str] = {
+    "float": "f32",
+    "double": "f64",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "int": "i32",
+    "_Bool": "bool",
+    **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}{end}": f"i{bits}" for bits in (8, 16, 32, 64) for end in ("", "_t")},
+    **{f"uint{bits}{end}": f"u{bits}" for bits in (8, 16, 32, 64) for end in ("", "_t")},
+    **{f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+}
+"""What types of other languages are called here."""
 _REMARKS = {"pow": "for positive bases", "expm1": "less exact near 0", "log1p": "less exact near 0"}
 
 

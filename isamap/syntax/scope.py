@@ -18,6 +18,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
 from isamap.syntax import ast
+from isamap.syntax.hints import TYPES
 
 IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
 
@@ -153,4 +154,7 @@ def resolve_dtype(name: ast.Ident) -> DType:
     """The number type of that name. Raises: TypeProblem."""
     if name.text in DTYPES:
         return DTYPES[name.text]
+    if (here := TYPES.get(name.text)) is not None:
+        said, edits = f"there is no type called `{name.text}`", (Edit(name.span, here),)
+        raise problem("unknown-type", said, name.span, advice=f"write `{here}`", edits=edits)
     raise unknown("unknown-type", "type", name, DTYPES)
