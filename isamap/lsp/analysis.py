@@ -7,7 +7,7 @@ analyse(Source("npu.yaml", text), path)      a description, and the language ins
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,13 +16,14 @@ from isamap.lsp.symbols import Definition, Use, defined_in, find_uses
 from isamap.machine.chain import File, follow
 from isamap.machine.doubts import doubts
 from isamap.machine.emission import parse_texts, text_region
+from isamap.machine.families import Row
 from isamap.machine.load import load_files
 from isamap.machine.model import Machine
-from isamap.machine.spec import read_spec
+from isamap.machine.spec import Spec, read_spec
 from isamap.machine.tree import Findings, Node, Scalar, Sequence, read_tree
 from isamap.machine.tree import Mapping as YamlMapping
-from isamap.source import Diagnostic, IsamapError, Source, Span
-from isamap.syntax import parse_declarations, parse_module
+from isamap.source import Diagnostic, IsamapError, Source
+from isamap.syntax import VARIABLE, parse_declarations, parse_module
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -87,10 +88,16 @@ def _description(source: Source, path: Path | None) -> Analysis:
     except IsamapError as error:
         findings = error.diagnostics
     known = _inherited(parent)
-    scalars = _texts(root)
+    spec = read_spec(root, Findings())
+    scalars = _texts(spec)
     parsed = parse_texts(source, scalars, Findings())
     own = {name: d for text in parsed for name, d in defined_in(text or ()).items()}
-    uses = [use for text in parsed for use in find_uses(text or (), {**known, **own})]
+    rows = (*(() for _ in scalars[len(spec.instructions) :]), *(item.rows for item in spec.instructions))
+    uses = [
+        _of_family(use, members)
+        for text, members in zip(parsed, rows, strict=True)
+        for use in find_uses(text or (), {**known, **own})
+    ]
     units = {**_inherited_units(parent), **_keys(root, "units", "unit")}
     sources = _keys(root, "sources", "source")
     uses += _yaml_uses(root, {**known, **own}, units, sources)
@@ -106,9 +113,18 @@ def _description(source: Source, path: Path | None) -> Analysis:
     )
 
 
-def _texts(root: YamlMapping) -> tuple[Scalar, ...]:
+def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
+    """The name, with what variables in its definition stand for in the members of a family."""
+    names = dict.fromkeys(VARIABLE.findall(use.definition.text))
+    values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
+    said = "; ".join(f"{name} is {', '.join(found)}" for name, found in values.items() if found)
+    if not said:
+        return use
+    return replace(use, definition=replace(use.definition, text=f"{use.definition.text}  # {said}"))
+
+
+def _texts(spec: Spec) -> tuple[Scalar, ...]:
     """The scalars of a description that hold the language."""
-    spec = read_spec(root, Findings())
     language = (spec.language,) if spec.language is not None else ()
     return (*language, *(item.semantics for item in spec.instructions))
 
@@ -188,8 +204,3 @@ def _yaml_uses(
 def in_language(analysis: Analysis, offset: int) -> bool:
     """Whether a place is in the language, and not in the YAML around it."""
     return any(start <= offset <= end for start, end in analysis.regions)
-
-
-def span_text(span: Span) -> str:
-    """The text of a span in one line."""
-    return " ".join(span.text.split())

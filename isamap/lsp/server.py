@@ -140,7 +140,7 @@ def _range(span: Span) -> types.Range:
 def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
     """A finding, with its notes and the next step; one without a place, or of another text, stands on top."""
     is_here = d.span is not None and d.span.source == source
-    place = _range(d.span if d.span is not None and is_here else Span(source, 0, 0))
+    place = _range(_first_line(d.span) if d.span is not None and is_here else Span(source, 0, 0))
     elsewhere = [f"in {d.span}"] if d.span is not None and not is_here else []
     lines = [
         d.message,
@@ -151,6 +151,12 @@ def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
     return types.Diagnostic(
         place, "\n".join(lines), severity=_SEVERITIES[d.severity], code=d.code, source="isamap"
     )
+
+
+def _first_line(span: Span) -> Span:
+    """What is underlined: of an instruction its head, not all of it."""
+    end = span.source.text.find("\n", span.start)
+    return span if not span.start <= end < span.end else Span(span.source, span.start, end)
 
 
 def _edit(edit: Edit) -> types.TextEdit:

@@ -208,6 +208,7 @@ def test_a_description_is_checked_with_what_is_odd(editor: Editor, tmp_path: Pat
     odd = tmp_path / "odd.yaml"
     (finding,) = editor.open(odd, begin("odd", "matrix", {}).replace("  - {from: spad, to: weights,", "  #"))
     assert (finding["code"], finding["severity"]) == ("link-missing", 2)
+    assert finding["range"]["start"]["line"] == finding["range"]["end"]["line"], "of an instruction its head"
 
 
 def test_names_of_a_description_lead_to_where_they_are_declared(editor: Editor, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_names_of_a_description_lead_to_where_they_are_declared(editor: Editor, 
             "unit execute: {count: 1, products_per_cycle: 64, source: guess}",
             "  execute: {",
         ),
-        ("w[k, n]", 0, "in w: $T[8, 8] @ spad", "in w: $T"),
+        ("w[k, n]", 0, "in w: $T[8, 8] @ spad  # T is f32, i8", "in w: $T"),
     ):
         found = editor.at("hover", path, text, mark, ahead)
         assert found["contents"]["value"] == f"```isamap\n{said}\n```"
