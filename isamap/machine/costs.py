@@ -184,7 +184,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
         if bounds is not None and bounds[0] >= 0 and bounds[1] < inf:
             continue
         values = {name: low for name, low, _ in box}
-        if (found := _flaw_at(expr, values)) is not None and _is_allowed(values, where):
+        if (found := _flaw_at(expr, values)) is not None and is_allowed(values, where):
             return Flaw(*found, values, names)
         steps += 1
         if steps > MAX_STEPS:
@@ -207,7 +207,7 @@ def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
     return (f"it is {value:g}", _BELOW) if value < 0 else None
 
 
-def _is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
+def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
     """Whether constraints hold, as far as these values decide them."""
     for c in where:
         left, right = c.left.substitute(values).value, c.right.substitute(values).value

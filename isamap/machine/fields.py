@@ -126,11 +126,17 @@ def read_number(
 
 _SIZE = re.compile(rf"([0-9]{{1,12}}) ?({'|'.join(BYTES_PER_UNIT)})")
 
+_OTHER_SIZE = re.compile("[0-9.]+ ?([A-Za-z]{1,8})")
+
 
 def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float = 1) -> int | None:
     """A whole number of bytes of at least `lowest`: `524288`, or `512 KiB`."""
     if isinstance(node, Scalar) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
         return int(found[1]) * BYTES_PER_UNIT[found[2]]
+    if isinstance(node, Scalar) and (found := _OTHER_SIZE.fullmatch(node.text)):
+        advice = "write KiB, MiB or GiB (of 1024), or the bytes as a number"
+        findings.report("unknown-unit", f"`{found[1]}` is no unit of sizes", node.span, advice=advice)
+        return None
     value = read_number(node, what, findings, lowest, whole=True)
     return int(value) if value is not None else None
 
