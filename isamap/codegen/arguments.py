@@ -79,13 +79,18 @@ _MOST_WORK = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """One tensor as it is passed. Units: `strides` in bytes; `span_bytes` from its first to its last byte."""
+    """One tensor as it is passed.
+
+    Units: `strides` in bytes; `span_bytes` from its first to its last byte. `pitches` are the strides that
+    the program is told, of fewer dimensions where some are one to it.
+    """
 
     name: str
     array: NDArray[Any]
     strides: tuple[int, ...]
     span_bytes: int
     written: bool
+    pitches: tuple[int, ...]
 
     @property
     def has_gaps(self) -> bool:
@@ -181,7 +186,7 @@ def _field(
         case "pointer":
             return f.kind, c_type, numbers[f.source]
         case "stride":
-            return f.kind, c_type, tensors[numbers[f.source]].strides[f.axis]
+            return f.kind, c_type, tensors[numbers[f.source]].pitches[f.axis]
         case "size":
             return f.kind, c_type, sizes[f.source]
         case "scalar":
@@ -189,7 +194,8 @@ def _field(
 
 
 def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(extent.evaluate(sizes) for extent in t.shape)
+    """The shape of the caller's array."""
+    return tuple(extent.evaluate(sizes) for extent in t.given or t.shape)
 
 
 def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
@@ -202,26 +208,29 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
         raise _mismatch(
             f"there is no memory for `{t.name}`: {t.dtype}{list(shape)} has {size} bytes"
         ) from None
-    return _passed(t, np.frombuffer(poison, dtype).reshape(shape))
+    return _passed(t, np.frombuffer(poison, dtype).reshape(shape), sizes)
 
 
 def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
     """What a caller gives for a tensor, as it is passed. Raises: UsageProblem."""
     array = _array(t, given, _shape(t, sizes))
-    why_not = _why_not(array)
+    why_not = _why_not(array) or _gaps_in(t, array)
     if why_not and in_place:
         raise _mismatch(why_not.format(f"`{t.name}`"), help=_copied(t))
     if why_not:
         array = array.copy()
     if in_place and t.role != "in" and not array.flags.writeable:
         raise _mismatch(f"`{t.name}` is written, but the array given is read-only", help=_copied(t))
-    return _passed(t, array)
+    return _passed(t, array, sizes)
 
 
-def _passed(t: Tensor, array: NDArray[Any]) -> Passed:
+def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
     span = array.itemsize if array.size else 0
     span += sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) if span else 0
-    return Passed(t.name, array, array.strides, span, t.role != "in")
+    pitches = array.strides
+    if t.given is not None:
+        pitches = array.reshape(tuple(extent.evaluate(sizes) for extent in t.shape)).strides
+    return Passed(t.name, array, array.strides, span, t.role != "in", pitches)
 
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -267,6 +276,13 @@ def _why_not(array: NDArray[Any]) -> str:
     if any(s < 0 or s % size for s in array.strides):
         return "{} runs backwards, or its rows begin between elements"
     return "" if _is_apart(array) else "elements of {} overlap"
+
+
+def _gaps_in(t: Tensor, array: NDArray[Any]) -> str:
+    """Why dimensions of an array cannot be one, with a place for its name; nothing where they can be."""
+    if t.given is None or array.flags.c_contiguous:
+        return ""
+    return "{} has gaps between rows that the program takes as one"
 
 
 def _copied(t: Tensor) -> str:

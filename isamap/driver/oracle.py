@@ -19,7 +19,7 @@ probability one half per vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -47,6 +47,7 @@ from isamap.ir import (
     interpret_magnitude,
     round_to,
 )
+from isamap.transform import edges_apart
 
 Array = NDArray[Any]
 Axes = tuple[tuple[str, int], ...]
@@ -93,7 +94,16 @@ def expect(
     else:
         exact = dict[str, Expected]()
     found = _expect(kernel, arrays, scalars, measure_of(kernel, fill), samples)
+    if edges_apart(kernel) is not None:
+        found = {name: _open_at_edges(e) for name, e in found.items()}
     return {**found, **{name: e for name, e in exact.items() if e.is_exact}}
+
+
+def _open_at_edges(wanted: Expected) -> Expected:
+    """Without what is not a number: whether 0 beyond an array, times infinite, is added is left open."""
+    if not wanted.dtype.is_float:
+        return wanted
+    return replace(wanted, bound=np.where(np.isnan(wanted.values), np.inf, wanted.bound))
 
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:

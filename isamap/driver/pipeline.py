@@ -12,7 +12,7 @@ from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.blocking import asked_blocks, of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.inputs import with_profile
-from isamap.driver.posing import Extent, Questions, choose_form, extent_of
+from isamap.driver.posing import Extent, Questions, canonical_form, choose_form, extent_of
 from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
@@ -33,7 +33,7 @@ from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.process import full_collection_put_off
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, in_blocks, make_guards_explicit
+from isamap.transform import Rewrite, in_blocks
 
 Seen = Callable[[str, State], None]
 """Told the name of each pass of lowering behind it, and what it leaves."""
@@ -97,9 +97,11 @@ def compile_kernel(
     questions = Questions(request, machine, sizes, clock)
     with clock("transform"):
         form = choose_form(request, parsed, machine, sizes, questions.problem, clock)
-        canonical = make_guards_explicit(bind(form.kernel, sizes) if form.steps else kernel)
+        written = bind(form.kernel, sizes) if form.steps else kernel
+        dense = canonical_form(request, written, questions.problem, clock)
         blocks = asked_blocks(request)
-        canonical = in_blocks(canonical, blocks)
+        canonical = in_blocks(dense.kernel, blocks)
+        form = Rewrite(dense.kernel, (*form.steps, *dense.steps)) if dense.steps else form
     made = replace(made, machine=machine, canonical=canonical, rewrite=form)
     if stop_after == "transform":
         return made

@@ -31,7 +31,7 @@ from isamap.posing.build import build_problem
 from isamap.posing.matches import Matches, find_matches
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem
-from isamap.transform import Rewrite, make_guards_explicit
+from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 """All mappings, those that may win, enough of them for a first schedule, or those of these names."""
@@ -125,6 +125,27 @@ ProblemOf = Callable[[Kernel, Extent], Problem]
 """The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
 
 
+def canonical_form(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
+    """A bound kernel as it is matched: guards explicit and, where forms are chosen, what is dense as one.
+
+    What is read beyond an array lies in a padded copy of it or, where that is cheaper, edges are apart.
+    """
+    if request.transform != BEST_FORM:
+        return Rewrite(make_guards_explicit(kernel), ())
+    padded, apart = _dense(kernel), edges_apart(kernel)
+    if apart is None:
+        return padded
+    cut = _dense(apart.kernel)
+    asked = problem_of, "greedy", clock  # both have the same middle, which a quick plan misses alike
+    if _plan_ns(request, cut.kernel, *asked) < _plan_ns(request, padded.kernel, *asked):
+        return Rewrite(cut.kernel, (*apart.steps, *cut.steps))
+    return padded
+
+
+def _dense(kernel: Kernel) -> Rewrite:
+    return dense_form(make_guards_explicit(kernel))
+
+
 def choose_form(
     request: Request,
     kernel: Kernel,
@@ -187,11 +208,21 @@ def _cost_ns(
     heuristic: str,
     clock: Clock,
 ) -> float:
+    """What a heuristic's plan of a form costs. Units: nanoseconds of the model."""
+    try:
+        canonical = _dense(bind(kernel, dict(sizes))).kernel
+    except (NoMapping, UsageProblem):
+        return float("inf")
+    return _plan_ns(request, canonical, problem_of, heuristic, clock)
+
+
+def _plan_ns(
+    request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
+) -> float:
     """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel) and not request.packed
     try:
-        canonical = make_guards_explicit(bind(kernel, dict(sizes)))
         problem = problem_of(canonical, "narrow" if may_narrow else "whole")
         limit_s = 1.0 if heuristic == "greedy" else request.limit_s / MOST_RIVALS
         with clock("schedule"):

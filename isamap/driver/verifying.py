@@ -153,13 +153,15 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
 def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) -> dict[str, Array]:
     """The arrays with gaps between their rows.
 
-    Dense stay those whose strides the program or the kernel's `where` fixes, and those that would grow much.
+    Dense stay those whose strides the program or the kernel's `where` fixes, those of which dimensions have
+    become one, and those that would grow much.
     """
     programs = (prepared.compiled, *(packer.compiled for packer in prepared.packers))
     tensors = [t for program in programs for t in program.interface.tensors]
     dense = {
         t.name for t in tensors for stride in t.strides[:-1] if not any("." in s for s in stride.symbols)
     }
+    dense |= {t.name for t in tensors if t.given is not None}
     promised = {symbol for c in kernel.where for side in (c.left, c.right) for symbol in side.symbols}
     dense |= {name for name in arrays for symbol in promised if symbol.startswith(f"stride({name},")}
     return {n: a if n in dense else with_gaps(a, GAP_BYTES, GAPPED_BYTES) for n, a in arrays.items()}

@@ -180,7 +180,8 @@ class Operand:
 
     Shapes: `shape` in elements, outermost first. Units: `strides` in elements, one per axis, None for an axis
     whose stride any value may have; None altogether means dense row-major. `outside` says what an output
-    holds where the statements did not write.
+    holds where the statements did not write. `given` is the shape that callers give, where neighbouring
+    dimensions of it have become one: the array is dense then.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Operand:
     strides: tuple[Index | None, ...] | None = None
     placement: Placement | None = None
     outside: Outside | None = None
+    given: tuple[Index, ...] | None = field(default=None, compare=False)
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

@@ -50,7 +50,8 @@ class Tensor:
 
     Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that
     the caller's byte stride is turned into (the last axis is always dense). A packed tensor has a `header`,
-    whose elements `shape` includes; places in it count from behind the header.
+    whose elements `shape` includes; places in it count from behind the header. `given` is the shape of the
+    caller's array, where neighbouring dimensions of it are one here.
     """
 
     name: str
@@ -59,12 +60,15 @@ class Tensor:
     shape: tuple[Index, ...]
     strides: tuple[Index, ...]
     header: Header | None = None
+    given: tuple[Index, ...] | None = None
 
 
 def tensor_of(operand: Operand) -> Tensor:
     """An operand of a kernel as its caller passes it."""
     assert operand.role != "temp"
-    return Tensor(operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand))
+    return Tensor(
+        operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand), given=operand.given
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
 from isamap.transform.blocks import Blocks, in_blocks, shared_blocks
+from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations, unfactored
+from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Rewrite, is_rewritable
@@ -13,6 +15,8 @@ __all__ = [
     "Blocks",
     "Rewrite",
     "Statement",
+    "dense_form",
+    "edges_apart",
     "factorisations",
     "identity_of",
     "in_blocks",

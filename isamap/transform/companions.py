@@ -125,7 +125,8 @@ def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
     if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
         return False
     names = [a.name for a in s.axes if a not in s.reduction_axes]
-    plain = sorted(str(i) for i in s.assign.target.index if i.symbols & set(names)) == sorted(names)
+    subscripts = [i for i in s.assign.target.index if i.symbols & set(names)]
+    plain = sorted(str(i - i.constant) for i in subscripts) == sorted(names)
     return plain and all(of.positive(a.extent) for a in s.reduction_axes)
 
 
@@ -137,9 +138,10 @@ def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) 
     theirs, mine = {a.name: a.extent for a in c.axes}, {a.name: a.extent for a in s.axes}
     names: dict[str, Index] = {}
     for i, j in zip(read.index, own.index, strict=True):
-        a, b = str(i), str(j)
+        start = i.constant  # of parts of an array, as `p + 1`
+        a, b = str(i - start), str(j - start)
         if a in theirs and b in mine and a not in names and of.same(theirs[a], mine[b]):
-            names[a] = j
+            names[a] = j - start
         elif i != j or i.symbols & theirs.keys() or j.symbols & mine.keys():
             return None
     return names if names.keys() == theirs.keys() else None

@@ -36,6 +36,45 @@ def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
                 yield from _flattened(kernel, found, outer, inner)
 
 
+def dense_form(kernel: Kernel) -> Rewrite:
+    """A kernel whose sizes are numbers, with all axes fused that lie one behind the other in memory.
+
+    Windows of one element are left out first: the `r` of `X[p + r]` where `r in 1`. What is fused is one run
+    of memory to an instruction, and to a schedule one loop.
+    """
+    found = Rewrite(kernel, ())
+    if any(axis.extent.value is None for s in statements(kernel) for axis in s.axes):
+        return found
+    found = _without_single_windows(kernel)
+    while following := next(flattenings(found.kernel), None):
+        found = Rewrite(following.kernel, (*found.steps, *following.steps))
+    return found
+
+
+def _without_single_windows(kernel: Kernel) -> Rewrite:
+    """The kernel without sums over one element that subscripts add to another axis."""
+    given = statements(kernel)
+    changed: list[Statement] = []
+    gone: list[str] = []
+    for s in given:
+        beside = {n for r in accesses(s) for i in r.index if len(i.symbols) > 1 for n in i.symbols}
+        single = {a.name: 0 for a in s.reduction_axes if a.extent.value == 1 and a.name in beside}
+
+        def change(read: Read, single: dict[str, int] = single) -> Read:
+            return replace(read, index=tuple(i.substitute(single) for i in read.index))
+
+        kept = replace(map_accesses(s, change), axes=tuple(a for a in s.axes if a.name not in single))
+        if single and not _misses_an_axis(s, kept):
+            changed.append(kept)
+            gone += [name for name in single if name not in gone]
+        else:
+            changed.append(s)
+    if not gone:
+        return Rewrite(kernel, ())
+    names = ", ".join(f"`{name}`" for name in gone)
+    return Rewrite(with_statements(kernel, changed), (f"windows of one element: no loop over {names}",))
+
+
 def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
     """Where two axes are neighbouring subscripts, in all arrays that mention them; None if in some not."""
     of = Conflicts.of(kernel)
@@ -107,7 +146,8 @@ def _flattened(kernel: Kernel, found: Dimensions, outer: Axis, inner: Axis) -> I
 
 
 def _flat(o: Operand, at: int) -> Operand:
-    return replace(o, shape=(*o.shape[:at], o.shape[at] * o.shape[at + 1], *o.shape[at + 2 :]))
+    given = None if o.role == "temp" else o.given or o.shape
+    return replace(o, given=given, shape=(*o.shape[:at], o.shape[at] * o.shape[at + 1], *o.shape[at + 2 :]))
 
 
 def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:

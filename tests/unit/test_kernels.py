@@ -182,6 +182,7 @@ def mix(a: Arrays, stride: int, pad: int) -> Array:
 CONVOLUTIONS: dict[str, tuple[str, Callable[[Arrays, int, int], Array]]] = {
     "conv2d_nchw": ("N C K H W R S", lambda a, t, p: a["Y"] + convolve(a["X"], a["F"], t, p)),
     "conv2d_nhwc": ("N C K H W R S", nhwc),
+    "conv2d_nhwc_u8s8": ("N C K H W R S", nhwc),
     "depthwise": ("N C H W R S", lambda a, t, p: a["Y"] + convolve_each(a["X"], a["F"], t, p)),
     "depthwise_separable": ("N C K H W R S", lambda a, t, p: a["Y"] + mix(a, t, p)),
     "depthwise_separable_fused": ("N C K H W R S", lambda a, t, p: a["Y"] + mix(a, t, p)),
@@ -349,7 +350,8 @@ def run_gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arra
 def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
-    others = {*CASES, *CONVOLUTIONS, *transposed, "attention", "conv1d", "conv2d_dilated", "conv3d"}
+    more = {"conv2d_nchw_bf16", "conv2d_nhwc_bf16", "conv2d_nhwc_pads"}
+    others = {*CASES, *CONVOLUTIONS, *transposed, *more, "attention", "conv1d", "conv2d_dilated", "conv3d"}
     layers = ("softmax", "layer_norm", "rms_norm", "linear_gelu", "linear_silu", "linear_residual")
     rows = {f"{name}_{t}" for name in layers for t in ("f32", "bf16")}  # these: test_kernels_of_rows.py
     cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")

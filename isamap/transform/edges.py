@@ -1,0 +1,172 @@
+"""Sums at the edges of an array apart: where terms beyond it are 0, they are left out instead of padded.
+
+    for p in 6, r in 3 { Y[p] += (X[p + r - 1] else 0) * F[r]; }
+
+becomes three sums, none of which reads beyond X, so that nothing is copied into a padded array:
+
+    for p in 1, r in 2 { Y[p] += X[p + r] * F[r + 1]; }
+    for p in 4, r in 3 { Y[p + 1] += X[p + r] * F[r]; }
+    for p in 1, r in 2 { Y[p + 5] += X[p + r + 4] * F[r]; }
+
+A statement that only sets what is summed into is cut with it, so that each part has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, product
+
+from isamap.ir import Assign, Axis, Call, Cast, Const, Expr, Index, Kernel, Read, verify
+from isamap.transform.rewrite import Rewrite, map_accesses, map_reads, with_statements
+from isamap.transform.statements import Statement, reads, statements
+
+MOST_PARTS = 9
+"""Nine are the middle, four sides and four corners of an image; more parts are more to match and to plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of an axis of the result, and the range of a summed axis that stays inside for all of it."""
+
+    axis: str
+    start: int
+    length: int
+    summed: str
+    first: int
+    count: int
+
+
+def edges_apart(kernel: Kernel) -> Rewrite | None:
+    """The kernel with each sum that reads 0 beyond an array cut where it begins to; None where none is.
+
+    What is 0 times infinite is left out as well, where the kernel as written adds what is not a number.
+    """
+    given, changed, cut = statements(kernel), list[Statement](), list[str]()
+    if kernel.strict or any(s.sequence for s in given):
+        return None
+    for s in given:
+        cuts = _cuts(s, kernel)
+        if not cuts:
+            changed.append(s)
+            continue
+        start = changed.pop() if changed and _only_sets(changed[-1], s) else None
+        for parts in product(*cuts):
+            changed += [_part(start, parts)] if start is not None else []
+            changed.append(_part(replace(s, assign=_without_fills(s.assign)), parts))
+        cut.append(s.assign.target.buffer)
+    if not cut:
+        return None
+    after = with_statements(kernel, changed)
+    steps = tuple(f"edges apart: sums into `{name}` that meet an edge stand by themselves" for name in cut)
+    return None if verify(after) else Rewrite(after, steps)
+
+
+def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
+    """For each subscript that leaves the array, the parts in which it does not; none if they are unknown."""
+    filled = [r for r in reads(s.assign.value) if r.fill is not None]
+    if s.assign.op != "add" or s.assign.guard is not None or len(filled) != 1:
+        return []
+    (read,) = filled
+    if not _is_zero(read.fill) or not _is_factor(s.assign.value, read):
+        return []
+    found: list[list[Part]] = []
+    for index, size in zip(read.index, kernel.operand(read.buffer).shape, strict=True):
+        parts = _parts(s, index, size.value)
+        if parts is None:
+            return []
+        found += [parts] if parts else []
+    used = [name for parts in found for name in (parts[0].axis, parts[0].summed)] if all(found) else []
+    count = 1
+    for parts in found:
+        count *= len(parts)
+    return found if used and len(set(used)) == len(used) and 1 < count <= MOST_PARTS else []
+
+
+def _parts(s: Statement, index: Index, size: int | None) -> list[Part] | None:
+    """The parts along one subscript: none are needed where it stays inside; None where they are unknown."""
+    extents = {a.name: a.extent.value for a in s.axes}
+    summed = {a.name for a in s.reduction_axes}
+    names = sorted(index.symbols, key=lambda name: name in summed)
+    if size is None or any(extents.get(name) is None for name in names):
+        return None
+    numbers = {name: extents[name] or 0 for name in names}
+    corners = [dict(zip(names, at, strict=True)) for at in product(*((0, numbers[n] - 1) for n in names))]
+    if all(0 <= index.evaluate(corner) < size for corner in corners) and _is_linear(index):
+        return []
+    if len(names) != 2 or names[0] in summed or names[1] not in summed or not _is_linear(index):
+        return None
+    axis, term = names
+
+    def inside(at: int) -> tuple[int, int]:
+        valid = [t for t in range(numbers[term]) if 0 <= index.evaluate({axis: at, term: t}) < size]
+        return (valid[0], len(valid)) if valid else (0, 0)
+
+    found: list[Part] = []
+    for (first, count), places in groupby(range(numbers[axis]), inside):
+        run = list(places)
+        if count == 0:
+            return None  # sums of nothing: the padded form has them
+        found.append(Part(axis, run[0], len(run), term, first, count))
+    return found
+
+
+def _is_linear(index: Index) -> bool:
+    return all(
+        len(monomial) <= 1 and all(type(atom) is str for atom in monomial) for monomial, _ in index.terms
+    )
+
+
+def _part(s: Statement, parts: Sequence[Part]) -> Statement:
+    """The statement over these ranges; an axis of one iteration of the result is none any more."""
+    moved: dict[str, Index | int] = {}
+    extents: dict[str, int] = {}
+    for part in parts:
+        moved[part.axis] = part.start if part.length == 1 else Index.of(part.axis) + part.start
+        moved[part.summed] = Index.of(part.summed) + part.first
+        extents |= {part.axis: part.length, part.summed: part.count}
+
+    def change(read: Read) -> Read:
+        return replace(read, index=tuple(i.substitute(moved) for i in read.index))
+
+    single = {part.axis for part in parts if part.length == 1}
+    axes = tuple(_resized(a, extents) for a in s.axes if a.name not in single)
+    return replace(map_accesses(s, change), axes=axes)
+
+
+def _resized(axis: Axis, extents: Mapping[str, int]) -> Axis:
+    return replace(axis, extent=Index.of(extents[axis.name])) if axis.name in extents else axis
+
+
+def _only_sets(s: Statement, after: Statement) -> bool:
+    """Whether a statement sets to a number what the next one sums into, element by element."""
+    target = after.assign.target
+    axes = {a.name: a.extent for a in after.axes}
+    return (
+        s.assign.op is None
+        and s.assign.guard is None
+        and isinstance(s.assign.value, Const)
+        and replace(s.assign.target, span=None) == replace(target, span=None)
+        and all(axes.get(a.name) == a.extent for a in s.axes)
+    )
+
+
+def _without_fills(assign: Assign) -> Assign:
+    return replace(assign, value=map_reads(assign.value, lambda read: replace(read, fill=None)))
+
+
+def _is_zero(fill: Expr | None) -> bool:
+    return isinstance(fill, Const) and fill.value == 0
+
+
+def _is_factor(value: Expr, read: Read) -> bool:
+    """Whether a value is a product that has the read as a factor: 0 where the read is."""
+    match value:
+        case Read():
+            return value == read
+        case Cast(inner):
+            return _is_factor(inner, read)
+        case Call("mul", args):
+            return any(_is_factor(a, read) for a in args)
+        case _:
+            return False
