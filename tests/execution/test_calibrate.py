@@ -25,7 +25,7 @@ from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import stream_source, streams
 from isamap.tune.calibrate import caches_here, calibrate, packing_figures
-from isamap.tune.clocked import Copy, copies, time_copy
+from isamap.tune.clocked import Clocked, Copy, copies, in_whole_blocks, time_copy
 from isamap.tune.figures import PackingFigure, UnmeasuredPacking
 from isamap.tune.instruction_times import NO_CHAIN
 from isamap.tune.real_caches import MISSED, SAMPLER, WAITS_NS, kept_calls, kept_streams, reported_caches
@@ -174,6 +174,15 @@ def test_packing_is_timed_as_the_planner_would_pack() -> None:
     assert (found.way, found.element_bytes) == ("fours of rows", 1)
     assert found.ns_per_element.least > 0
     assert time_copy(listed[0], replace(machine, instructions={}), rng) is None
+
+
+def test_packing_is_timed_in_blocks_that_rows_fill() -> None:
+    (fours,) = (c for c in copies() if (c.way, c.dtype) == ("fours of rows", "bf16"))
+    asked = Clocked.of("packing", fours.text, load_machine("x86-avx512-bf16")).problem
+    (before,), (after,) = asked.nests, in_whole_blocks(asked).nests
+    assert any(axis.extent < axis.tile for option in before.options for axis in option.axes)
+    assert after.options
+    assert all(axis.extent >= axis.tile for option in after.options for axis in option.axes)
 
 
 @pytest.mark.exhaustive
