@@ -139,6 +139,7 @@ def main() -> None:
     parser.add_argument("--hw", default="x86-avx512-bf16")
     parser.add_argument("--cases", type=int, default=9, help="only so many sizes of each")
     parser.add_argument("--kernel", type=Path, help="a text in place of the shipped kernel")
+    parser.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help="as of `compile`")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -158,7 +159,8 @@ def _measured(name: str, sizes: Mapping[str, int], options: Any) -> dict[str, An
     path = options.kernel
     text = Source(path.name, path.read_text(encoding="utf-8")) if path else source(name)
     scalars = {n: v for n, v in SCALARS.items() if f"scalar {n}" in text.text}
-    made = Request(text, options.hw, sizes, transform=None)
+    fixed = {n: int(v) for n, _, v in (word.partition("=") for word in options.fix)}
+    made = Request(text, options.hw, sizes, fixed=fixed)
     call, arrays, schedule = program(text, options.hw, sizes, sizes, request=made, scalars=scalars)
     rival = layer.rival({n: _tensor(a) for n, a in arrays.items()})
     arrays[layer.output][...] = 0

@@ -39,6 +39,14 @@ class Members:
         return frozenset(n for n in self.rows if self.given[n].assign.target.buffer in self.shrunk)
 
     @property
+    def fits(self) -> bool:
+        """Whether what shrinks is read at the rows of the block and at no others: fillers run for these."""
+        reads = ((r, name) for n, name in self.rows.items() for r in accesses(self.given[n]))
+        return all(
+            str(r.index[self.shrunk[r.buffer]]) == name for r, name in reads if r.buffer in self.shrunk
+        )
+
+    @property
     def written(self) -> frozenset[str]:
         """Arrays that they write, and that do not shrink."""
         return frozenset(self.given[n].assign.target.buffer for n in self.rows) - self.shrunk.keys()
@@ -160,7 +168,8 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
         for r in accesses(members.given[n]):
             if r.buffer not in members.written:
                 continue
-            if r.buffer not in cut or n in members.fillers or r.buffer in of.whole:
+            early = n in members.fillers and not members.fits
+            if r.buffer not in cut or early or r.buffer in of.whole:
                 yield f"`{shown(members.given[n])}` may need what a later block does to `{r.buffer}`"
 
 

@@ -102,6 +102,18 @@ def test_several_axes_are_cut_one_inside_the_other() -> None:
     )
 
 
+def test_what_fills_a_temporary_may_read_rows_that_a_block_has_written() -> None:
+    text = """kernel softmax(M, N) {
+      in x: f32[M, N]; out y: f32[M, N]; temp total: f32[M];
+      for m in M, n in N { y[m, n] = exp(x[m, n]); }
+      for m in M { total[m] = 0; }
+      for m in M, n in N { total[m] += y[m, n]; }
+      for m in M, n in N { y[m, n] = y[m, n] / total[m]; } }"""
+    found = print_routine(in_blocks(canonical(text, M=4, N=7), [Blocks("m", 2)]))
+    assert "temp total: f32[2];" in found
+    assert "for m in 2, n in 7 { total[m] += y[m + 2*m_block, n]; }" in found
+
+
 HEAD = "kernel k(N, M) {{ in x: f32[N, M]; inout y: f32[N, M]; temp t: f32[N, M]; temp u: f32[M]; {} }}"
 FILL = "for n in N, m in M { t[n, m] = x[n, m]; } "
 PASS_ON = "for n in N, m in M { y[n, m] = t[n, m]; } "
@@ -109,6 +121,8 @@ ACROSS = (
     "for n in N, m in 1 { y[n, m] = x[n, m]; } for n in N, m in M { y[n, m] = t[n, m] + y[n, 0] if m > 0; }"
 )
 BETWEEN = "for m in M { u[m] = x[0, m] * y[0, 0]; } for n in N, m in M { y[n, m] = u[m] * t[n, m]; }"
+SUMS = "for n in N, m in M { y[n, m] = x[n, m]; } for n in N, m in M { t[n, m] += y[n, m]; } "
+HALO = "for n in N, m in M { y[n, m] = t[n, m] + (t[n, m - 1] else 0); }"
 LEFT = "for n in N, m in M { t[n, m] = x[n, m] if m >= s; } for n in N, m in M { y[n, m] = t[n, m]; }"
 REFUSED = {
     "no statement has a loop over `q` that is free of order": ("q", FILL + PASS_ON),
@@ -118,6 +132,7 @@ REFUSED = {
         "m",
         FILL + ACROSS,
     ),
+    "`t[n, m] += y[n, m]` may need what a later block does to `y`": ("m", FILL + SUMS + HALO),
     "`u[m] = x[0, m] * y[0, 0]` needs `y[n, m] = t[n, m]` as a whole": ("n", FILL + PASS_ON + BETWEEN),
     "`t` may hold what an earlier iteration of the loop around left in it": ("m", f"seq s in 3 {{ {LEFT} }}"),
 }
