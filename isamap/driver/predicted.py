@@ -23,6 +23,7 @@ from isamap.plan.schedule import NestSchedule
 from isamap.posing.estimate import estimate, numbered
 from isamap.posing.matches import chosen_tile
 from isamap.source import IsamapError, Source
+from isamap.source.process import end_with, interrupts_put_off
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
@@ -140,9 +141,12 @@ def _performed(wanted: Sequence[Asked], jobs: int) -> Iterator[tuple[int, Predic
         return
     # What is begun anew shares no thread and no lock with this process.
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(wanted)), fresh) as pool:
-        numbers = {pool.submit(predict, asked): number for number, asked in enumerate(wanted)}
+    with ProcessPoolExecutor(min(jobs, len(wanted)), fresh, end_with, (os.getpid(),)) as pool:
+        with interrupts_put_off():  # this process tells its own to end
+            numbers = {pool.submit(predict, asked): number for number, asked in enumerate(wanted)}
         try:
             yield from ((numbers[done], done.result()) for done in as_completed(numbers))
-        finally:
-            pool.shutdown(cancel_futures=True)
+        except BaseException:  # Ctrl-C as well: what runs is not waited for
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise

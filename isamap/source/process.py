@@ -1,4 +1,4 @@
-"""This process's memory: what it may grant its children, and Python's full search for cycles put off.
+"""This process: what it may grant its children, how they end, and Python's full search for cycles put off.
 
 A child never gets more than this process may use itself. The search visits all that is alive, and so waits
 until a shape is done or a machine read:
@@ -23,8 +23,10 @@ program that calls would never be freed; without any search inside, a long tunin
 from __future__ import annotations
 
 import gc
+import os
+import signal
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 def most_allowed(limit: str) -> int | None:
@@ -38,6 +40,32 @@ def most_allowed(limit: str) -> int | None:
         return None
     hard = resource.getrlimit(getattr(resource, limit))[1]
     return None if hard == resource.RLIM_INFINITY else hard
+
+
+_PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
+
+
+def end_with(parent: int) -> None:
+    """Lets this process end when its parent does, also where that is killed; at once where it is gone.
+
+    On Linux, and for a parent whose thread that started this one lives as long as it does.
+    """
+    import ctypes
+
+    with suppress(AttributeError):  # elsewhere there is no prctl
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@contextmanager
+def interrupts_put_off() -> Generator[None, None, None]:
+    """Ctrl-C reaches nothing that is started inside, and this process behind it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 YOUNG = 50_000  # a shape rarely makes so many objects that stay; some 3 ms to look through
