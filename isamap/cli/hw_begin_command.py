@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -21,6 +23,7 @@ from isamap.machine.beginnings import KINDS, asked_of, begin, read_figure
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.numbers import BYTES_PER_UNIT
 
+T = TypeVar("T")
 _NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
 
 
@@ -53,13 +56,13 @@ def new_command(
     if not overwrite:
         check_new(path)
     asks = kind is None and not as_json and sys.stdin.isatty()
-    chosen = _kind(_ask("kind", f"one of {', '.join(KINDS)}", "vector") if asks else kind)
+    chosen = _ask("kind", f"one of {', '.join(KINDS)}", "vector", _kind) if asks else _kind(kind)
     words = dict(_parted(figure) for figure in figures or ())
     given = {key: read_figure(asked_of(chosen, key), word, BYTES_PER_UNIT) for key, word in words.items()}
     for asked in KINDS[chosen].asked if asks else ():
         if asked.name not in given:
-            word = _ask(asked.name, asked.question, f"{asked.usual:g}")
-            given[asked.name] = read_figure(asked, word, BYTES_PER_UNIT)
+            read = partial(read_figure, asked, sizes=BYTES_PER_UNIT)
+            given[asked.name] = _ask(asked.name, asked.question, f"{asked.usual:g}", read)
     write_text(path, begin(path.stem, chosen, given), overwrite=overwrite)
     lines = [f"wrote {path}: {KINDS[chosen].summary}", "", "next:", f"  isamap hw check {path}"]
     lines += [f"  isamap compile gemm_f32 --hw {path} -D M=64 N=64 K=64 -o out"]
@@ -97,7 +100,14 @@ def _parted(figure: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _ask(name: str, question: str, usual: str) -> str:
-    """What is typed, or what is usual."""
-    complain(f"{name}, {question} [{usual}]:")
-    return sys.stdin.readline().strip() or usual
+def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
+    """What is typed, or what is usual; asked again where it cannot be."""
+    while True:
+        complain(f"{name}, {question} [{usual}]:")
+        word = sys.stdin.readline()
+        try:
+            return read(word.strip() or usual)
+        except UsageProblem as error:
+            if not word:
+                raise
+            complain(error.render())

@@ -66,10 +66,12 @@ def test_a_terminal_is_asked(
             return True
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal("matrix\n8\n64 KiB\n\n\n\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("matrx\nmatrix\nmany\n8\n64 KiB\n\n\n\n"))
     assert main(["hw", "new", "edge"]) == 0
     asked = capsys.readouterr().err
     assert "kind, one of vector, matrix, abstract [vector]:" in asked
+    assert "did you mean `matrix`?" in asked
+    assert "rows is 2 to 256, not `many`" in asked
     assert "spad_bytes, bytes of the scratchpad" in asked
     machine = load_machine(str(tmp_path / "edge.yaml"))
     assert machine.memories["spad"].capacity_bytes == 65536
