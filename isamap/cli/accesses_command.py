@@ -61,7 +61,9 @@ def accesses_command(
         assert made.machine is not None
         found = schedule_accesses(made.schedule, made.problem, made.machine, chosen)
         extents = statement_extents(parse_kernel(request.kernel), dict(made.schedule.sizes))
-        forms = [closed_forms(s.statement, s.nest, extents[s.statement], chosen) for s in found]
+        # Blocks are of the sizes that they were made for: their formulas would be numbers.
+        lasting = found if not made.schedule.blocks else ()
+        forms = [closed_forms(s.statement, s.nest, extents[s.statement], chosen) for s in lasting]
     payload: dict[str, object] = {
         "kernel": made.kernel.name,
         "machine": made.machine.name,

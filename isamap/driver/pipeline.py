@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.codegen.c import EmittedC, emit_c
-from isamap.driver.blocking import asked_blocks, of_nests
+from isamap.driver.block_choice import form_in_blocks
+from isamap.driver.blocking import of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.inputs import with_profile
-from isamap.driver.posing import Extent, Questions, canonical_form, choose_form, extent_of
+from isamap.driver.posing import Extent, Questions, choose_form, extent_of
 from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
@@ -33,7 +34,7 @@ from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.process import full_collection_put_off
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, in_blocks
+from isamap.transform import Rewrite
 
 Seen = Callable[[str, State], None]
 """Told the name of each pass of lowering behind it, and what it leaves."""
@@ -98,10 +99,9 @@ def compile_kernel(
     with clock("transform"):
         form = choose_form(request, parsed, machine, sizes, questions.problem, clock)
         written = bind(form.kernel, sizes) if form.steps else kernel
-        dense = canonical_form(request, written, questions.problem, clock)
-        blocks = asked_blocks(request)
-        canonical = in_blocks(dense.kernel, blocks)
-        form = Rewrite(dense.kernel, (*form.steps, *dense.steps)) if dense.steps else form
+        dense, blocks = form_in_blocks(request, written, machine, questions.problem, clock)
+        canonical = dense.kernel
+        form = Rewrite(canonical, (*form.steps, *dense.steps)) if dense.steps else form
     made = replace(made, machine=machine, canonical=canonical, rewrite=form)
     if stop_after == "transform":
         return made

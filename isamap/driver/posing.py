@@ -137,7 +137,7 @@ def canonical_form(request: Request, kernel: Kernel, problem_of: ProblemOf, cloc
         return padded
     cut = _dense(apart.kernel)
     asked = problem_of, "greedy", clock  # both have the same middle, which a quick plan misses alike
-    if _plan_ns(request, cut.kernel, *asked) < _plan_ns(request, padded.kernel, *asked):
+    if plan_ns(request, cut.kernel, *asked) < plan_ns(request, padded.kernel, *asked):
         return Rewrite(cut.kernel, (*apart.steps, *cut.steps))
     return padded
 
@@ -213,10 +213,10 @@ def _cost_ns(
         canonical = _dense(bind(kernel, dict(sizes))).kernel
     except (NoMapping, UsageProblem):
         return float("inf")
-    return _plan_ns(request, canonical, problem_of, heuristic, clock)
+    return plan_ns(request, canonical, problem_of, heuristic, clock)
 
 
-def _plan_ns(
+def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
     """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""

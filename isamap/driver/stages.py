@@ -30,6 +30,7 @@ PASS_NAMES = (
     "peel",
     "expand",
     "pipeline",
+    "hoist",
     "registers",
     "configure",
     "workspace",

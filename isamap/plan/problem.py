@@ -76,7 +76,7 @@ class TileOperand:
     its rows may be worth reading side by side to their ends, each by loads of its own. `late` says that
     pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that no
     cache has it when the kernel begins. A copy of it as a whole serves `turns_of_copy` iterations of the
-    ordered loops around.
+    ordered loops around. Each of these reads other elements of an array of `fresh_bytes`; 0 where none does.
     """
 
     name: str
@@ -107,6 +107,7 @@ class TileOperand:
     ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
     streams: bool = False
     turns_of_copy: int = 1
+    fresh_bytes: int = 0
     ahead_bytes: int = 0
     swept: bool = False
     cold: bool = False

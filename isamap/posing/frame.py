@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Kernel, Range, typical_size
+from isamap.ir import Kernel, Range, product, typical_size
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.problem import NestProblem, Problem
 from isamap.posing.fusable import offered_once
 from isamap.posing.hierarchy import Memories
 from isamap.posing.matches import Matches, find_matches
-from isamap.transform import reads, statements
+from isamap.transform import accesses, reads, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,16 @@ class Frame:
                 break
             turns *= axis.extent.substitute(self.profile).value or 1
         return turns
+
+    def fresh_bytes(self, number: int, tensor: str) -> int:
+        """Bytes of an array of which iterations of the innermost ordered loop use different elements."""
+        own = statements(self.kernel)[number]
+        used = [r for r in accesses(own) if r.buffer == tensor]
+        if not own.sequence or not any(own.sequence[-1].name in i.symbols for r in used for i in r.index):
+            return 0
+        operand = self.kernel.operand(tensor)
+        size_bytes: int = product(operand.shape).evaluate(self.profile) * operand.dtype.size_bytes
+        return size_bytes
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """The problem of these statements."""

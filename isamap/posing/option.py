@@ -36,6 +36,7 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
             o,
             cold=frame.is_cold(number, o.tensor),
             turns_of_copy=1 if o.is_accumulator else frame.turns_of_copy(number, o.tensor),
+            fresh_bytes=frame.fresh_bytes(number, o.tensor),
         )
         for o in option.operands
     )

@@ -6,7 +6,7 @@ from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.margins import tells_apart
-from isamap.transform.rewrite import Rewrite, is_rewritable
+from isamap.transform.rewrite import Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
 from isamap.transform.zero_points import without_zero_points
@@ -15,6 +15,7 @@ __all__ = [
     "Blocks",
     "Rewrite",
     "Statement",
+    "accesses",
     "dense_form",
     "edges_apart",
     "factorisations",

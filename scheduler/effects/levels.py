@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Const, Cost, largest, times, total
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads, whole_bytes
 from isamap.scheduler.effects.residence import holds_all, starts
@@ -53,18 +53,34 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
     found: list[Misses] = []
     for level, (source, bandwidth) in enumerate(sources(problem)):
         cache = problem.caches[level]
-        if holds_all(space, problem.caches[: level + 1]):
-            continue
+        nearer, operands = problem.caches[: level + 1], space.option.operands
         lines: list[Cost] = []
-        for operand in space.option.operands:
-            loads = reloads(space, operand, nest, problem.caches[: level + 1])
-            lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
-        begun = tuple(starts(tiling, operand, problem, level) for operand in space.option.operands)
+        begun: tuple[Cost, ...] = (Const(0),) * len(operands)
+        if holds_all(space, nearer):
+            fresh_ns = [_fresh_ns(space, operand, nearer, bandwidth) for operand in operands]
+            if not any(fresh_ns):
+                continue
+            lines += map(Const, fresh_ns)
+        else:
+            for operand in operands:
+                loads = reloads(space, operand, nest, nearer)
+                lines.append(_missed(space, operand, loads, torn(tiling, operand, cache), bandwidth))
+            begun = tuple(starts(tiling, operand, problem, level) for operand in operands)
         costs = tuple(total(pair) for pair in zip(lines, begun, strict=True))
         stated = problem.rows_behind[level]
         factors = stated.computing_factor, stated.traffic_factor, stated.hinted_or_other_traffic_factor
         found.append(Misses(source, bandwidth, *factors, tuple(lines), begun, costs))
     return tuple(found)
+
+
+def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandwidth: float) -> float:
+    """How long what an iteration of ordered loops finds new takes, though its tensors fit: each line once.
+
+    Units: nanoseconds.
+    """
+    if operand.fresh_bytes <= max(c.capacity_bytes for c in nearer):
+        return 0.0
+    return (2 if operand.is_accumulator else 1) * whole_bytes(space, operand)[0] / bandwidth
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:

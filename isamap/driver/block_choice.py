@@ -1,0 +1,84 @@
+"""Which blocks the statements of a kernel share where the model is to choose: `--transform`.
+
+    p by 2, p by 14, none        each planned quickly; the cheapest by the model
+
+Axes are those of the last statement along which something shrinks that the kernel itself declares, one inside
+the other; blocks are as long as what shrinks fits into half of a cache, the rest of which is for what streams
+by. Inside ordered loops nothing is chosen: what these keep in caches is not priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from isamap.driver.blocking import asked_blocks
+from isamap.driver.posing import ProblemOf, canonical_form, plan_ns
+from isamap.driver.request import BEST_FORM, Request
+from isamap.driver.stages import Clock
+from isamap.ir import Kernel, Operand, product
+from isamap.machine import Machine
+from isamap.posing.hierarchy import Memories
+from isamap.transform import Blocks, Rewrite, in_blocks, make_guards_explicit, shared_blocks, statements
+
+# Plans of blocks have to be cheaper by so much: they are longer programs.
+LEAST_GAIN = 1.05
+
+
+def form_in_blocks(
+    request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
+) -> tuple[Rewrite, tuple[Blocks, ...]]:
+    """A bound kernel as it is matched, and the blocks that its statements share, the outermost first.
+
+    What is decided, else the model's choice where it is asked for. Raises: as `asked_blocks`, `in_blocks`.
+    """
+    asked = asked_blocks(request)
+    if asked:
+        return Rewrite(in_blocks(make_guards_explicit(kernel), asked), ()), asked
+    whole = canonical_form(request, kernel, problem_of, clock)
+    if request.schedule is not None or request.transform != BEST_FORM:
+        return whole, ()
+    own = [o for o in kernel.operands if o.role == "temp"]
+    offered = dict(offered_blocks(make_guards_explicit(kernel), own, machine)) if own else {}
+    if not offered:
+        return whole, ()
+    costs = {b: plan_ns(request, cut, problem_of, "greedy", clock) for b, cut in offered.items()}
+    best = min(costs, key=lambda b: costs[b])
+    whole_ns = plan_ns(request, whole.kernel, problem_of, "greedy", clock)
+    return (Rewrite(offered[best], ()), best) if LEAST_GAIN * costs[best] < whole_ns else (whole, ())
+
+
+def offered_blocks(
+    kernel: Kernel, own: Sequence[Operand], machine: Machine
+) -> Iterator[tuple[tuple[Blocks, ...], Kernel]]:
+    """Blocks in which one of a kernel's `own` temporaries shrinks, with the kernel in them."""
+    around: tuple[Blocks, ...] = ()
+    room = sorted({c.capacity_bytes // 2 for c in Memories.of(machine).caches if not c.shared})
+    last = statements(kernel)[-1]
+    for axis in () if last.sequence or not own else last.axes:
+        extent = axis.extent.value or 1
+        single = shared_blocks(kernel, Blocks(axis.name, 1))
+        if extent == 1 or isinstance(single, str) or not _shrinks(kernel, single, own):
+            continue
+        row_bytes = max(1, _temporary_bytes(single))
+        for size in dict.fromkeys(_even(extent, min(extent, max(1, bytes_ // row_bytes))) for bytes_ in room):
+            cut = single if size == 1 else shared_blocks(kernel, Blocks(axis.name, size))
+            if not isinstance(cut, str) and cut != kernel:
+                yield (*around, Blocks(axis.name, size)), cut
+        around, kernel = (*around, Blocks(axis.name, 1)), single
+
+
+def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
+    """Whether one of these temporaries is shorter in a kernel than in another."""
+    return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
+
+
+def _even(extent: int, most: int) -> int:
+    """Blocks of nearly equal length, none of which is longer than `most`."""
+    count = -(-extent // most)
+    return -(-extent // count)
+
+
+def _temporary_bytes(kernel: Kernel) -> int:
+    """Bytes of all temporaries together."""
+    temporaries = [o for o in kernel.operands if o.role == "temp"]
+    return sum(int(product(o.shape).evaluate({})) * o.dtype.size_bytes for o in temporaries)
