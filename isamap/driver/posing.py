@@ -12,7 +12,7 @@ is cheaper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,11 +27,13 @@ from isamap.match import improving_rewrites
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
+from isamap.plan.schedule import Schedule
 from isamap.posing.build import build_problem
 from isamap.posing.matches import Matches, find_matches
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
-from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem
-from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit
+from isamap.scheduler.nests.pricing import price
+from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, added
+from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit, statements
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 """All mappings, those that may win, enough of them for a first schedule, or those of these names."""
@@ -121,6 +123,9 @@ MOST_FORMS = 12
 # at most. Of s8 2 x 512 x 500000 a quick plan costs over 1.7 times what is found, another form's less.
 RIVAL, MOST_RIVALS = 2.5, 3
 
+LEAST_COPY = 0.1
+"""Copies that take a smaller share of a quick plan stay: nine sums take longer to plan than they spare."""
+
 ProblemOf = Callable[[Kernel, Extent], Problem]
 """The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
 
@@ -135,11 +140,23 @@ def canonical_form(request: Request, kernel: Kernel, problem_of: ProblemOf, cloc
     padded, apart = _dense(kernel), edges_apart(kernel)
     if apart is None:
         return padded
-    cut = _dense(apart.kernel)
     asked = problem_of, "greedy", clock  # both have the same middle, which a quick plan misses alike
-    if plan_ns(request, cut.kernel, *asked) < plan_ns(request, padded.kernel, *asked):
+    plan = _plan(request, padded.kernel, *asked)
+    copies = {o.name for o in padded.kernel.operands} - {o.name for o in kernel.operands}
+    if plan is not None and _share_ns(request, padded.kernel, plan, copies) < LEAST_COPY * plan.ns:
+        return padded
+    cut = _dense(apart.kernel)
+    if plan_ns(request, cut.kernel, *asked) < (float("inf") if plan is None else plan.ns):
         return Rewrite(cut.kernel, (*apart.steps, *cut.steps))
     return padded
+
+
+def _share_ns(request: Request, canonical: Kernel, plan: _Plan, written: Set[str]) -> float:
+    """What the statements take in a plan that write some arrays. Units: nanoseconds of the model."""
+    known = statements(canonical)
+    costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
+    nests = zip(plan.problem.nests, costs, strict=True)
+    return added(ns or 0.0 for n, ns in nests if known[n.statement].assign.target.buffer in written)
 
 
 def _dense(kernel: Kernel) -> Rewrite:
@@ -220,6 +237,23 @@ def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
     """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
+    plan = _plan(request, canonical, problem_of, heuristic, clock)
+    return float("inf") if plan is None else plan.ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A heuristic's schedule, of that problem."""
+
+    schedule: Schedule
+    problem: Problem
+    ns: float
+
+
+def _plan(
+    request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
+) -> _Plan | None:
+    """A heuristic's plan, where there is one whose cost is known."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel) and not request.packed
     try:
@@ -228,5 +262,5 @@ def plan_ns(
         with clock("schedule"):
             plan = load_heuristic(heuristic).schedule(problem, model, limit_s=limit_s, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
-        return float("inf")
-    return plan.cost_ns if plan.cost_ns is not None else float("inf")
+        return None
+    return None if plan.cost_ns is None else _Plan(plan, problem, plan.cost_ns)
