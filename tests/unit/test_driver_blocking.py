@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from isamap.cli import main
 from isamap.driver.blocking import asked_blocks, of_nests
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
@@ -70,3 +72,15 @@ def test_blocks_that_say_nothing_are_refused_in_a_text(words: str) -> None:
     text = scheduled(IN_BLOCKS).replace("blocks p by 4", f"blocks {words}")
     with pytest.raises(SyntaxProblem, match=f"`{words}` says no blocks"):
         scheduled(replace(REQUEST, schedule=Source("pair.schedule", text)))
+
+
+def test_accesses_of_blocks_are_counted_without_formulas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pair.ir"
+    file.write_text(PAIR, encoding="utf-8")
+    words = ["accesses", str(file), "--hw", "generic-c", "-D", "C=3", "K=5", "H=11", "--heuristic", "greedy"]
+    assert main([*words, "--fix", "blocks.p=4"]) == 0
+    said = capsys.readouterr().out
+    assert "12 + 60 + 9 + 45 issues" in said, "three channels of four rows, then of three"
+    assert "at other sizes" not in said
