@@ -206,7 +206,7 @@ def test_copies_by_other_units_are_made_beside_the_sum_where_that_hides_them() -
     (stage,) = (s for s in found.nests[0].stages if s.operand == "b")
     assert (stage.ahead, stage.into) == (1, "k")
     assert check_schedule(found, question) == ()
-    assert cost(found) < 0.8 * cost(resting)
+    assert cost(found) < 0.85 * cost(resting)
     read = parse_schedule(Source("s", print_schedule(found)))
     assert price(read, question, AnalyticModel()) == (pytest.approx(found.cost_ns),)
     (time,) = where_time_goes(found, question, AnalyticModel())
