@@ -5,7 +5,8 @@
     }                                             }
 
 A copy moves when the loop writes nothing that it reads, and nothing else writes what it writes: packed
-weights of a recurrent network, or of statements that share blocks.
+weights of a recurrent network, or of statements that share blocks. In a scratchpad buffers of other nests may
+have the same addresses: copies into one stay.
 """
 
 from __future__ import annotations
@@ -39,18 +40,23 @@ Nodes = tuple[Node, ...]
 
 def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredProgram:
     """The program with copies in front of all ordered loops in which they are alike."""
-    return replace(program, body=_hoisted(program.body, machine))
+    addressed = frozenset(b.name for b in program.buffers if b.memory)
+    return replace(program, body=_hoisted(program.body, machine, addressed))
 
 
-def _hoisted(nodes: Nodes, machine: Machine) -> Nodes:
+def _hoisted(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
     """The nodes around the nests: ordered loops, and blocks of statements in them."""
     found: list[Node] = []
     for node in nodes:
         if not isinstance(node, For):
             found.append(node)
             continue
-        loop = replace(node, body=_hoisted(node.body, machine))
-        moved = [b for b in _candidates(loop.body) if _is_alike(b, loop, machine)]
+        loop = replace(node, body=_hoisted(node.body, machine, addressed))
+        moved = [
+            b
+            for b in _candidates(loop.body)
+            if _is_alike(b, loop, machine) and not addressed & arrays_in(b.body)
+        ]
         found += [*moved, replace(loop, body=_without(loop.body, moved))]
     return tuple(found)
 

@@ -3,12 +3,15 @@
 A value lives from its declaration to the last issue that names it in its block (or inside a block within).
 Two values may share a register when their lives do not meet and they need the same configuration.
 
-The configuration that numbered registers need: loaded before, given back behind what uses it.
+The configuration that numbered registers need: loaded before, given back behind what uses it. All nests of a
+program share one where their registers suffice; else each has its own:
+
+    configure; nest 0; seq t { nest 1; … } release    ->    nest 0; seq t { configure; nest 1; release; … }
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index
@@ -39,7 +42,30 @@ def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, .
     Raises: Infeasible when the values alive at one point are more than the registers.
     """
     named = {n for n, m in machine.memories.items() if m.named == "immediate"}
-    return _Allocator(machine, needs_of(nodes, machine)).block(nodes, named)
+
+    def numbered(part: tuple[Node, ...]) -> tuple[Node, ...]:
+        return _Allocator(machine, needs_of(part, machine)).block(part, named)
+
+    try:
+        return numbered(nodes)
+    except Infeasible:
+        return _by_nest(nodes, numbered)
+
+
+def _by_nest(
+    nodes: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Each nest, and each copy in front of ordered loops, changed by itself."""
+    found: list[Node] = []
+    for node in nodes:
+        match node:
+            case For(_, _, body):
+                found.append(replace(node, body=_by_nest(body, change)))
+            case Block(_, body):
+                found.append(replace(node, body=change(body)))
+            case _:
+                found.append(node)
+    return tuple(found)
 
 
 @dataclass
@@ -142,16 +168,20 @@ def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
     where no register that has a number needs any.
     """
     found = _configuration(nodes, machine)
+    if found is None:
+        return _by_nest(nodes, lambda part: configured(part, machine))
     return _with_states(nodes, machine, found) if found else nodes
 
 
-def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured:
+def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | None:
+    """What all numbered registers need together; None where some need another thing in another nest."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
     for value in _values(nodes):
         if value.register is not None:
             for state, name, wanted in needs.get(value.name, ()):
-                found.setdefault((state, name), {})[value.register] = wanted
+                if found.setdefault((state, name), {}).setdefault(value.register, wanted) != wanted:
+                    return None
     return found
 
 

@@ -13,7 +13,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.posing.fusable import offered_once
 from isamap.posing.hierarchy import Memories
 from isamap.posing.matches import Matches, find_matches
-from isamap.transform import accesses, reads, statements
+from isamap.transform import accesses, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,6 @@ class Frame:
         before = statements(self.kernel)[:number]
         is_brought = any(o.name == tensor and o.role != "temp" for o in self.kernel.operands)
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
-
-    def turns_of_copy(self, number: int, tensor: str) -> int:
-        """How many iterations of ordered loops one copy of all that a statement reads of an array serves.
-
-        Loops from the innermost one on in which no statement writes it, and which do not move what is read.
-        """
-        given = statements(self.kernel)
-        own, turns = given[number], 1
-        read = [r for r in reads(own.assign.value) if r.buffer == tensor]
-        moving = {s for r in read for i in r.index for s in i.symbols}
-        for axis, loop in reversed(list(zip(own.sequence, own.ordered_loops, strict=True))):
-            inside = (s for s in given if loop in s.ordered_loops)
-            if not read or axis.name in moving or any(s.assign.target.buffer == tensor for s in inside):
-                break
-            turns *= axis.extent.substitute(self.profile).value or 1
-        return turns
 
     def fresh_bytes(self, number: int, tensor: str) -> int:
         """Bytes of an array of which iterations of the innermost ordered loop use different elements."""

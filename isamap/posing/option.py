@@ -8,7 +8,7 @@ from dataclasses import replace
 from isamap.ir import Expr, Index, Kernel, strict_forbids
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between
-from isamap.match import LoopAxis, Suppliers, Tile, in_tiles
+from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
@@ -20,7 +20,7 @@ from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
 from isamap.posing.register_files import sharing_files
 from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
-from isamap.transform import reads
+from isamap.transform import reads, statements, symbols
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
@@ -35,7 +35,6 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
         replace(
             o,
             cold=frame.is_cold(number, o.tensor),
-            turns_of_copy=1 if o.is_accumulator else frame.turns_of_copy(number, o.tensor),
             fresh_bytes=frame.fresh_bytes(number, o.tensor),
         )
         for o in option.operands
@@ -64,7 +63,8 @@ def option_of(
             return None
         if prices_copies:
             described = with_ends(described, operand, tile, suppliers, profile)
-        operands += with_reads(described, operand, tile, kernel)
+        kept = replace(described, turns_of_copy=_turns_of_copy(described, operand, tile, kernel, profile))
+        operands += with_reads(kept, operand, tile, kernel)
     held = held_of(tile, suppliers, kernel, prices_copies=prices_copies)
     if held is None:
         return None
@@ -93,6 +93,26 @@ def option_of(
         can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
     )
     return option if tile.accumulator is not None else with_carried(option, tile, suppliers, kernel, profile)
+
+
+def _turns_of_copy(
+    described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
+) -> int:
+    """How many iterations of ordered loops one copy of an input serves: one where it is never copied, or into
+    a scratchpad, where it would be in the way of others (`isamap.lower.hoist`).
+
+    Loops from the innermost one on in which no statement writes what is read, and which do not move it.
+    """
+    if described.staged_ns is None or described.homes[0]:
+        return 1
+    own, given, turns = tile.statement, statements(kernel), 1
+    arrays, moving = {read.buffer for read in reads(operand.subject)}, symbols(operand.subject)
+    for axis, loop in reversed(list(zip(own.sequence, own.ordered_loops, strict=True))):
+        written = {s.assign.target.buffer for s in given if loop in s.ordered_loops}
+        if not arrays or axis.name in moving or arrays & written:
+            break
+        turns *= axis.extent.substitute(profile).value or 1
+    return turns
 
 
 def _laid_out(

@@ -105,7 +105,7 @@ def least_beside(way: Way) -> float:
     But for what shows of the copies anyhow: made when they are needed, they take no more than that, on top.
     """
     hidden = 1 - way.problem.model.leak_factor
-    made = (b.copied * b.operand.pack_ns_per_element for b in way.operands if _may_be_beside(b.operand))
+    made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_beside(b.operand))
     return least_supply(way) + hidden * added(made)
 
 
@@ -113,9 +113,14 @@ def _may_be_beside(operand: TileOperand) -> bool:
     return operand.beside and not operand.is_accumulator
 
 
+def _copied_ns(operand: TileOperand) -> float:
+    """What copying an element once takes, shared by all iterations that a copy serves. Units: nanoseconds."""
+    return operand.pack_ns_per_element / operand.turns_of_copy
+
+
 def _least_ns(operand: TileOperand, leak: float) -> float:
     """What copying an element shows at least. Units: nanoseconds."""
-    at_once = (2 if operand.is_accumulator else 1) * operand.pack_ns_per_element / operand.turns_of_copy
+    at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_beside(operand):
         return leak * at_once
     if not operand.mover:

@@ -57,6 +57,21 @@ def scratch_problem(random: Random) -> Problem:
     return with_companions(random, asked) if random.random() < 0.2 else asked
 
 
+def kept_problem(random: Random) -> Problem:
+    """Inside ordered loops whose iterations may read the same copy of an input; on several threads."""
+    asked = threaded_problem(random)
+
+    def kept(operand: TileOperand) -> TileOperand:
+        serves = operand.staged_ns is not None and not operand.is_accumulator
+        return replace(operand, turns_of_copy=random.choice([1, 2, 50])) if serves else operand
+
+    nests = tuple(
+        replace(nest, options=tuple(replace(o, operands=tuple(map(kept, o.operands))) for o in nest.options))
+        for nest in asked.nests
+    )
+    return replace(asked, nests=nests)
+
+
 def hinted_problem(random: Random) -> Problem:
     """For one to four threads, with inputs that may be asked for early: late ones and streaming ones."""
     asked = threaded_problem(random)

@@ -18,7 +18,7 @@ import pytest
 from conftest import examples
 from properties.exhaustive import every_block, every_decision, program
 from properties.exhaustive_ways import dealing_ns, every_dealing, every_taking, seen_by_a_part
-from properties.random_kinds import KINDS, hinted_problem
+from properties.random_kinds import KINDS, hinted_problem, kept_problem
 from properties.random_problems import RandomModel
 from properties.test_optimum import larger
 from properties.tree_price import tree_ns
@@ -35,7 +35,7 @@ ASKED = examples(30)
 STEP = 1e-6
 ANNEALED = 8
 
-ALL = {**KINDS, "hinted": hinted_problem}
+ALL = {**KINDS, "hinted": hinted_problem, "kept": kept_problem}
 CASES = [(kind, number) for kind in ALL for number in range(ASKED)]
 # Where OR-Tools 9.15 proved too much, and where coarse steps prove too little.
 FOUND = [("scratchpads", number) for number in (390, 830) if number >= ASKED]
