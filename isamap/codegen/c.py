@@ -17,6 +17,7 @@ from isamap.codegen.c_names import Names
 from isamap.codegen.c_parts import run_text
 from isamap.lower.program import LoweredProgram
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
+from isamap.machine.allowed import told
 from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
@@ -108,7 +109,8 @@ def _title(program: LoweredProgram, model: bool) -> str:
 
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
     """The rest of the first comment: what is needed to build the file by hand."""
-    flags = " ".join(("-O2",) if model else machine.target.flags)
+    target = machine.target
+    flags = " ".join(("-O2",) if model else (*target.flags, *told(target.features, "gcc")))
     return [
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
         "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor,",

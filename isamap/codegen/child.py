@@ -44,11 +44,11 @@ _MOST_SIGNALS = 64
 class Emulator:
     """The words of a command that runs the command behind them on a processor of its own.
 
-    `target` is what compilers call that processor's architecture, where it is another one than this.
+    `target` is what compilers are told of that processor's architecture, where it is another one than this.
     """
 
     words: tuple[str, ...]
-    target: str | None = None
+    target: tuple[str, ...] | None = None
 
     @staticmethod
     def read(text: str) -> Emulator:
@@ -77,13 +77,15 @@ class Emulator:
 def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
     """The emulator to run a machine's programs under: the one named, or the description's own; None without.
 
+    A machine of any architecture is compiled for that of an emulator that is named.
+
     Raises: MissingTool where the description's own is not installed and no other is named.
     """
     name = machine.target.emulator
-    if name is None:
-        return named
     if named is not None:
-        return replace(named, target=EMULATORS[name])
+        return replace(named, target=EMULATORS.get(name or Path(named.words[0]).name))
+    if name is None:
+        return None
     if shutil.which(name) is None:
         said = f"`{machine.name}` runs under `{name}`, which is not here"
         help_ = "install it (Debian: apt install qemu-user), or run plain-C models with --model"

@@ -16,7 +16,7 @@ from isamap.codegen.c_interface import Interface, header_text
 from isamap.codegen.c_names import spell
 from isamap.codegen.toolchain import build_flags
 from isamap.machine import Machine
-from isamap.machine.allowed import permission_numbers
+from isamap.machine.allowed import permission_numbers, told
 from isamap.source import Diagnostic, UsageProblem
 
 NO_MACHINE = 64
@@ -223,7 +223,8 @@ def _makefile(name: str, variants: Sequence[Variant]) -> str:
         "\t$(CC) -O2 -std=c11 -fPIC -c -o $@ $<",
     ]
     for v in variants:
-        flags = [*v.machine.target.flags, *(["-ffp-contract=off"] if v.emitted.strict else []), *common]
+        own = told(v.machine.target.features, "gcc")
+        flags = [*v.machine.target.flags, *own, *(["-ffp-contract=off"] if v.emitted.strict else []), *common]
         lines += ["", f"{v.emitted.name}.o: {v.emitted.name}.c {v.emitted.name}.h"]
         lines += [f"\t$(CC) {' '.join(flags)} $(OWN_FLAGS) -fPIC -c -o $@ $<"]
     if takes_pool:

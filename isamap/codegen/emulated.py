@@ -33,8 +33,10 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def served_files(functions: Sequence[str], are_programs: bool) -> dict[str, str]:
-    """The main program around functions, by file names."""
+def served_files(
+    functions: Sequence[str], are_programs: bool, needed: Sequence[tuple[str, int, int]] = ()
+) -> dict[str, str]:
+    """The files of a program around functions; `needed` are features, and the bits that tell of them."""
     lines = [f'#include "{_HEADER}"']
     rows: list[str] = []
     for name in functions:
@@ -46,6 +48,8 @@ def served_files(functions: Sequence[str], are_programs: bool) -> dict[str, str]
             lines.append(f"void {name}(unsigned char *const *, const int64_t *);")
             rows.append(f'  {{"{name}", 0, 0, {name}}},')
     lines += ["const isamap_function isamap_functions[] = {", *rows, "  {0, 0, 0, 0},", "};"]
+    bits = [f'  {{"{name}", {key}, {bit}}},' for name, key, bit in needed]
+    lines += ["const isamap_feature isamap_needed[] = {", *bits, "  {0, 0, 0},", "};"]
     return {_HEADER: _file(_HEADER), _MAIN: _file(_MAIN), _TABLE: "\n".join(lines) + "\n"}
 
 

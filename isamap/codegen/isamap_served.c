@@ -4,8 +4,10 @@
    Each operand lies in pages of its own between two that must not be touched, at the place that is asked for. A
    result is written as soon as its call returns: where a call ends the process, those before it have arrived. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -106,7 +108,17 @@ static void serve(void) {
   free(name), free(regions), free(data), free(numbers);
 }
 
+/* What the processor lacks is told by the operating system: instructions of it would end the process, or do others' work. */
+static void check_features(void) {
+  for (const isamap_feature *f = isamap_needed; f->name; f++)
+    if (!(getauxval(f->key) >> f->bit & 1)) {
+      fprintf(stderr, "the processor lacks %s\n", f->name);
+      exit(NOWHERE);
+    }
+}
+
 int main(void) {
+  check_features();
   page = (size_t)sysconf(_SC_PAGESIZE);
   for (uint64_t calls = read_word(); calls > 0; calls--) serve();
   return 0;

@@ -1,4 +1,5 @@
-/* What isamap_served.c calls: a table of emitted functions, ended by one without a name. */
+/* What isamap_served.c calls: a table of emitted functions, and one of what the processor must have; each is ended by
+   an entry without a name. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,3 +11,11 @@ typedef struct {
 } isamap_function;
 
 extern const isamap_function isamap_functions[];
+
+typedef struct {
+  const char *name;
+  unsigned long key; /* which word of the auxiliary vector tells of it, and which bit of that */
+  int bit;
+} isamap_feature;
+
+extern const isamap_feature isamap_needed[];

@@ -73,12 +73,14 @@ def check_machine(
 ) -> tuple[Check, ...]:
     """A check of every instruction, or of those named; `model` tries the plain-C models instead.
 
+    A constant that only the hardware knows has its default, or what the machine's word says.
+
     An `emulator` tries them in place of this processor.
 
     Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
     """
     model = model or machine.target.run == "model"
-    machine = _as_model(machine) if model else machine
+    machine = _as_model(machine) if model else at_one_length(machine)
     wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
     skipped = {e.name: reason for e in wanted if (reason := why_not(machine, e, model)) is not None}
     rng = np.random.default_rng(seed)
@@ -99,10 +101,7 @@ def check_machine(
 
 
 def _as_model(machine: Machine) -> Machine:
-    """The machine of plain-C models, which do what the loops say, in which way ever the hardware differs.
-
-    A constant that only the hardware knows has its default, or the least that it may be.
-    """
+    """The machine of plain-C models, which do what the loops say, in which way ever the hardware differs."""
     machine = at_one_length(machine)
     instructions = {
         name: replace(e, instruction=replace(e.instruction, numerics=()))
@@ -112,17 +111,21 @@ def _as_model(machine: Machine) -> Machine:
 
 
 def _compile(
-    machine: Machine, forms: tuple[Form, ...], model: bool, compiler: str | None, target: str | None
+    machine: Machine,
+    forms: tuple[Form, ...],
+    model: bool,
+    compiler: str | None,
+    target: tuple[str, ...] | None,
 ) -> Subject:
     flags = _MODEL_FLAGS if model else machine.target.flags
-    found = find_compiler(
-        flags, COMPILERS if model else machine.target.toolchains, CROSS if target else compiler
-    )
+    allowed = COMPILERS if model else machine.target.toolchains
+    features = () if model else machine.target.features
+    found = find_compiler(flags, allowed, CROSS if target else compiler, features)
     source = check_source(machine, forms, model)
     # The semantics round every product: what a compiler fuses is not the description's fault.
     owners = {f"check_{form.number}": form.entry.name for form in forms}
     emissions = None if model else Emissions(machine, owners)
-    served = None if target is None else Served(target, tuple(owners), are_programs=False)
+    served = None if target is None else Served(target, tuple(owners), False, tuple(features))
     library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions, served)
     return Subject(f"the check of {machine.name}", library, found.version)
 

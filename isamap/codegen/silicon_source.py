@@ -24,6 +24,7 @@ from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Sc
 from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitCall, EmitNothing, Machine, MachineInstruction
+from isamap.machine.allowed import is_sizeless
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
 
@@ -83,13 +84,10 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
 
 def _unknown(machine: Machine, instruction: Instruction) -> str | None:
     """What has to be a number in the code, and is none before the run, or None."""
-    constants = {constant.name for constant in machine.constants}
     given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
         symbols = {symbol for extent in o.shape for symbol in extent.symbols}
-        if used := sorted(symbols & constants):
-            return f"the shape of `{o.name}` depends on {used[0]}, which only the processor knows"
         if memory is not None and memory.named == "immediate" and (used := sorted(symbols - given)):
             return (
                 f"the shape of `{o.name}` in `{memory.name}` depends on {used[0]}, which only the run knows"
@@ -190,7 +188,10 @@ class _Function:
         length = ""
         if self.issuer.model and shape:
             length = f"[{index_text(index_product(extents), self.names.of, self.issuer.used)}]"
-        self.add(f"{held} {name}{length}; memcpy(&{name}, data[{slot}], sizeof {name});")
+        if is_sizeless(held):
+            self.add(f"{held} {name} = *({held} *)(void *)data[{slot}];")
+        else:
+            self.add(f"{held} {name}{length}; memcpy(&{name}, data[{slot}], sizeof {name});")
 
     def dense(self, o: Operand) -> tuple[Index, ...]:
         return tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))
@@ -248,8 +249,12 @@ class _Function:
                 assert found is not None, "checked before"
                 self.move(o, found, here)
             else:
-                name = self.names.of(o.name)
-                self.add(f"memcpy(data[{self.form.passed.index(o)}], &{name}, sizeof {name});")
+                name, slot = self.names.of(o.name), self.form.passed.index(o)
+                held = self.issuer.value_type(self.values[o.name])
+                if held is not None and is_sizeless(held):
+                    self.add(f"*({held} *)(void *)data[{slot}] = {name};")
+                else:
+                    self.add(f"memcpy(data[{slot}], &{name}, sizeof {name});")
 
     def move(self, o: Operand, found: Move, here: Here) -> None:
         """Issues the load or store of an operand from or to dense rows."""

@@ -25,7 +25,7 @@ from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest, own_root
 from isamap.codegen.emulated import served_files
 from isamap.machine import Machine
-from isamap.machine.allowed import permission_numbers
+from isamap.machine.allowed import permission_numbers, told, told_by
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 
 _NAMES = ("isamap_pool.c", "isamap_pool.h")
@@ -82,11 +82,15 @@ _OUTPUT = "library.so"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A program for an architecture, that performs calls of some functions: programs, or checks."""
+    """A program for an architecture, that performs calls of some functions: programs, or checks.
 
-    target: str
+    It ends at once on a processor that lacks one of the `features`.
+    """
+
+    target: tuple[str, ...]
     functions: tuple[str, ...]
     are_programs: bool
+    features: tuple[str, ...] = ()
 
 
 class CompilerRefused(IsamapError):
@@ -97,11 +101,15 @@ class CompilerRefused(IsamapError):
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler: its kind, the words that start it, and what it says its version is."""
+    """A C compiler: its kind, the words that start it, and what it says its version is.
+
+    `flags` tell it, in its own words, of the features that it may use.
+    """
 
     name: str
     command: tuple[str, ...]
     version: str
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ def compile_library(
     machine: Machine,
     model: bool = False,
     compiler: str | None = None,
-    target: str | None = None,
+    target: tuple[str, ...] | None = None,
 ) -> Compiled:
     """The library of emitted C, from the cache where it was made before.
 
@@ -135,12 +143,12 @@ def compile_library(
     flags = _MODEL_FLAGS if model else machine.target.flags
     if emitted.strict:
         flags = (*flags, "-ffp-contract=off")
-    found = find_compiler(
-        flags, COMPILERS if model else machine.target.toolchains, CROSS if target else compiler
-    )
+    allowed = COMPILERS if model else machine.target.toolchains
+    features = () if model else machine.target.features
+    found = find_compiler(flags, allowed, CROSS if target else compiler, features)
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     emissions = None if model else Emissions(machine)
-    served = None if target is None else Served(target, (emitted.interface.name,), are_programs=True)
+    served = None if target is None else Served(target, (emitted.interface.name,), True, tuple(features))
     library = build(found, flags, files, f"{emitted.name}.c", emissions, served)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
     pool = build_pool(found) if emitted.interface.takes_pool and target is None else None
@@ -170,10 +178,11 @@ def build(
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
     MissingTool where the compiler took too long; OSError where it had no room.
     """
+    flags = (*flags, *compiler.flags)
     if served is None:
         steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, main)]
     else:
-        files = {**files, **served_files(served.functions, served.are_programs)}
+        files = {**files, **served_files(served.functions, served.are_programs, told_by(served.features))}
         steps = [*_served_steps(flags, served.target, main)]
     texts = [part for name in sorted(files) for part in (name, files[name])]
     arguments = [word for step in steps for word in step]
@@ -197,15 +206,14 @@ def build(
         return _placed(key, Path(folder, _OUTPUT).read_bytes())
 
 
-def _served_steps(flags: Sequence[str], target: str, main: str) -> Iterator[tuple[str, ...]]:
+def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
     """Two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
 
     A C library for each set of flags would take half a minute each; one takes that once for an architecture.
     """
-    to = f"--target={target}"
-    yield (*flags, to, *_SHOWN, _DECLARED, "-c", "-o", "emitted.o", main)
+    yield (*target, *flags, *_SHOWN, _DECLARED, "-c", "-o", "emitted.o", main)
     yield (
-        to,
+        *target,
         "-O2",
         "-std=c11",
         "-static",
@@ -235,9 +243,15 @@ def _placed(key: str, library: bytes) -> Path:
 
 
 def find_compiler(
-    flags: Sequence[str], allowed: Sequence[str] = COMPILERS, wanted: str | None = None
+    flags: Sequence[str],
+    allowed: Sequence[str] = COMPILERS,
+    wanted: str | None = None,
+    features: Sequence[str] = (),
 ) -> Compiler:
-    """The compiler to use for these flags. Raises: MissingTool, UsageProblem for a name that is none."""
+    """The compiler to use for these flags and for a processor with these features.
+
+    Raises: MissingTool, UsageProblem for a name that is none.
+    """
     chosen = wanted or os.environ.get(ENVIRONMENT) or None
     if chosen is not None and chosen not in COMPILERS:
         source = "the call" if wanted else ENVIRONMENT
@@ -254,12 +268,13 @@ def find_compiler(
             tried.append(f"{name}: the machine's description does not allow it")
             continue
         compiler = _locate(name)
+        own = told(features, name)
         if compiler is None:
             tried.append(f"{name}: not found")
-        elif not _accepts(compiler, tuple(flags)):
-            tried.append(f"{name} ({compiler.version}): refuses {' '.join(flags)}")
+        elif not _accepts(compiler, (*flags, *own)):
+            tried.append(f"{name} ({compiler.version}): refuses {' '.join((*flags, *own))}")
         else:
-            return compiler
+            return replace(compiler, flags=own)
     raise MissingTool(
         Diagnostic(
             "no-compiler",

@@ -32,10 +32,12 @@ class Family:
 
     `flags` are patterns of what compilers are given, by what people call them: `-m` alone would let in flags
     that load code or write files (-mllvm), and -Ofast changes the floating-point control of a whole process.
-    `features` are those that detection knows, by the names of Linux's /proc/cpuinfo. `permissions` are what
-    the operating system grants on request: the number of the state component for arch_prctl. `denied`
-    functions match a header's pattern and do more than compute. `vectors` are types that one vector register
-    holds: no mask, no pair of them.
+    `features` are those that detection knows, by the names of Linux's /proc/cpuinfo; `told` is how each
+    compiler is told of them, and `hwcaps` how Linux tells of them: the key of a word of a process's auxiliary
+    vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
+    of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
+    compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
+    as long as the processor has them.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -45,7 +47,10 @@ class Family:
     denied: re.Pattern[str] = re.compile("(?!)")
     types: re.Pattern[str] = re.compile("(?!)")
     vectors: re.Pattern[str] = re.compile("(?!)")
+    sizeless: re.Pattern[str] = re.compile("(?!)")
     shown_types: str = ""
+    told: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -62,7 +67,10 @@ class Family:
             re.compile(content.get("denied", "(?!)")),
             re.compile(types.get("names", "(?!)")),
             re.compile(types.get("vectors", "(?!)")),
+            re.compile(types.get("sizeless", "(?!)")),
             types.get("shown", ""),
+            content.get("told", {}),
+            {name: (key, bit) for name, (key, bit) in content.get("hwcaps", {}).items()},
         )
 
 
@@ -84,6 +92,21 @@ def headers() -> dict[str, Header]:
 def features() -> tuple[str, ...]:
     """Features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
+
+
+def told(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
+    """The flags by which a compiler is told of features: behind a `start`, they are parts of one flag."""
+    needed, flags = tuple(needed), list[str]()
+    for words in (family.told.get(toolchain, {}) for family in families()):
+        named = [words[feature] for feature in needed if feature in words]
+        flags += ["".join((words["start"], *named))] if named and "start" in words else named
+    return tuple(flags)
+
+
+def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
+    """The features that Linux tells a process of, each with the key of a word and the number of a bit."""
+    known = {name: bit for family in families() for name, bit in family.hwcaps.items()}
+    return tuple((feature, *known[feature]) for feature in needed if feature in known)
 
 
 def permission_numbers() -> dict[str, int]:
@@ -114,6 +137,11 @@ def is_c_type(name: str) -> bool:
 def is_vector_type(name: str) -> bool:
     """Whether a C type is a vector that one vector register holds: no mask, no pair of them."""
     return any(family.vectors.fullmatch(name) for family in families())
+
+
+def is_sizeless(name: str) -> bool:
+    """Whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
+    return any(family.sizeless.fullmatch(name) for family in families())
 
 
 def is_cast(name: str) -> bool:

@@ -161,7 +161,7 @@ def _argument(
         return EmitArg("literal", name, None, cast)
     if name in around.constants:
         _check_attribute(attribute, name, (None,), "a constant of the machine", span)
-        return EmitArg("constant", name, None, cast, factor=int(arg.factor.text) if arg.factor else 1)
+        return EmitArg("constant", name, None, cast, factor=_factor(arg.factor, row))
     if arg.factor is not None:
         raise _unknown(name, arg.name.span, "constant of the machine", around.constants)
     if name in around.values:
@@ -197,6 +197,16 @@ def _argument(
     operands = [o.name for o in _passed_operands(instruction)]
     known = [*operands, *(p.name for p in instruction.params), *_configured(instruction), *around.values]
     raise _unknown(name, arg.name.span, "operand, parameter or state", known)
+
+
+def _factor(word: Word | None, row: Row) -> int:
+    """The number that stands before a constant, which a family's variable may be."""
+    text = "1" if word is None else substitute_text(word.text, row)
+    if word is None or is_digits(text):
+        return int(text)
+    raise _problem(
+        "emit-name", f"`{text}` is no whole number", word.span, "a constant is passed times a number"
+    )
 
 
 def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:

@@ -271,7 +271,7 @@ class _Parser:
         name = self.name("an argument", numbers=True)
         if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
             return self.nested(cast, name, depth + 1)
-        if self.follows("*") and is_digits(name.text):
+        if self.follows("*") and (is_digits(name.text) or name.text.startswith("$")):
             self.take("*")
             return Argument(self.name("a constant of the machine"), None, cast, factor=name)
         place, attribute = self.place(), None

@@ -10,13 +10,14 @@ import re
 from isamap.machine.fields import read_text
 from isamap.machine.tree import Findings, Node
 
-EMULATORS: dict[str, str] = {
-    "qemu-aarch64": "aarch64-linux-musl",
-    "qemu-loongarch64": "loongarch64-linux-musl",
-    "qemu-ppc64le": "powerpc64le-linux-musl",
-    "qemu-riscv64": "riscv64-linux-musl",
+EMULATORS: dict[str, tuple[str, ...]] = {
+    "qemu-aarch64": ("--target=aarch64-linux-musl",),
+    # Without a word, zig takes LSX for granted, which older emulators lack.
+    "qemu-loongarch64": ("--target=loongarch64-linux-musl", "-mcpu=generic_la64"),
+    "qemu-ppc64le": ("--target=powerpc64le-linux-musl",),
+    "qemu-riscv64": ("--target=riscv64-linux-musl",),
 }
-"""The target of a program that an emulator runs, as `--target` names it."""
+"""What a compiler is told to make a program that an emulator runs."""
 
 _CPU = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.+-]*(,[a-z0-9][a-z0-9_.-]*=[a-z0-9]+)*")
 

@@ -75,7 +75,7 @@ def calibrate(
     check_runs_here(machine)
     entries = _entries(machine, names)
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    found = find_compiler(machine.target.flags, machine.target.toolchains, compiler)
+    found = find_compiler(machine.target.flags, machine.target.toolchains, compiler, machine.target.features)
     rng = np.random.default_rng(1)
     asked = ask(machine, entries)
     timings = [t for a in asked for t in a.timings]

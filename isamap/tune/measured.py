@@ -59,7 +59,8 @@ class Measured:
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
         """The compiler and the processor."""
-        compiler = find_compiler(machine.target.flags, machine.target.toolchains)
+        target = machine.target
+        compiler = find_compiler(target.flags, target.toolchains, features=target.features)
         return {"compiler": compiler.version, "processor": this_cpu().key}
 
 

@@ -142,7 +142,6 @@ def unknown(tmp_path: Path) -> Machine:
     [
         ("fill_rows", "the shape of `t` in `tmm` depends on R, which only the run knows"),
         ("fill_all", "it requires `tilecfg.rows` to be R, which is no number before the run"),
-        ("copy", "the shape of `a` depends on Q, which only the processor knows"),
     ],
 )
 def test_what_the_code_would_have_to_know_is_said(unknown: Machine, name: str, said: str) -> None:

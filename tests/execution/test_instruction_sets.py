@@ -1,0 +1,108 @@
+"""Instruction sets of several makers, each tried where it can be, counted, and held to a number.
+
+What stands in a description is tried by itself: this computer's processor performs it, or QEMU does. Each
+program of an architecture needs a C library, half a minute to build once: one architecture is tried always.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from isamap import verify
+from isamap.codegen.child import Emulator, RunProblem, emulator_for
+from isamap.codegen.silicon import check_machine
+from isamap.machine import load_machine, missing_features
+
+ON_SILICON = ("generic-c", "x86-avx2", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
+OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16")
+OF_OTHERS = ("riscv-rvv",)
+EVERY_NTH = 12  # of the instructions of `generic-c`, which each architecture is asked for
+
+needs_qemu = pytest.mark.skipif(
+    shutil.which("qemu-aarch64") is None, reason="needs qemu-aarch64 (Debian's qemu-user)"
+)
+
+
+def own(name: str) -> list[str]:
+    """The instructions that a description states itself."""
+    machine = load_machine(name)
+    if len(machine.chain) == 1:
+        return list(machine.instructions)[::EVERY_NTH]
+    inherited = load_machine(machine.chain[1]).instructions
+    return [n for n, e in machine.instructions.items() if inherited.get(n) != e]
+
+
+def tried(names: Sequence[str], emulator: str | None = None) -> Counter[str]:
+    """How many of the instructions of each of these machines were right; raises where one was not."""
+    right: Counter[str] = Counter()
+    for name in names:
+        machine = load_machine(name)
+        named = Emulator((emulator,)) if emulator is not None else None
+        checks = check_machine(machine, own(name), emulator=emulator_for(machine, named))
+        assert [c for c in checks if c.verdict in ("wrong", "crashed")] == []
+        right[f"{name} under {emulator}" if emulator else name] += sum(c.verdict == "ok" for c in checks)
+    return right
+
+
+def say(capsys: pytest.CaptureFixture[str], right: Counter[str]) -> int:
+    """Prints and returns the count of instruction sets of which something was tried."""
+    sets = [name for name, count in right.items() if count]
+    with capsys.disabled():
+        print(f"\n{len(sets)} instruction sets: " + ", ".join(f"{n} {right[n]}" for n in sets))
+    return len(sets)
+
+
+@needs_qemu
+def test_eight_instruction_sets_run(capsys: pytest.CaptureFixture[str]) -> None:
+    here = [name for name in ON_SILICON if not missing_features(load_machine(name))]
+    assert say(capsys, tried(here) + tried(OF_ONE_EMULATOR)) == len(here) + len(OF_ONE_EMULATOR)
+
+
+@needs_qemu
+@pytest.mark.exhaustive
+def test_other_instruction_sets_run(capsys: pytest.CaptureFixture[str]) -> None:
+    everywhere: Counter[str] = Counter()
+    for emulator in ("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64"):
+        everywhere += tried(["generic-c"], emulator)
+    assert say(capsys, tried(OF_OTHERS) + everywhere) == len(OF_OTHERS) + 4
+
+
+SIZES = {"M": 5, "N": 6, "K": 7}
+
+
+@needs_qemu
+@pytest.mark.parametrize(
+    ("machine", "cpu", "lacks"),
+    [
+        ("aarch64-dotprod", "cortex-a53", "asimddp"),
+        ("aarch64-bf16", "cortex-a76", "i8mm"),
+        pytest.param("riscv-rvv", "rv64", "v", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_processor_that_lacks_a_feature_is_refused(machine: str, cpu: str, lacks: str) -> None:
+    """Before its first instruction, which might do something else there than end the program."""
+    emulator = f"{load_machine(machine).target.emulator} -cpu {cpu}"
+    cases = verify("gemm_s8s8", machine, SIZES, heuristic="greedy", emulator=emulator)
+    assert {(p.code, p.message) for case in cases for p in case.problems} == {
+        ("program-failed", f"the emitted `gemm_s8s8` could not be run: the processor lacks {lacks}")
+    }
+    described = load_machine(machine)
+    named = emulator_for(described, Emulator.read(emulator))
+    with pytest.raises(RunProblem, match=f"the processor lacks {lacks}"):
+        check_machine(described, ["load_f32"], emulator=named)
+
+
+@needs_qemu
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("bits", [128, 512])
+def test_vectors_of_other_lengths(bits: int) -> None:
+    """What is made for one length, on a processor that has it."""
+    machine = load_machine(f"riscv-rvv@Q={bits // 64}")
+    emulator = Emulator.read(f"qemu-riscv64 -cpu rv64,v=true,vlen={bits}")
+    names = ["load_v_f32", "fma_n_v_f32", "reduce_v_f64", "cvt_v_u8_i32", "max_v_f32"]
+    checks = check_machine(machine, names, emulator=emulator_for(machine, emulator))
+    assert {check.verdict for check in checks} == {"ok"}
