@@ -265,7 +265,7 @@ class Packer:
 
 
 def compile_packers(
-    emitted: EmittedC, machine: Machine, model: bool = False, target: str | None = None
+    emitted: EmittedC, machine: Machine, model: bool = False, target: tuple[str, ...] | None = None
 ) -> tuple[Packer, ...]:
     """The programs that pack what a program takes packed. Raises: as `compile_library`."""
     found: list[Packer] = []
