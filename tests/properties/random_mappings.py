@@ -35,7 +35,7 @@ from isamap.ir import (
 )
 from isamap.ir.bind import comparison_holds
 from isamap.kernels import kernel_path, list_kernels
-from isamap.machine import list_machines, load_machine
+from isamap.machine import at_one_length, list_machines, load_machine
 from isamap.match import Mapping, Pattern, pattern_of, prove
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
 from isamap.match.mappings.exact import largest
@@ -68,6 +68,11 @@ class Subject:
     result: Array
 
     @property
+    def scalars(self) -> dict[str, float]:
+        """A value for each of the kernel's scalars."""
+        return small_scalars(self.known)
+
+    @property
     def is_exact(self) -> bool:
         """Whether no function of numpy's is called: their last bits depend on how many elements there are."""
         return all(OPS[op].ulp == 0 for op in operations(self.statement.assign.value))
@@ -94,6 +99,7 @@ class Trial:
             s.arrays,
             self.cut,
             s.values,
+            s.scalars,
             exact=s.statement.is_reduction,
         )
 
@@ -157,6 +163,8 @@ def _shipped(random: Random) -> tuple[Subject, Found]:
     subject = _subject(kernel, number, sizes, random)
     found = list(_machine_mappings(name, number, random.choice(list_machines())))
     random.shuffle(found)
+    if small_scalars(kernel):  # instructions that are made up have operands and sizes only
+        return subject, found[:8]
     return subject, found[:8] + _random_mappings(subject.statement, number, random, 4)
 
 
@@ -196,7 +204,7 @@ def shipped_kernel(name: str) -> Kernel:
 
 @lru_cache
 def _patterns(machine: str) -> tuple[Pattern, ...]:
-    instructions = (i.instruction for i in load_machine(machine).instructions.values())
+    instructions = (i.instruction for i in at_one_length(load_machine(machine)).instructions.values())
     return tuple(p for i in instructions if (p := pattern_of(i)) is not None)
 
 
@@ -243,8 +251,14 @@ def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random)
     )
     arrays = small_arrays(operands, values, random)
     with np.errstate(all="ignore"):
-        result = interpret(alone, arrays, sizes, exact=statement.is_reduction)[target].astype(np.float64)
+        found = interpret(alone, arrays, sizes, small_scalars(kernel), exact=statement.is_reduction)
+    result = found[target].astype(np.float64)
     return Subject(statement, kernel, alone, values, arrays, result)
+
+
+def small_scalars(kernel: Kernel) -> dict[str, float]:
+    """A small number for each scalar that has a type."""
+    return {p.name: 2.0 for p in kernel.params if p.dtype is not None}
 
 
 def small_arrays(operands: Iterable[Operand], values: dict[str, int], random: Random) -> dict[str, Array]:
