@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.cli.answers import Answer, Finding, print_answer
-from isamap.cli.terminal import complain, prepare_streams, write_answer
+from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
 from isamap.codegen.cache import cache_root, digest
 from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept
@@ -143,6 +143,7 @@ def _collected() -> Generator[dict[str, Finding]]:
 
 def _refused(words: Sequence[str], error: OSError) -> Answer:
     """What the operating system refused: a lack of something, or else a mistake here."""
+    let_go()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))
     try:

@@ -73,6 +73,15 @@ def complain(text: str) -> None:
         _discard(sys.stderr)
 
 
+def let_go() -> None:
+    """Lets go of what standard output holds and does not take: a page that was written before it was full."""
+    try:
+        if not _is_missing(sys.stdout):
+            sys.stdout.flush()
+    except OSError:
+        _discard(sys.stdout)
+
+
 def _is_missing(stream: IO[str] | None) -> bool:
     return stream is None
 

@@ -99,9 +99,14 @@ class Vague:
     size: float
 
 
-def find_vague(wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
-    """The largest bound of an output, where it is too large to tell right from wrong; else None."""
+def find_vague(found: Array, wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
+    """The largest bound of an output, where it is too large to tell right from wrong; else None.
+
+    What is equal element by element needs no bound.
+    """
     if not wanted.dtype.is_float or wanted.is_exact or not wanted.bound.size:
+        return None
+    if not np.any(_errors(found[wanted.at] if wanted.at is not None else found, wanted)):
         return None
     compared = np.isfinite(wanted.bound)
     values = np.abs(wanted.values[compared].astype(np.float64))

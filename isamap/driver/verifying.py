@@ -214,7 +214,7 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
         judged.checked = "all elements, each iteration from the program's own state"
     for name, wanted in whole.items():
         several = [e for e in (wanted, own.get(name)) if e is not None]
-        vague = [find_vague(e, arrays) for e in several]
+        vague = [find_vague(judged.found[name], e, arrays) for e in several]
         if (found := vague[-1]) is not None and all(vague):
             if fill == TELLING_FILL:
                 judged.problems.append(_too_vague(name, found, judged))

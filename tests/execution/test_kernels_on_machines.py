@@ -33,7 +33,6 @@ ON_MATMUL: dict[str, dict[str, Size]] = {
     "conv2d_transposed": {**CONVOLUTION},
     "depthwise": {"N": 2, "C": 18, "H": 7, "W": 6, "R": 3, "S": 2},
     "depthwise_multiplier": {"N": 1, "C": 3, "M": 5, "H": 7, "W": 19, "R": 3, "S": 2, "stride": 2},
-    "attention": {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18, "causal": 1},
     "attention_context": {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18},
     "attention_scores_mqa": {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18},
     "three_gates": {"B": "1..40", "H": "1..40", "D": "1..40"},

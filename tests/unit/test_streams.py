@@ -19,6 +19,7 @@ def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProc
     """What `isamap` does in a shell, which may close or lead its streams elsewhere."""
     command = f'isamap() {{ "{sys.executable}" -m isamap "$@"; }}; {line}'
     environment = {**os.environ, "PYTHONPATH": ROOT, "ISAMAP_CACHE_DIR": str(folder / "cache"), **variables}
+    environment.pop("PYTHONUNBUFFERED", None)  # what streams hold is written when a command ends
     words = ["bash", "-o", "pipefail", "-c", command]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
