@@ -190,6 +190,7 @@ def test_packing_is_timed_in_blocks_that_rows_fill() -> None:
 def test_the_command_writes_a_profile_that_compile_then_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("ISAMAP_PROFILE", "default")  # other tests see none
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(tmp_path / "data"))
     assert main(["hw", "calibrate", "generic-c", "--budget", "0.1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
