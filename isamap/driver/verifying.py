@@ -18,16 +18,8 @@ from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.codegen.runner import RunResult, packed_arrays, run_program
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
-from isamap.driver.oracle import (
-    ORDER_FACTOR,
-    VECTORS,
-    Expected,
-    contraction_of,
-    count_operations,
-    expect,
-    sum_type,
-    wrong_vectors,
-)
+from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
+from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes

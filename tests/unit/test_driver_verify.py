@@ -11,7 +11,8 @@ from isamap.codegen.fills import FILLS, make_arrays
 from isamap.codegen.runner import RunResult
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.deviation import find_deviation
-from isamap.driver.oracle import VECTORS, contraction_of, count_operations, expect, last_place, wrong_vectors
+from isamap.driver.oracle import count_operations, expect, last_place
+from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import Case, compare, verify_case

@@ -7,6 +7,7 @@ import pytest
 
 from isamap.codegen.fills import make_arrays
 from isamap.driver.inputs import named_kernel
+from isamap.driver.oracle import expect
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
@@ -94,3 +95,13 @@ def test_a_depthwise_convolution_copies_nothing(fill: str) -> None:
     assert canonical is not None
     assert [o.name for o in canonical.operands] == ["X", "F", "Y"]
     assert verify_case(made, sizes, fill).ok
+
+
+def test_what_is_no_number_is_left_open_at_the_edge_alone() -> None:
+    kernel = line()
+    arrays = {o.name: np.ones([int(s.value or 0) for s in o.shape], np.float32) for o in kernel.operands}
+    arrays["F"][0] = np.inf  # times 0 at the first element, times X elsewhere
+    arrays["X"][3] = np.nan
+    found = expect(kernel, arrays, {}, "edges")["Y"]
+    assert np.flatnonzero(np.isnan(found.values)).tolist() == [0, 2, 3, 4]
+    assert np.flatnonzero(np.isinf(found.bound) & np.isnan(found.values)).tolist() == [0]
