@@ -96,6 +96,13 @@ def test_a_kernel_runs_on_a_matrix_product(name: str) -> None:
 
 
 @pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx512"])
+def test_attention_runs_where_something_selects(machine: str, causal: int) -> None:
+    sizes: dict[str, Size] = {"L": 2, "H": 3, "M": 5, "N": 17, "D": 18, "causal": causal}
+    assert_right(shipped("attention"), machine, sizes)
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_convolution_runs_on_every_abstract_machine(machine: str) -> None:
     assert_right(shipped("conv2d_nchw"), machine, {**CONVOLUTION, "stride": 2})
