@@ -9,7 +9,8 @@ import typer
 
 from isamap.cli.words import read_count, read_sizes
 from isamap.driver.inputs import read_kernel
-from isamap.driver.predicted import Case, all_jobs, shipped_cases
+from isamap.driver.predicted import Case, shipped_cases
+from isamap.driver.side_by_side import all_jobs
 from isamap.source import Diagnostic, UsageProblem
 
 KernelCases = Annotated[

@@ -19,7 +19,7 @@ _HOMES: dict[str, str] = {
     "schedule.diff": "schedule_command",
     "accesses": "accesses_command",
     "run": "run_command",
-    "verify": "run_command",
+    "verify": "verify_command",
     "fmt": "texts_command",
     "explain": "texts_command",
     "memplan": "memplan_command",

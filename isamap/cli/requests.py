@@ -9,7 +9,7 @@ from pathlib import Path
 from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
 from isamap.driver.inputs import find_profile, machine_of, read_file, read_kernel
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request, Size
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, Source, UsageProblem
 
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
@@ -38,7 +38,7 @@ class Choices:
     cold: bool = False
 
 
-def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
+def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
     """The request. Raises: UsageProblem for words that do not fit."""
     from isamap.plan.plugins import check_name
 
@@ -49,7 +49,7 @@ def make_request(kernel: str, machine: str, sizes: Mapping[str, Size], choices: 
     if choices.evaluate:
         check_name("evaluator", choices.evaluate)
     return Request(
-        kernel=read_kernel(kernel),
+        kernel=read_kernel(kernel) if isinstance(kernel, str) else kernel,
         machine=name,
         sizes=sizes,
         schedule=read_file(Path(schedule), schedule) if schedule is not None else None,

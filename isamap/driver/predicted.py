@@ -7,23 +7,20 @@ Many predictions run on all cores, each in a process of its own: a description i
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.driver.side_by_side import done_side_by_side
 from isamap.kernels import list_kernels
 from isamap.match import pattern_of
 from isamap.plan.schedule import NestSchedule
 from isamap.posing.estimate import estimate, numbered
 from isamap.posing.matches import chosen_tile
 from isamap.source import IsamapError, Source
-from isamap.source.process import end_with, interrupts_put_off
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
@@ -98,14 +95,33 @@ def predict(asked: Asked) -> Predicted:
     except IsamapError as error:
         return Predicted(None, refused=error.diagnostics[0].code)
     assert made.schedule is not None, "the stages before have run"
-    used = [use for nest in made.schedule.nests if (use := _use(made, nest)) is not None]
-    busiest = max(used, key=lambda use: use[1], default=None)
-    names = tuple(dict.fromkeys(name for name, _, _ in used))
-    return Predicted(made.schedule.cost_ns, names, busiest[2] if busiest else None)
+    used = uses_of(made)
+    busiest = max(used, key=lambda use: use.turns, default=None)
+    names = tuple(dict.fromkeys(use.instruction for use in used))
+    return Predicted(made.schedule.cost_ns, names, busiest.utilisation if busiest else None)
 
 
-def _use(made: Compilation, nest: NestSchedule) -> tuple[str, int, float | None] | None:
-    """The instruction of a nest that computes, its iterations and the share of its lanes that is busy."""
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An instruction that performs a statement that computes, in so many iterations.
+
+    `lanes` of them it performs at once, `utilisation` is the share of lanes that is busy; None where nothing
+    is known.
+    """
+
+    instruction: str
+    turns: int
+    lanes: int | None
+    utilisation: float | None
+
+
+def uses_of(made: Compilation) -> tuple[Use, ...]:
+    """What performs the statements of a schedule that compute."""
+    assert made.schedule is not None, "the stages before have run"
+    return tuple(use for nest in made.schedule.nests if (use := _use(made, nest)) is not None)
+
+
+def _use(made: Compilation, nest: NestSchedule) -> Use | None:
     assert made.canonical is not None, "the stages before have run"
     assert made.machine is not None, "the stages before have run"
     statement = statements(made.canonical)[nest.statement]
@@ -116,7 +132,8 @@ def _use(made: Compilation, nest: NestSchedule) -> tuple[str, int, float | None]
     exact = numbered(statement, {})
     found = estimate(exact, mapping, pattern, made.machine) if exact and pattern else None
     turns = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
-    return mapping.instruction, turns, found.utilisation if found is not None else None
+    known = (found.lanes, found.utilisation) if found is not None else (None, None)
+    return Use(mapping.instruction, turns, *known)
 
 
 def predict_all(
@@ -124,29 +141,7 @@ def predict_all(
 ) -> list[Predicted]:
     """The predictions in their order; `seen` is told each as soon as it is there, with its number."""
     found: dict[int, Predicted] = {}
-    for number, result in _performed(wanted, jobs):
+    for number, result in done_side_by_side(predict, wanted, jobs):
         found[number] = result
         seen(number, result)
     return [found[number] for number in range(len(wanted))]
-
-
-def all_jobs() -> int:
-    """How many cores may be used."""
-    return len(os.sched_getaffinity(0))
-
-
-def _performed(wanted: Sequence[Asked], jobs: int) -> Iterator[tuple[int, Predicted]]:
-    if jobs == 1 or len(wanted) < 2:
-        yield from ((number, predict(asked)) for number, asked in enumerate(wanted))
-        return
-    # What is begun anew shares no thread and no lock with this process.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(wanted)), fresh, end_with, (os.getpid(),)) as pool:
-        with interrupts_put_off():  # this process tells its own to end
-            numbers = {pool.submit(predict, asked): number for number, asked in enumerate(wanted)}
-        try:
-            yield from ((numbers[done], done.result()) for done in as_completed(numbers))
-        except BaseException:  # Ctrl-C as well: what runs is not waited for
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise

@@ -1,0 +1,180 @@
+"""`isamap verify --all`: kernels × machines, each cell compiled, run and compared at a few sizes.
+
+aarch64-neon: 45 verified, 2 failed, 22 without a mapping
+ok      gemm_f32  fma_n_q_f32          89 %  6 comparisons, emulator
+FAILED  gru_bf16  ...                        result-wrong: ...
+–       ...                                  no-mapping: ...
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.bench.kept_rows import append_row, open_rows
+from isamap.cli.answers import Answer
+from isamap.cli.cases import read_jobs, refuse_standard_input
+from isamap.cli.requests import Choices, make_request
+from isamap.cli.terminal import Progress
+from isamap.cli.words import read_names
+from isamap.codegen.cache import digest
+from isamap.driver.inputs import read_kernel
+from isamap.driver.request import Size
+from isamap.driver.side_by_side import done_side_by_side
+from isamap.hw_specs import shipped_machines
+from isamap.kernels import list_kernels
+from isamap.machine import load_machine, machine_digest
+from isamap.report.columns import percent_text, table
+from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.version import __version__
+
+if TYPE_CHECKING:
+    from isamap.codegen.child import Emulator
+    from isamap.driver.matrix import Cell, Verdict, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How a program is compared: on which data, beside guard pages or not, under which emulator."""
+
+    fills: tuple[str, ...]
+    guard: bool
+    emulator: Emulator | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many processes fill the matrix, where cells are kept, and whether those there are of use."""
+
+    jobs: str | None
+    folder: str | None
+    resume: bool
+
+
+def verify_matrix(
+    kernel: str | None,
+    hw: str | None,
+    choices: Choices,
+    sets: Sequence[Mapping[str, Size]],
+    compared: Compared,
+    kept: Kept,
+) -> Answer:
+    """The matrix. Raises: UsageProblem for words that do not fit; what a cell refuses stands in the cell."""
+    from isamap.driver.matrix import Cell
+
+    _refuse_of_one(choices)
+    kernels, machines = _named(kernel, list_kernels()), _named(hw, shipped_machines())
+    refuse_standard_input([*kernels, *machines])
+    for machine in machines:
+        if machine not in shipped_machines():
+            load_machine(machine)
+    folder = Path(kept.folder) if kept.folder is not None else None
+    jobs, known = read_jobs(kept.jobs), open_rows(folder, kept.resume, Cell.of)
+    sources = [read_kernel(name) for name in kernels]
+    wanted = [one for machine in machines for one in _wanted(sources, machine, choices, sets, compared)]
+    settled = {key: cell for key, cell in known.items() if cell.is_settled}
+    cells = _filled(wanted, jobs, folder, settled)
+    counts = Counter(cell.verdict for cell in cells)
+    totals = {verdict: counts[verdict] for verdict in WORDS}
+    payload = {"totals": totals, "cells": [cell.as_json() for cell in cells]}
+    return Answer(payload, _text(cells), exit=1 if counts["failed"] else 0)
+
+
+def _refuse_of_one(choices: Choices) -> None:
+    """Nothing, unless an option is given that says something of one kernel alone. Raises: UsageProblem."""
+    given = {
+        "--schedule": choices.schedule, "--fix": choices.fix, "--packed": choices.packed,
+        "--transform": choices.transform,
+    }  # fmt: skip
+    if found := next((option for option, value in given.items() if value is not None), None):
+        said = f"`{found}` is of one kernel, and `--all` verifies many"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+
+
+def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
+    """What a word names: all without one; patterns stand for what is shipped, other words for themselves."""
+    if word is None:
+        return tuple(shipped)
+    found: list[str] = []
+    for one in read_names([word]):
+        matching = [name for name in shipped if fnmatchcase(name, one)]
+        found += matching or [one]
+    return tuple(dict.fromkeys(found))
+
+
+def _wanted(
+    kernels: Sequence[Source],
+    machine: str,
+    choices: Choices,
+    sets: Sequence[Mapping[str, Size]],
+    compared: Compared,
+) -> Iterator[Wanted]:
+    """The cells of a machine, which are to be filled."""
+    from isamap.driver.matrix import Wanted, sizes_for
+
+    asked = make_request(kernels[0], machine, {}, choices)
+    how = {
+        "options": asked.options(), "fills": compared.fills, "guard": compared.guard,
+        "emulator": str(compared.emulator or ""), "version": __version__,
+    }  # fmt: skip
+    common = (machine_digest(asked.machine), json.dumps(how, sort_keys=True))
+    for source in kernels:
+        sizes = sizes_for(source, sets)
+        name = source.name.removesuffix(".ir")
+        key = f"{name} {machine} {digest(*common, source.text, json.dumps(sizes))[:16]}"
+        requests = tuple(replace(asked, kernel=source, sizes=own) for own in sizes)
+        yield Wanted(key, name, machine, requests, compared.fills, compared.guard, compared.emulator)
+
+
+def _filled(
+    wanted: Sequence[Wanted], jobs: int, folder: Path | None, known: Mapping[str, Cell]
+) -> list[Cell]:
+    """The cells in their order; those that are known are not filled again."""
+    from isamap.driver.matrix import verify_cell
+
+    found = {n: known[one.key] for n, one in enumerate(wanted) if one.key in known}
+    left = [n for n in range(len(wanted)) if n not in found]
+    with Progress() as progress:
+        progress(f"verify {len(found)} of {len(wanted)}")
+        for number, cell in done_side_by_side(verify_cell, [wanted[n] for n in left], jobs):
+            found[left[number]] = cell
+            append_row(folder, cell)
+            progress(f"verify {len(found)} of {len(wanted)}: {cell.kernel} on {cell.machine}")
+    return [found[n] for n in range(len(wanted))]
+
+
+WORDS: Mapping[Verdict, tuple[str, str]] = {
+    "verified": ("ok", "verified"),
+    "failed": ("FAILED", "failed"),
+    "no-mapping": ("–", "without a mapping"),
+    "not-run": ("not run", "not run"),
+}
+"""How a verdict begins a line, and what it is called in a sum."""
+
+
+def _text(cells: Sequence[Cell]) -> str:
+    """A table for each machine, and the sums."""
+    machines = dict.fromkeys(cell.machine for cell in cells)
+    parts: list[str] = []
+    for machine in machines:
+        own = [cell for cell in cells if cell.machine == machine]
+        parts += [f"{machine}: {_sums(own)}", table([_line(cell) for cell in own]), ""]
+    return "\n".join([*parts, f"{len(cells)} cells: {_sums(cells)}"])
+
+
+def _sums(cells: Iterable[Cell]) -> str:
+    counts = Counter(cell.verdict for cell in cells)
+    return ", ".join(f"{counts[verdict]} {said}" for verdict, (_, said) in WORDS.items() if counts[verdict])
+
+
+def _line(cell: Cell) -> tuple[str, str, str, str, str]:
+    """A row: instructions that do one iteration at a time are said to be scalar."""
+    by = ", ".join(f"{name} (scalar)" if name in cell.scalar else name for name in cell.instructions)
+    share = "" if cell.utilisation is None else percent_text(cell.utilisation)
+    said = f"{cell.comparisons} comparisons, {' and '.join(cell.ran_on)}" if cell.comparisons else ""
+    return WORDS[cell.verdict][0], cell.kernel, by, share, cell.reason or said

@@ -1,0 +1,169 @@
+"""A kernel on a machine, verified at a few sizes: one cell of the matrix that `isamap verify --all` prints.
+
+gemm_f32 on aarch64-neon   ->   verified by fma_n_q_f32, 89 % of its lanes, 6 comparisons on emulator
+
+What a machine cannot do is no failure, nor is what cannot be run here: such a cell says why.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from isamap.codegen.child import Emulator
+from isamap.driver.predicted import Use, uses_of
+from isamap.driver.request import Request, Size
+from isamap.driver.runnable import prepare
+from isamap.driver.verifying import Case, all_cases
+from isamap.ir import bind
+from isamap.source import (
+    Diagnostic,
+    Infeasible,
+    IsamapError,
+    MissingTool,
+    NoMapping,
+    Source,
+    UsageProblem,
+)
+from isamap.syntax import parse_kernel
+
+Verdict = Literal["verified", "failed", "no-mapping", "not-run"]
+Sizes = Mapping[str, Size]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cell to be filled; `key` names it among the cells of an earlier run."""
+
+    key: str
+    kernel: str
+    machine: str
+    requests: tuple[Request, ...]
+    fills: tuple[str, ...]
+    guard: bool = True
+    emulator: Emulator | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What was found; `reason` says why nothing was verified, or what is wrong.
+
+    `scalar` are those of `instructions` that perform one iteration at a time, `utilisation` the share of busy
+    lanes where most is done. Units: seconds.
+    """
+
+    key: str
+    kernel: str
+    machine: str
+    verdict: Verdict
+    instructions: tuple[str, ...] = ()
+    scalar: tuple[str, ...] = ()
+    utilisation: float | None = None
+    ran_on: tuple[str, ...] = ()
+    comparisons: int = 0
+    reason: str = ""
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The cell as JSON."""
+        return asdict(self)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another run would find the same."""
+        return self.verdict in ("verified", "no-mapping")
+
+    @staticmethod
+    def of(kept: Mapping[str, Any]) -> Cell:
+        """The cell that a line of JSON is."""
+        lists = {name: tuple(kept[name]) for name in ("instructions", "scalar", "ran_on")}
+        whole: dict[str, Any] = {**{f.name: kept[f.name] for f in fields(Cell)}, **lists}
+        return Cell(**whole)
+
+
+def verify_cell(wanted: Wanted) -> Cell:
+    """The cell. A mistake of the compiler's own fails this one, and no other."""
+    started = time.monotonic()
+    uses: list[Use] = []
+    cases: list[Case] = []
+    verdict, reason = _verified(wanted, uses, cases)
+    busiest = max(uses, key=lambda use: use.turns, default=None)
+    return Cell(
+        wanted.key, wanted.kernel, wanted.machine, verdict,
+        tuple(dict.fromkeys(use.instruction for use in uses)),
+        tuple(dict.fromkeys(use.instruction for use in uses if use.lanes == 1)),
+        busiest.utilisation if busiest is not None else None,
+        tuple(sorted({case.ran_on for case in cases})), len(cases), reason,
+        round(time.monotonic() - started, 3),
+    )  # fmt: skip
+
+
+def _verified(wanted: Wanted, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
+    """The verdict and its reason; `uses` and `cases` are filled as far as one comes."""
+    try:
+        for request in wanted.requests:
+            prepared = prepare(request, emulator=wanted.emulator)
+            uses += uses_of(prepared.program.compilation)
+            cases += all_cases(prepared, wanted.fills, guard=wanted.guard)
+    except (NoMapping, Infeasible) as error:
+        return "no-mapping", _said(error)
+    except MissingTool as error:
+        return "not-run", _said(error)
+    except IsamapError as error:
+        return "failed", _said(error)
+    except Exception as error:  # noqa: BLE001 - the other cells are not to be lost with this one
+        return "failed", f"internal-error: {type(error).__name__}: {error}"[:300]
+    wrong = [case for case in cases if not case.ok]
+    if not wrong:
+        return "verified", ""
+    sizes = " ".join(f"{name}={value}" for name, value in wrong[0].sizes.items())
+    found = wrong[0].problems[0]
+    return "failed", f"{found.code}: {found.message} ({sizes}, {wrong[0].fill}; {len(wrong)} of {len(cases)})"
+
+
+def _said(error: IsamapError) -> str:
+    """The code and the first of what explains it, for a line."""
+    found = error.diagnostics[0]
+    why = found.notes[0].splitlines()[0] if found.notes else found.message
+    return f"{found.code}: {why}"
+
+
+def open_sizes(kernel: Source) -> tuple[str, ...]:
+    """The sizes of a kernel that have no default."""
+    return tuple(p.name for p in parse_kernel(kernel).params if p.kind == "size" and p.default is None)
+
+
+def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
+    """Those of the given sets that name all open sizes of a kernel, else two sets of odd sizes of its own.
+
+    They are drawn from the kernel's name: a small set, and one beyond the length of most vectors.
+    """
+    names = open_sizes(kernel)
+    fitting = tuple(sizes for sizes in given if set(sizes) == set(names))
+    if fitting:
+        return fitting
+    draw = random.Random(kernel.name)
+    return tuple(_drawn(kernel, names, draw, low, high) for low, high in ((3, 9), (10, 23)))
+
+
+def _drawn(kernel: Source, names: Sequence[str], draw: random.Random, low: int, high: int) -> Sizes:
+    """Sizes between two numbers that keep what the kernel's `where` asks."""
+    parsed = parse_kernel(kernel)
+    for _ in range(MOST_DRAWS):
+        sizes = {n: draw.randint(1, 3) if n in FEW else draw.randint(low, high) for n in names}
+        try:
+            bind(parsed, sizes)
+        except UsageProblem:
+            continue
+        return sizes
+    raise UsageProblem(
+        Diagnostic("size-unbound", f"no odd sizes of `{parsed.name}` were found", help="give them by -D")
+    )
+
+
+MOST_DRAWS = 1000
+FEW = ("R", "S", "T", "L", "G")
+"""Sizes of filters, steps, and copies side by side, which make work and few new cases."""
