@@ -1,16 +1,17 @@
-"""The shipped recurrent layers compute what the literature says, in f32 and in bf16."""
+"""The shipped recurrent layers compute what the literature says: in f32, bf16 and with weights of bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from isamap.codegen.fills import make_arrays
-from isamap.ir import DTYPES, bind, interpret, iterations_apart
+from isamap.ir import DTYPES, Kernel, bind, interpret, iterations_apart
 from isamap.kernels import kernel_path
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -65,31 +66,150 @@ def relu(x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-CELLS: dict[str, Callable[..., Array]] = {
+def both(cell: Callable[..., Array], X: Array, **of_ways: Array) -> Array:
+    """The way forward, and beside it the way back."""
+    forward, back = ({name: array[way] for name, array in of_ways.items()} for way in range(2))
+    return np.concatenate([cell(X=X, **forward), cell(X=X[::-1], **back)[::-1]], axis=2)
+
+
+def in_bytes(x: Array, largest: Array) -> Array:
+    """The 127ths of the largest value that are next to x, as values."""
+    return np.rint(127 * x / largest) * largest / 127
+
+
+def gru_s8(X: Array, W: Array, U: Array, p: Array, q: Array, b: Array, d: Array, h0: Array) -> Array:
+    W, U, X = W * p[:, None] / 127, U * q[:, None] / 127, in_bytes(X, np.abs(X).max(2, keepdims=True))
+    h, found = h0, list[Array]()
+    for x in X:
+        s = np.clip(in_bytes(h, 1), -128 / 127, 1)
+        r, z = (sigmoid(x @ W[i] + b[i] + s @ U[i] + d[i]) for i in range(2))
+        h = (1 - z) * np.tanh(x @ W[2] + b[2] + r * (s @ U[2] + d[2])) + z * h
+        found.append(h)
+    return np.stack(found)
+
+
+def lstm_s8(
+    X: Array, W: Array, U: Array, p: Array, q: Array, b: Array, h0: Array, c0: Array
+) -> Array:  # fmt: skip
+    W, U, X = W * p[:, None] / 127, U * q[:, None] / 127, in_bytes(X, np.abs(X).max(2, keepdims=True))
+    h, c, found = h0, c0, list[Array]()
+    for x in X:
+        s = np.clip(in_bytes(h, 1), -128 / 127, 1)
+        i, f, g, o = (x @ W[a] + s @ U[a] + b[a] for a in range(4))
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        found.append(h)
+    return np.stack(found)
+
+
+ONE_WAY: dict[str, Callable[..., Array]] = {
     "gru": gru,
     "gru_reset_first": gru_reset_first,
     "lstm": lstm,
     "rnn_relu": partial(rnn, act=relu),
     "rnn_tanh": partial(rnn, act=np.tanh),
 }
+TWO_WAYS = {f"{name}_bidirectional": partial(both, ONE_WAY[name]) for name in ("gru", "lstm", "rnn_tanh")}
+FLOATS = ONE_WAY | TWO_WAYS
+CELLS = (
+    FLOATS | {f"{name}_bf16": cell for name, cell in FLOATS.items()} | {"gru_s8": gru_s8, "lstm_s8": lstm_s8}
+)
 
 
-@pytest.mark.parametrize("form", ["", "_bf16"])
+def load(name: str, **sizes: int) -> Kernel:
+    return bind(parse_kernel(Source(name, kernel_path(name).read_text(encoding="utf-8"))), SIZES | sizes)
+
+
+def inputs_of(kernel: Kernel) -> dict[str, Array]:
+    return {n: a for n, a in make_arrays(kernel, "random").items() if kernel.operand(n).role == "in"}
+
+
 @pytest.mark.parametrize("name", CELLS)
-def test_a_cell_computes_what_its_formulas_say(name: str, form: str) -> None:
-    text = kernel_path(name + form).read_text(encoding="utf-8")
-    kernel = bind(parse_kernel(Source(name, text)), SIZES)
-    arrays = {n: a for n, a in make_arrays(kernel, "random").items() if kernel.operand(n).role == "in"}
+def test_a_cell_computes_what_its_formulas_say(name: str) -> None:
+    kernel = load(name)
+    arrays = inputs_of(kernel)
     exact = CELLS[name](**{n: a.astype(np.float64) for n, a in arrays.items()})
     found = interpret(kernel, arrays, {})["Y"].astype(np.float64)
-    places = 2.0 ** -(DTYPES["bf16"].mantissa_bits if form else 20)
+    places = 2.0 ** -(DTYPES["bf16"].mantissa_bits if "bf16" in name else 20)
     assert np.abs(found - exact).max() < 4 * places * max(1.0, np.abs(exact).max())
 
 
-@pytest.mark.parametrize("form", ["", "_bf16"])
 @pytest.mark.parametrize("name", CELLS)
-def test_the_steps_of_a_cell_can_be_judged_one_by_one(name: str, form: str) -> None:
-    text = kernel_path(name + form).read_text(encoding="utf-8")
-    apart = iterations_apart(bind(parse_kernel(Source(name, text)), SIZES))
+def test_the_steps_of_a_cell_can_be_judged_one_by_one(name: str) -> None:
+    apart = iterations_apart(load(name))
     assert apart is not None
     assert list(apart.shown.values()) == ["Y"]
+
+
+@pytest.mark.parametrize("name", ["gru_bf16", "gru_reset_first_bf16", "lstm_bf16", "rnn_tanh_bf16"])
+def test_a_sequence_in_pieces_is_the_sequence_as_no_piece_rounds_the_state(name: str) -> None:
+    arrays = inputs_of(load(name))
+    whole = interpret(load(name), arrays, {})
+    first = interpret(load(name, T=2), arrays | {"X": arrays["X"][:2]}, {})
+    states = {"h0": first["h"]} | ({"c0": first["c"]} if "c" in first else {})
+    rest = interpret(load(name, T=3), arrays | states | {"X": arrays["X"][2:]}, {})
+    assert np.array_equal(np.concatenate([first["Y"], rest["Y"]]), whole["Y"])
+    assert np.array_equal(rest["h"], whole["h"])
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_weights_of_bytes_are_close_to_the_weights_they_stand_for(name: str) -> None:
+    arrays = inputs_of(load(name))
+    of_bytes = {n: a for n, a in arrays.items() if n not in ("W", "U")}
+    for weights, largest in (("W", "p"), ("U", "q")):
+        of_bytes[largest] = np.abs(arrays[weights]).max(axis=1)
+        of_bytes[weights] = np.rint(127 * arrays[weights] / of_bytes[largest][:, None]).astype(np.int8)
+    found = interpret(load(f"{name}_s8"), of_bytes, {})["Y"]
+    assert 0 < np.abs(found - interpret(load(name), arrays, {})["Y"]).max() < 0.02
+
+
+def stacked(name: str, X: Array, layers: list[dict[str, Array]], run: Callable[..., Array]) -> Array:
+    """The rows of the last of several layers, each of which reads those of the one before it."""
+    for layer in layers:
+        X = run(name, X, layer)
+    return X
+
+
+def interpreted(name: str, X: Array, given: dict[str, Array]) -> Array:
+    return interpret(load(name, C=X.shape[-1]), {"X": X, **given}, {})["Y"]
+
+
+def layers_of(name: str) -> list[dict[str, Array]]:
+    """Two layers in both directions: the second has the rows of the first for its features."""
+    found = [inputs_of(load(name, C=features)) for features in (SIZES["C"], 2 * SIZES["H"])]
+    return [{n: a for n, a in layer.items() if n != "X"} for layer in found]
+
+
+@pytest.mark.parametrize("name", TWO_WAYS)
+def test_layers_of_two_directions_stand_on_each_other(name: str) -> None:
+    X, layers = inputs_of(load(name))["X"], layers_of(name)
+    exact = stacked(name, X, layers, lambda name, x, given: TWO_WAYS[name](X=x, **given))
+    assert np.abs(stacked(name, X, layers, interpreted) - exact).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm", "rnn_tanh"])
+def test_two_layers_in_two_directions_are_those_of_torch(name: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    kernel, kind = f"{name}_bidirectional", {"gru": "GRU", "lstm": "LSTM", "rnn_tanh": "RNN"}[name]
+    X, layers = inputs_of(load(kernel))["X"], layers_of(kernel)
+    net = getattr(torch.nn, kind)(SIZES["C"], SIZES["H"], num_layers=2, bidirectional=True)
+    with torch.no_grad():
+        for (number, layer), way in product(enumerate(layers), range(2)):
+            of_way = {n: a[way].astype(np.float32) for n, a in layer.items()}
+            theirs = {
+                "weight_ih": of_way["W"].swapaxes(-1, -2),
+                "weight_hh": of_way["U"].swapaxes(-1, -2),
+                "bias_ih": of_way["b"],
+                "bias_hh": of_way.get("d", 0 * of_way["b"]),
+            }
+            for part, values in theirs.items():
+                to = getattr(net, f"{part}_l{number}" + way * "_reverse")
+                to.copy_(torch.from_numpy(values.reshape(to.shape).copy()))
+    states = [
+        torch.from_numpy(np.concatenate([layer[n] for layer in layers]).astype(np.float32))
+        for n in ("h0", "c0")
+        if n in layers[0]
+    ]
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(X.astype(np.float32)), tuple(states) if kind == "LSTM" else states[0])
+    assert np.abs(stacked(kernel, X, layers, interpreted) - wanted[0].numpy()).max() < 1e-5

@@ -355,8 +355,10 @@ def test_all_kernels_of_the_plan_are_there() -> None:
     layers = ("softmax", "layer_norm", "rms_norm", "linear_gelu", "linear_silu", "linear_residual")
     rows = {f"{name}_{t}" for name in layers for t in ("f32", "bf16")}  # these: test_kernels_of_rows.py
     cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")
-    recurrent = {f"{c}{form}" for c in cells for form in ("", "_bf16")}
-    assert set(list_kernels()) == gemms | others | rows | recurrent | {"gemm_u8s8_requant", "gemm_w4_f32"}
+    both_ways = tuple(f"{c}_bidirectional" for c in ("gru", "lstm", "rnn_tanh"))
+    recurrent = {f"{c}{form}" for c in (*cells, *both_ways) for form in ("", "_bf16")}
+    of_bytes = {"gemm_u8s8_requant", "gemm_w4_f32", "gru_s8", "lstm_s8"}
+    assert set(list_kernels()) == gemms | others | rows | recurrent | of_bytes
 
 
 @pytest.mark.parametrize("name", list_kernels())

@@ -1,4 +1,4 @@
-"""The page about Python shows what Python prints: its ```pycon blocks are one session."""
+"""Pages show what Python prints: the ```pycon blocks of each are one session."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import doctest
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```pycon\n((?:(?!```).*\n)*)```", re.MULTILINE)
 
 
-def test_the_page_shows_what_is_printed() -> None:
-    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(blocks) >= 5
-    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, PAGE.name, str(PAGE), 0)
+def run_page(name: str) -> int:
+    """How many blocks a page has, all of which print what stands there."""
+    page = DOCS / name
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
     said: list[str] = []
     assert doctest.DocTestRunner().run(session, out=said.append).failed == 0, "".join(said)
+    return len(blocks)
+
+
+def test_the_page_about_python_shows_what_is_printed() -> None:
+    assert run_page("python.md") >= 5
+
+
+@pytest.mark.exhaustive
+def test_two_layers_in_both_directions_are_those_of_torch() -> None:
+    pytest.importorskip("torch")
+    assert run_page("recurrent.md") == 1
