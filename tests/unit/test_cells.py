@@ -78,12 +78,12 @@ def in_bytes(x: Array, largest: Array) -> Array:
 
 
 def gru_s8(X: Array, W: Array, U: Array, p: Array, q: Array, b: Array, d: Array, h0: Array) -> Array:
-    W, U, X = W * p[:, None] / 127, U * q[:, None] / 127, in_bytes(X, np.abs(X).max(2, keepdims=True))
+    w, u = W * p[:, None] / 127, U * q[:, None] / 127
     h, found = h0, list[Array]()
-    for x in X:
+    for x in in_bytes(X, np.abs(X).max(2, keepdims=True)):
         s = np.clip(in_bytes(h, 1), -128 / 127, 1)
-        r, z = (sigmoid(x @ W[i] + b[i] + s @ U[i] + d[i]) for i in range(2))
-        h = (1 - z) * np.tanh(x @ W[2] + b[2] + r * (s @ U[2] + d[2])) + z * h
+        r, z = (sigmoid(x @ w[i] + b[i] + s @ u[i] + d[i]) for i in range(2))
+        h = (1 - z) * np.tanh(x @ w[2] + b[2] + r * (s @ u[2] + d[2])) + z * h
         found.append(h)
     return np.stack(found)
 
@@ -91,11 +91,11 @@ def gru_s8(X: Array, W: Array, U: Array, p: Array, q: Array, b: Array, d: Array,
 def lstm_s8(
     X: Array, W: Array, U: Array, p: Array, q: Array, b: Array, h0: Array, c0: Array
 ) -> Array:  # fmt: skip
-    W, U, X = W * p[:, None] / 127, U * q[:, None] / 127, in_bytes(X, np.abs(X).max(2, keepdims=True))
+    w, u = W * p[:, None] / 127, U * q[:, None] / 127
     h, c, found = h0, c0, list[Array]()
-    for x in X:
+    for x in in_bytes(X, np.abs(X).max(2, keepdims=True)):
         s = np.clip(in_bytes(h, 1), -128 / 127, 1)
-        i, f, g, o = (x @ W[a] + s @ U[a] + b[a] for a in range(4))
+        i, f, g, o = (x @ w[a] + s @ u[a] + b[a] for a in range(4))
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         found.append(h)
@@ -165,13 +165,18 @@ def test_weights_of_bytes_are_close_to_the_weights_they_stand_for(name: str) -> 
 
 def stacked(name: str, X: Array, layers: list[dict[str, Array]], run: Callable[..., Array]) -> Array:
     """The rows of the last of several layers, each of which reads those of the one before it."""
+    rows = X
     for layer in layers:
-        X = run(name, X, layer)
-    return X
+        rows = run(name, rows, layer)
+    return rows
 
 
 def interpreted(name: str, X: Array, given: dict[str, Array]) -> Array:
     return interpret(load(name, C=X.shape[-1]), {"X": X, **given}, {})["Y"]
+
+
+def by_formulas(name: str, X: Array, given: dict[str, Array]) -> Array:
+    return TWO_WAYS[name](X=X, **given)
 
 
 def layers_of(name: str) -> list[dict[str, Array]]:
@@ -183,7 +188,7 @@ def layers_of(name: str) -> list[dict[str, Array]]:
 @pytest.mark.parametrize("name", TWO_WAYS)
 def test_layers_of_two_directions_stand_on_each_other(name: str) -> None:
     X, layers = inputs_of(load(name))["X"], layers_of(name)
-    exact = stacked(name, X, layers, lambda name, x, given: TWO_WAYS[name](X=x, **given))
+    exact = stacked(name, X, layers, by_formulas)
     assert np.abs(stacked(name, X, layers, interpreted) - exact).max() < 1e-5
 
 
