@@ -34,11 +34,9 @@ def supply(nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter
     staged = scope.staged.get(operand.name)
     if staged is not None:
         return _from(staged, nest), {OFFSET: staged.offset(place.trips)}, None
-    partial = partial_axes(nest.tile.axes, place)
-    sums = any(nest.tile.axis(a).is_reduction for a in partial)
-    mine = {a: n for a, n in partial.items() if a in operand.parts or a in operand.scattered}
+    mine = _partial(nest, operand, place)
     if not mine.keys() & operand.scattered:
-        filled = sums and any(nest.tile.axis(a).is_reduction for a in mine)
+        filled = any(nest.tile.axis(a).is_reduction for a in mine)
         want = operand.want(symbols_of(mine), filled=filled)
         found = bring(nest.suppliers, nest.tile, operand, want)
         if found is not None:
@@ -47,6 +45,12 @@ def supply(nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter
     known = nest.tile, place, nest.suppliers, nest.names
     emitter.nodes += copy_tile(operand, buffer, ZERO, *known, back=None)
     return _from(Staged(buffer, operand, ()), nest), {OFFSET: ZERO}, buffer
+
+
+def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
+    """Axes of which an operand's tile may not be full here, with the elements that are left."""
+    own = {*operand.parts, *operand.scattered}
+    return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
 
 def _from(staged: Staged, nest: Nest) -> Supply | Leaf | Location:
@@ -84,10 +88,9 @@ def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
 def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brought: Brought) -> None:
     tile, acc = nest.tile, nest.tile.accumulator
     assert acc is not None, "what has no result sums"
-    partial = tuple(partial_axes(tile.axes, place).items())
     operands: list[tuple[str, OperandRef]] = []
     for operand in tile.inputs:
-        key = (operand.name, key_of(operand, place), partial)
+        key = (operand.name, key_of(operand, place), tuple(_partial(nest, operand, place).items()))
         if key not in brought:
             found, bindings, _ = supply(nest, scope, operand, place, emitter)
             brought[key] = emitter.reference(found, bindings)

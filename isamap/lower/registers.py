@@ -61,8 +61,12 @@ def _by_nest(
         match node:
             case For(_, _, body):
                 found.append(replace(node, body=_by_nest(body, change)))
-            case Block(_, body):
-                found.append(replace(node, body=change(body)))
+            case Block(note, body):
+                try:
+                    found.append(replace(node, body=change(body)))
+                except Infeasible as error:
+                    (said,) = error.diagnostics
+                    raise Infeasible(replace(said, notes=(f"in the nest of `{note}`",))) from None
             case _:
                 found.append(node)
     return tuple(found)
@@ -115,7 +119,7 @@ class _Allocator:
                 Diagnostic(
                     "out-of-registers",
                     f"more values are alive at once than `{value.memory}` has registers ({count})",
-                    help="unroll less in the schedule",
+                    help="unroll fewer tiles of that nest: `--fix nest0.unroll.m=1` for axis m of nest 0",
                 )
             )
         number = fitting[0]

@@ -88,7 +88,8 @@ COMMAND_CODES: dict[str, Explanation] = {
     ),
     "out-of-registers": Explanation(
         "more registers are needed than there are",
-        "Values that live at the same time need registers of their own. Unroll less in the schedule.",
+        "Values that live at the same time need registers of their own. Unroll fewer tiles of the nest that "
+        "is named: `isamap schedule` prints which axes it unrolls, `--fix nest0.unroll.m=1` decides for one.",
     ),
     "out-of-memory": Explanation(
         "more memory is needed than there is",
