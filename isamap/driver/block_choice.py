@@ -10,6 +10,7 @@ by. Inside ordered loops nothing is chosen: what these keep in caches is not pri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from isamap.driver.blocking import asked_blocks
 from isamap.driver.posing import ProblemOf, canonical_form, plan_ns
@@ -18,7 +19,17 @@ from isamap.driver.stages import Clock
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
 from isamap.posing.hierarchy import Memories
-from isamap.transform import Blocks, Rewrite, in_blocks, make_guards_explicit, shared_blocks, statements
+from isamap.transform import (
+    Blocks,
+    Rewrite,
+    dense_form,
+    in_blocks,
+    inlined,
+    is_rewritable,
+    make_guards_explicit,
+    shared_blocks,
+    statements,
+)
 
 # Plans of blocks have to be cheaper by so much: they are longer programs.
 LEAST_GAIN = 1.05
@@ -31,10 +42,13 @@ def form_in_blocks(
 
     What is decided, else the model's choice where it is asked for. Raises: as `asked_blocks`, `in_blocks`.
     """
+    fewer = _in_fewer_passes(request, kernel, problem_of, clock)
+    kernel, steps = fewer.kernel, fewer.steps
     asked = asked_blocks(request)
     if asked:
-        return Rewrite(in_blocks(make_guards_explicit(kernel), asked), ()), asked
+        return Rewrite(in_blocks(make_guards_explicit(kernel), asked), steps), asked
     whole = canonical_form(request, kernel, problem_of, clock)
+    whole = replace(whole, steps=(*steps, *whole.steps))
     if request.schedule is not None or request.transform != BEST_FORM:
         return whole, ()
     own = [o for o in kernel.operands if o.role == "temp"]
@@ -44,7 +58,20 @@ def form_in_blocks(
     costs = {b: plan_ns(request, cut, problem_of, "greedy", clock) for b, cut in offered.items()}
     best = min(costs, key=lambda b: costs[b])
     whole_ns = plan_ns(request, whole.kernel, problem_of, "greedy", clock)
-    return (Rewrite(offered[best], ()), best) if LEAST_GAIN * costs[best] < whole_ns else (whole, ())
+    return (Rewrite(offered[best], steps), best) if LEAST_GAIN * costs[best] < whole_ns else (whole, ())
+
+
+def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
+    """The kernel without temporaries that may be computed where they are read, if the model finds it cheaper."""
+    written = Rewrite(kernel, ())
+    found = inlined(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
+    if not found.steps:
+        return written
+    costs = [
+        plan_ns(request, dense_form(make_guards_explicit(form.kernel)).kernel, problem_of, "greedy", clock)
+        for form in (written, found)
+    ]
+    return found if costs[1] < costs[0] else written
 
 
 def offered_blocks(

@@ -5,7 +5,7 @@ from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.moves.blocks import find_block, find_tiles_block, tiles_along
-from isamap.match.moves.chains import Movement
+from isamap.match.moves.chains import Movement, issued_ns
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
     Clearing,
@@ -131,6 +131,7 @@ __all__ = [
     "is_lane",
     "is_read_of",
     "is_simple",
+    "issued_ns",
     "lacking_abilities",
     "layouts",
     "least_copy_ns",

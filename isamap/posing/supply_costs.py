@@ -31,6 +31,7 @@ from isamap.match import (
     in_tiles,
     is_lane,
     is_read_of,
+    issued_ns,
     least_copy_ns,
     scratch_move,
     standing,
@@ -171,7 +172,7 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
         found = delivery_of(tile, suppliers)
         if found is None:
             return None
-        return _written(tile, _described(tile.result, kernel, found.cost_ns, None, is_accumulator=True))
+        return _written(tile, _described(tile.result, kernel, issued_ns(found), None, is_accumulator=True))
     acc = tile.accumulator
     if tile.held is not None:
         return _shares(tile, acc, tile.held, suppliers, kernel)

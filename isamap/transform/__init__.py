@@ -5,6 +5,7 @@ from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
+from isamap.transform.inlining import inlined
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
@@ -22,6 +23,7 @@ __all__ = [
     "identity_of",
     "in_blocks",
     "in_ordered_loops",
+    "inlined",
     "is_rewritable",
     "is_summed_everywhere",
     "make_guards_explicit",

@@ -12,6 +12,7 @@ from isamap.ir import Kernel
 from isamap.transform.batching import batchings
 from isamap.transform.flattening import flattenings
 from isamap.transform.fusion import fission, fusions, reorderings
+from isamap.transform.inlining import inlined, inlinings, refused_inlinings
 from isamap.transform.ordered_loops import distributions, hoistings, retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.split_sums import merges, partings, splits
@@ -26,7 +27,7 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
     merged and split initialisations, flattened arrays, shifted factors, zero points taken out, fusion,
-    reordering, parting. Then batching, hoisting and retention together, as far as they go, and parting behind
+    reordering, parting, inlining. Then all inlining, and batching, hoisting and retention together, as far as they go, and parting behind
     them. No two are equal, and none is the kernel as written.
     Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
     order of sums.
@@ -41,10 +42,11 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
 
 def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
-    """What would be merged if arrays were declared otherwise."""
+    """What would be merged if arrays were declared otherwise, and temporaries that are not inlined."""
     if not is_rewritable(kernel):
         return ()
-    return tuple(dict.fromkeys(r for r in batchings(kernel) if isinstance(r, Refusal)))
+    merged = (r for r in batchings(kernel) if isinstance(r, Refusal))
+    return tuple(dict.fromkeys((*merged, *refused_inlinings(kernel))))
 
 
 def _single(kernel: Kernel) -> Iterator[Rewrite]:
@@ -64,6 +66,7 @@ def _single(kernel: Kernel) -> Iterator[Rewrite]:
         fusions,
         reorderings,
         partings,
+        inlinings,
     ):
         yield from make(kernel)
 
@@ -83,7 +86,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
     parted = _exhausted(Rewrite(kernel, ()), (splits,))
     together = _exhausted(batched, moves)
-    for last in (batched, together, _exhausted(together, (partings,)), _exhausted(parted, moves)):
+    for last in (inlined(kernel), batched, together, _exhausted(together, (partings,)), _exhausted(parted, moves)):
         if len(last.steps) > 1 and last.steps != parted.steps:
             yield last
 

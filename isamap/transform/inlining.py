@@ -1,0 +1,179 @@
+"""Elementwise temporaries computed where they are read, instead of once for all into memory.
+
+    for n in N { t[n] = 2 * x[n]; }
+    for n in N { y[n] = max(t[n], 0); }         →         for n in N { y[n] = max(2 * x[n], 0); }
+
+One pass over memory where there were two. What is computed again is bounded: an element that is read once, or
+a few cheap operations for each place that reads it. Not a word of the result changes, for the same operations
+are rounded alike wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from isamap.ir import OPS, Call, Cast, Expr, Index, Kernel, Operand, Read, substitute_expr
+from isamap.ir.functions import count_nodes
+from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, map_reads, shown, with_statements
+from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one
+from isamap.transform.statements import Statement, reads, statements
+
+MOST_AGAIN = 8
+"""Operations that may be performed again for an element, all of them cheap."""
+
+MOST_NODES = 400
+"""Larger expressions are left apart: chains of instructions are searched for each of their parts."""
+
+_SLOW = frozenset(("div", "rem", "sqrt", *(op.name for op in OPS.values() if op.ulp)))
+
+
+def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
+    """The kernel with one temporary computed where it is read, for each that allows it."""
+    for temporary in _temporaries(kernel):
+        found = _inlined(kernel, temporary)
+        if isinstance(found, Rewrite):
+            yield found
+
+
+def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
+    """Elementwise temporaries that stay in memory, each with the condition that does not hold."""
+    for temporary in _temporaries(kernel):
+        found = _inlined(kernel, temporary)
+        if isinstance(found, str):
+            yield Refusal("inlining", f"`{temporary.operand.name}` stays in memory: {found}")
+
+
+def inlined(kernel: Kernel) -> Rewrite:
+    """The kernel with all temporaries computed where they are read that allow it, one after the other."""
+    found = Rewrite(kernel, ())
+    while following := next(inlinings(found.kernel), None):
+        found = Rewrite(following.kernel, (*found.steps, *following.steps))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Temporary:
+    """An operand that one elementwise statement fills, and the numbers of the statements that read it."""
+
+    operand: Operand
+    filled: int
+    read: tuple[int, ...]
+
+
+def _temporaries(kernel: Kernel) -> Iterator[_Temporary]:
+    given = statements(kernel)
+    for operand in kernel.operands:
+        if operand.role != "temp" or is_wide(operand):
+            continue
+        at = [n for n, s in enumerate(given) if any(r.buffer == operand.name for r in accesses(s))]
+        writes = [n for n in at if given[n].assign.target.buffer == operand.name]
+        if writes == at[:1] and len(at) > 1 and _is_elementwise(given[at[0]]):
+            yield _Temporary(operand, at[0], tuple(at[1:]))
+
+
+def _is_elementwise(s: Statement) -> bool:
+    """Whether each element is assigned once, by an iteration that its subscripts tell."""
+    names = [str(i) for i in s.assign.target.index if i.symbols & {a.name for a in s.axes}]
+    own = all(r.buffer != s.assign.target.buffer for r in accesses(s)[1:])
+    plain = sorted(names) == sorted(a.name for a in s.axes)
+    return s.assign.op is None and s.assign.guard is None and own and plain
+
+
+def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
+    """The kernel without a temporary, or the condition that does not hold."""
+    given = list(statements(kernel))
+    of, filling = Conflicts.of(kernel), given[temporary.filled]
+    for n in temporary.read:
+        between = given[temporary.filled + 1 : n]
+        if (reason := _refused(filling, given[n], between, of)) is not None:
+            return reason
+    if (reason := _recomputed(filling, [given[n] for n in temporary.read])) is not None:
+        return reason
+    for n in temporary.read:
+        given[n] = _put_in(filling, given[n])
+        if count_nodes(given[n].assign.value) > MOST_NODES:
+            return f"`{shown(filling)}` would make an expression too long"
+    del given[temporary.filled]
+    after = with_statements(kernel, given, [o for o in kernel.operands if o != temporary.operand])
+    if not accepted(kernel, after):
+        return f"what `{shown(filling)}` reads changes while its values are used"
+    step = f"inlining: `{shown(filling)}` is computed where `{temporary.operand.name}` is read"
+    return Rewrite(after, (step,))
+
+
+def _put_in(filling: Statement, s: Statement) -> Statement:
+    """A statement with what fills a temporary in place of its elements."""
+    target = filling.assign.target
+
+    def value_of(read: Read) -> Expr:
+        if read.buffer != target.buffer:
+            return read
+        names = {a.name for a in filling.axes}
+        there = {str(i): j for i, j in zip(target.index, read.index, strict=True) if i.symbols & names}
+        return substitute_expr(filling.assign.value, there)
+
+    return replace(s, assign=replace(s.assign, value=map_reads(s.assign.value, value_of)))
+
+
+# --- conditions -------------------------------------------------------------------------------------------
+
+
+def _refused(filling: Statement, s: Statement, between: list[Statement], of: Conflicts) -> str | None:
+    """Why a statement cannot compute what it reads; None where it can."""
+    target, needed = filling.assign.target, reads(filling.assign.value)
+    found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
+    if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):
+        return f"`{shown(s)}` may read what another iteration has left there"
+    if s.assign.guard is not None and any(r.buffer == target.buffer for r in reads(s.assign.guard)):
+        return f"the condition of `{shown(s)}` reads it"
+    if any(r.fill is not None for r in found):
+        return f"`{shown(s)}` reads beyond it"
+    if s.assign.op is not None and any(r.buffer == s.assign.target.buffer for r in needed):
+        return f"`{shown(s)}` changes what it is computed from"
+    for q in between:
+        if any(may_be_one(q.assign.target, q, r, filling, of, in_turn=True) for r in needed):
+            return f"`{shown(q)}` changes what it is computed from before `{shown(s)}` reads it"
+    return None
+
+
+def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
+    """Whether this iteration of the ordered loops has written the element that is read."""
+    axes = {a.name: a.extent for a in filling.axes}
+    shape = of.kernel.operand(read.buffer).shape
+    return all(
+        (str(i) in axes and of.same(axes[str(i)], extent)) or (i == j and not i.symbols & axes.keys())
+        for i, j, extent in zip(filling.assign.target.index, read.index, shape, strict=True)
+    )
+
+
+def _recomputed(filling: Statement, readers: list[Statement]) -> str | None:
+    """Why computing elements where they are read takes too many operations; None where it does not."""
+    name, places = filling.assign.target.buffer, 0
+    for s in readers:
+        found = {r.index for r in accesses(s)[1:] if r.buffer == name}
+        places += len(found)
+        again = [a.name for a in s.axes if not all(_mentions(index, a.name) for index in found)]
+        if again:
+            each = ", ".join(f"`{a}`" for a in again)
+            return f"`{shown(s)}` would compute `{shown(filling)}` again for each {each}"
+    operations, slow = _operations(filling.assign.value)
+    if places > 1 and (slow or (places - 1) * operations > MOST_AGAIN):
+        return f"`{shown(filling)}` would be computed {places} times for each element"
+    return None
+
+
+def _mentions(index: tuple[Index, ...], name: str) -> bool:
+    return any(name in i.symbols for i in index)
+
+
+def _operations(e: Expr) -> tuple[int, bool]:
+    """How many operations an expression has, and whether one of them is slow."""
+    match e:
+        case Call(op, args):
+            parts = [_operations(a) for a in args]
+            return 1 + sum(n for n, _ in parts), op in _SLOW or any(slow for _, slow in parts)
+        case Cast(value):
+            return _operations(value)
+        case _:
+            return 0, False
