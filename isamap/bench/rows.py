@@ -49,9 +49,9 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What names the row in a file that is resumed."""
+        """What names the row in a file that is resumed; a suite may list a shape twice."""
         how = f"beta={self.beta} threads={self.threads} {self.cache}{' packed' if self.packed else ''}"
-        return f"{self.suite} {self.kind} {self.label} {self.form} {how}"
+        return f"{self.suite} {self.kind} {self.case} {self.label} {self.form} {how}"
 
     @property
     def measured_ns(self) -> float | None:

@@ -62,7 +62,7 @@ def form_in_blocks(
 
 
 def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
-    """The kernel without temporaries that may be computed where they are read, if the model finds it cheaper."""
+    """The kernel with temporaries computed where they are read, where the model finds that cheaper."""
     written = Rewrite(kernel, ())
     found = inlined(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
     if not found.steps:

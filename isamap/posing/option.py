@@ -20,7 +20,7 @@ from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
 from isamap.posing.register_files import sharing_files
 from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
-from isamap.transform import reads, statements, symbols
+from isamap.transform import distinct_reads, reads, statements, symbols
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
@@ -77,10 +77,10 @@ def option_of(
         subjects[held_tile.name] = held_tile.subject
     elif tile.result is not None and tile.target_positions is not None:
         subjects[tile.result.name] = tile.target_positions
-        read = [r for r in reads(tile.result.subject) if r != tile.target_positions]
+        read = [r for r in distinct_reads(tile.result.subject) if r != tile.target_positions]
         operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
-    subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(reads(o.subject))}
+    subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     option = replace(
         bare,

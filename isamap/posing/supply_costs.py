@@ -41,7 +41,7 @@ from isamap.plan.problem import TileOperand
 from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.posing.own_registers import copied_beside
 from isamap.source import added
-from isamap.transform import reads, symbols
+from isamap.transform import distinct_reads, reads, symbols
 
 
 def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
@@ -98,10 +98,12 @@ def with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
     """The operand; one computed from several arrays has their traffic beside it, and is never staged."""
-    found = reads(operand.subject)
-    if len(found) < 2 or described.direct_ns is None:
+    if len(reads(operand.subject)) < 2 or described.direct_ns is None:
         return (described,)
-    parts = (read_beside(described, tile, read, position) for position, read in enumerate(found))
+    parts = (
+        read_beside(described, tile, read, position)
+        for position, read in enumerate(distinct_reads(operand.subject))
+    )
     return (replace(described, tensor_bytes=0, staged_bytes=0, staged_ns=None), *parts)
 
 

@@ -25,6 +25,7 @@ from isamap.report.columns import counted
 from isamap.report.mapping_facts import Matched, Tally, tally
 from isamap.report.mappings import counts_text
 from isamap.source import Source
+from isamap.transform import Refusal, refused_rewrites
 
 
 def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
@@ -82,11 +83,17 @@ def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False
     lines += [line for n in shown for line in _form_lines(n, forms[n])]
     if len(shown) < len(forms):
         lines.append(f"  … and {len(forms) - len(shown)} more: --all lists them")
+    if every:
+        lines += [f"not rewritten: {_refusal_text(r)}" for r in refused_rewrites(forms[0].kernel)]
     if chosen is None:
         lines.append("no rewrite matches more than the kernel as written")
     else:
         lines.append(f"the kernel in form {chosen}:")
     return "\n".join(lines)
+
+
+def _refusal_text(refusal: Refusal) -> str:
+    return refusal.reason if refusal.help is None else f"{refusal.reason}; {refusal.help}"
 
 
 def _form_lines(number: int, form: Form) -> Iterator[str]:
@@ -129,6 +136,7 @@ def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:
             }
             for form in forms
         ],
+        "refused": [_refusal_text(r) for r in refused_rewrites(forms[0].kernel)],
         "chosen": chosen,
         "text": None if chosen is None else print_routine(forms[chosen].kernel),
     }

@@ -7,17 +7,26 @@ from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
 from isamap.transform.inlining import inlined
 from isamap.transform.margins import tells_apart
-from isamap.transform.rewrite import Rewrite, accesses, is_rewritable
+from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
-from isamap.transform.statements import Statement, in_ordered_loops, reads, statements, symbols
+from isamap.transform.statements import (
+    Statement,
+    distinct_reads,
+    in_ordered_loops,
+    reads,
+    statements,
+    symbols,
+)
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [
     "Blocks",
+    "Refusal",
     "Rewrite",
     "Statement",
     "accesses",
     "dense_form",
+    "distinct_reads",
     "edges_apart",
     "factorisations",
     "identity_of",

@@ -27,8 +27,8 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
     First what a single rewrite gives: fission, batching, hoisting, retention, ordered loops as several,
     merged and split initialisations, flattened arrays, shifted factors, zero points taken out, fusion,
-    reordering, parting, inlining. Then all inlining, and batching, hoisting and retention together, as far as they go, and parting behind
-    them. No two are equal, and none is the kernel as written.
+    reordering, parting, inlining. Then all inlining; batching, hoisting and retention together, as far as
+    they go, and parting behind them. No two are equal, and none is the kernel as written.
     Factorisations are apart (`factorisations`): they change what is computed in floats by more than the
     order of sums.
     """
@@ -86,7 +86,13 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
     batched = _exhausted(Rewrite(kernel, ()), (_merged,))
     parted = _exhausted(Rewrite(kernel, ()), (splits,))
     together = _exhausted(batched, moves)
-    for last in (inlined(kernel), batched, together, _exhausted(together, (partings,)), _exhausted(parted, moves)):
+    for last in (
+        inlined(kernel),
+        batched,
+        together,
+        _exhausted(together, (partings,)),
+        _exhausted(parted, moves),
+    ):
         if len(last.steps) > 1 and last.steps != parted.steps:
             yield last
 

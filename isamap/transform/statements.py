@@ -143,6 +143,11 @@ def reads(expr: Expr) -> tuple[Read, ...]:
             return ()
 
 
+def distinct_reads(expr: Expr) -> tuple[Read, ...]:
+    """The elements that an expression reads, in order: what it reads twice is brought once."""
+    return tuple(dict.fromkeys(reads(expr)))
+
+
 def symbols(expr: Expr) -> frozenset[str]:
     """Names of axes and sizes that an expression depends on."""
     match expr:

@@ -19,7 +19,14 @@ from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.kinds import PRODUCTS
 from isamap.bench.product_check import check_product
-from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, gemm_cases, kernel_text, shapes
+from isamap.bench.products import (
+    FORMS_OF_DTYPE,
+    GemmCase,
+    gemm_cases,
+    kernel_text,
+    shapes,
+    transformer_cases,
+)
 from isamap.bench.ring import Task, random_values
 from isamap.bench.rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
@@ -337,3 +344,10 @@ def test_a_contender_that_was_lost_begins_anew_with_the_next_row() -> None:
 def test_more_threads_than_cores_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="cores may be used"):
         run_campaign(campaign(tmp_path, threads=1 << 20))
+
+
+def test_rows_of_one_shape_are_told_apart_by_their_place() -> None:
+    assert replace(ROW, case=ROW.case + 1).key != ROW.key
+    cases = transformer_cases()
+    alike = [c for c in cases if (c.suite, c.label) == (cases[0].suite, cases[0].label)]
+    assert len(alike) > 1, "a layer has several products of one shape"

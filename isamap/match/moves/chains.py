@@ -12,7 +12,7 @@ from isamap.match.patterns.address import Location
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.operand_tiles import OperandTile
 from isamap.source import added
-from isamap.transform import reads
+from isamap.transform import distinct_reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
 
@@ -87,7 +87,7 @@ def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, i
 
 def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
     """The movement of one issue by a chain."""
-    array = [r.dtype.size_bytes for r in reads(operand.subject)]
+    array = [r.dtype.size_bytes for r in distinct_reads(operand.subject)]
     return Movement(
         operand.name,
         kind,
