@@ -70,9 +70,9 @@ def _compiler() -> str:
 
 def _emulators() -> str:
     """Those that descriptions may name and that are here. None is no lack: most machines need none."""
-    from isamap.machine.emulators import EMULATORS
+    from isamap.machine.allowed import emulators
 
-    here = [name for name in EMULATORS if shutil.which(name) is not None]
+    here = [name for name in emulators() if shutil.which(name) is not None]
     return ", ".join(here) or "none; Debian's qemu-user has them, for machines of other architectures"
 
 

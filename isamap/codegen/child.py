@@ -31,7 +31,7 @@ from typing import IO, Any
 from isamap.codegen.emulated import keep_results, request_of
 from isamap.codegen.toolchain import Compiled
 from isamap.machine import Machine
-from isamap.machine.emulators import EMULATORS
+from isamap.machine.allowed import emulators
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
 
 SLOWER = 100
@@ -83,7 +83,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
     """
     name = machine.target.emulator
     if named is not None:
-        return replace(named, target=EMULATORS.get(name or Path(named.words[0]).name))
+        return replace(named, target=emulators().get(name or Path(named.words[0]).name))
     if name is None:
         return None
     if shutil.which(name) is None:
@@ -91,7 +91,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
         help_ = "install it (Debian: apt install qemu-user), or run plain-C models with --model"
         raise MissingTool(Diagnostic("no-emulator", said, help=help_))
     cpu = machine.target.cpu
-    return Emulator((name, *(("-cpu", cpu) if cpu else ())), EMULATORS[name])
+    return Emulator((name, *(("-cpu", cpu) if cpu else ())), emulators()[name])
 
 
 def ended_by(code: int) -> int:

@@ -37,7 +37,8 @@ class Family:
     vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
     compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
-    as long as the processor has them.
+    as long as the processor has them. `emulators` are programs that run others for these processors, and what
+    a compiler is told to make such a program.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -51,6 +52,7 @@ class Family:
     shown_types: str = ""
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    emulators: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -71,6 +73,7 @@ class Family:
             types.get("shown", ""),
             content.get("told", {}),
             {name: (key, bit) for name, (key, bit) in content.get("hwcaps", {}).items()},
+            {name: tuple(words) for name, words in content.get("emulators", {}).items()},
         )
 
 
@@ -107,6 +110,11 @@ def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
     """The features that Linux tells a process of, each with the key of a word and the number of a bit."""
     known = {name: bit for family in families() for name, bit in family.hwcaps.items()}
     return tuple((feature, *known[feature]) for feature in needed if feature in known)
+
+
+def emulators() -> dict[str, tuple[str, ...]]:
+    """Programs that run others for a processor, and what a compiler is told to make such a program."""
+    return {name: words for family in families() for name, words in family.emulators.items()}
 
 
 def permission_numbers() -> dict[str, int]:

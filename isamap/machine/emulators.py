@@ -1,23 +1,15 @@
-"""The emulators that a description may name, and for what programs are compiled that run under them.
+"""How a description names an emulator, and the model of a processor for it.
 
-A description is not trusted: it names an emulator of this list, never a path, and a processor by a word.
+A description is not trusted: it names an emulator of a family, never a path, and a processor by a word.
 """
 
 from __future__ import annotations
 
 import re
 
+from isamap.machine import allowed
 from isamap.machine.fields import read_text
 from isamap.machine.tree import Findings, Node
-
-EMULATORS: dict[str, tuple[str, ...]] = {
-    "qemu-aarch64": ("--target=aarch64-linux-musl",),
-    # Without a word, zig takes LSX for granted, which older emulators lack.
-    "qemu-loongarch64": ("--target=loongarch64-linux-musl", "-mcpu=generic_la64"),
-    "qemu-ppc64le": ("--target=powerpc64le-linux-musl",),
-    "qemu-riscv64": ("--target=riscv64-linux-musl",),
-}
-"""What a compiler is told to make a program that an emulator runs."""
 
 _CPU = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.+-]*(,[a-z0-9][a-z0-9_.-]*=[a-z0-9]+)*")
 
@@ -28,11 +20,11 @@ def is_cpu(text: str) -> bool:
 
 
 def read_emulator(node: Node | None, findings: Findings) -> str | None:
-    """The emulator that a target names; None, with a finding, where it is none of the list."""
+    """The emulator that a target names; None, with a finding, where no family has it."""
     text = read_text(node, "`emulator`", findings)
-    if text is None or text.text in EMULATORS:
+    if text is None or text.text in allowed.emulators():
         return text.text if text is not None else None
-    findings.unknown("unknown-emulator", "emulator", text.text, text.span, tuple(EMULATORS))
+    findings.unknown("unknown-emulator", "emulator", text.text, text.span, tuple(allowed.emulators()))
     return None
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.machine import allowed
-from isamap.machine.emulators import EMULATORS, read_cpu, read_emulator
+from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
@@ -60,7 +60,7 @@ TARGET = Keys(
         "features": ListOf(words(allowed.features)),
         "permissions": ListOf(words(lambda: tuple(allowed.permission_numbers()))),
         "run": words(lambda: allowed.RUNS),
-        "emulator": words(lambda: tuple(EMULATORS)),
+        "emulator": words(lambda: tuple(allowed.emulators())),
         "cpu": TEXT,
         "lengths": NamedBy(TEXT),
         "parts": NamedBy(TEXT),

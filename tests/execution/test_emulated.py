@@ -15,7 +15,7 @@ from isamap.codegen.child import Emulator, emulator_for, shared_file
 from isamap.codegen.emulated import keep_results, request_of
 from isamap.codegen.silicon import check_machine
 from isamap.machine import load_machine
-from isamap.machine.emulators import EMULATORS
+from isamap.machine.allowed import emulators
 from isamap.source import MissingTool, UsageProblem
 
 ARM = """isamap: 1
@@ -130,7 +130,7 @@ def test_an_emulator_that_is_not_installed_is_told(arm: str, monkeypatch: pytest
 
 def test_another_emulator_of_the_architecture_may_be_named(arm: str) -> None:
     assert emulator_for(load_machine(arm), Emulator(("env",))) == Emulator(
-        ("env",), EMULATORS["qemu-aarch64"]
+        ("env",), emulators()["qemu-aarch64"]
     )
 
 
@@ -166,7 +166,7 @@ def test_nothing_is_timed_under_an_emulator(arm: str, monkeypatch: pytest.Monkey
     from isamap.driver.verifying import time_program
 
     class Prepared:
-        machine, emulator = load_machine(arm), Emulator(("qemu-aarch64",), EMULATORS["qemu-aarch64"])
+        machine, emulator = load_machine(arm), Emulator(("qemu-aarch64",), emulators()["qemu-aarch64"])
 
     with pytest.raises(UsageProblem, match="times nothing"):
         time_program(Prepared(), {})  # pyright: ignore[reportArgumentType] - what it reads of one
