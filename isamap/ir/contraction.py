@@ -114,7 +114,40 @@ def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: fr
     """
     if all(f.dtype.kind in "iu" for f in factors):
         return _integers(factors, extents, kept)
-    return _contract([f.astype(np.float64, copy=False) for f in factors], extents, kept)
+    floats = [f.astype(np.float64, copy=False) for f in factors]
+    if _sums_early(floats, extents, kept) and not all(np.isfinite(f).all() for f in floats):
+        return _with_infinities(floats, extents, kept)
+    return _contract(floats, extents, kept)
+
+
+def _sums_early(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> bool:
+    """Whether some factor is multiplied with a sum of the others, which is not the sum of its products."""
+    summed = [axis for axis, n in enumerate(extents) if axis not in kept and n > 1]
+    return any(f.shape[axis] == 1 for f in factors for axis in summed)
+
+
+def _with_infinities(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
+    """The sum of products that may be infinite or no number, as if each of them were there.
+
+    (x + y) * inf is infinite where x * inf + y * inf is none, so terms are counted instead: contractions of
+    ones and of signs say how many are infinite, of which sign, and how many are no number.
+    """
+    finite = [np.isfinite(f).astype(np.float64) for f in factors]
+    signs = [np.nan_to_num(np.sign(f)) for f in factors]
+
+    def count(parts: Sequence[Array]) -> Array:
+        return _contract(list(parts), extents, kept)
+
+    def both(left: Sequence[Array], right: Sequence[Array]) -> list[Array]:
+        return [a * b for a, b in zip(left, right, strict=True)]
+
+    sizes = [np.abs(s) for s in signs]
+    infinite = count(sizes) - count(both(sizes, finite))
+    balance = count(signs) - count(both(signs, finite))
+    none = count([np.ones_like(f) for f in factors]) - count(finite) - infinite
+    found = count([np.where(np.isfinite(f), f, 0.0) for f in factors])
+    found = np.where(infinite > 0, np.where(balance > 0, np.inf, -np.inf), found)
+    return np.where((none > 0) | (np.abs(balance) < infinite), np.nan, found)
 
 
 def _integers(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
