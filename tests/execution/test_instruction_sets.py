@@ -7,6 +7,7 @@ program of an architecture needs a C library, half a minute to build once: one a
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,11 +21,20 @@ from isamap.machine import load_machine, missing_features
 ON_SILICON = ("generic-c", "x86-avx2", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
 OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16")
 OF_OTHERS = ("riscv-rvv",)
+OF_NEWER_EMULATORS = ("loongarch-lasx",)
 EVERY_NTH = 12  # of the instructions, where others try all: `generic-c` is asked for of each architecture
 
 needs_qemu = pytest.mark.skipif(
     shutil.which("qemu-aarch64") is None, reason="needs qemu-aarch64 (Debian's qemu-user)"
 )
+
+
+def has_model(emulator: str, model: str) -> bool:
+    """Whether an emulator is here and knows a model of a processor: older ones lack whole vector units."""
+    if shutil.which(emulator) is None:
+        return False
+    listed = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False)
+    return model in listed.stdout.split()
 
 
 def own(name: str, every: int) -> list[str]:
@@ -69,6 +79,15 @@ def test_other_instruction_sets_run(capsys: pytest.CaptureFixture[str]) -> None:
         everywhere += tried(["generic-c"], emulator, EVERY_NTH)
     found = tried((*OF_ONE_EMULATOR, *OF_OTHERS)) + everywhere
     assert say(capsys, found) == len(OF_ONE_EMULATOR) + len(OF_OTHERS) + 4
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", OF_NEWER_EMULATORS)
+def test_instruction_sets_of_newer_emulators_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    target = load_machine(name).target
+    if not has_model(target.emulator or "", target.cpu or ""):
+        pytest.skip(f"needs a {target.emulator} that knows {target.cpu}: QEMU 8.2 or newer")
+    assert say(capsys, tried([name])) == 1
 
 
 SIZES = {"M": 5, "N": 6, "K": 7}
