@@ -26,8 +26,8 @@ from scheduling_cases import all_cases
 
 from isamap.driver.compiling import describe
 from isamap.driver.inputs import find_profile
+from isamap.driver.length_versions import compile_request
 from isamap.driver.request import Request, Size
-from isamap.driver.size_versions import compile_request
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import list_machines
 from isamap.source import IsamapError, Source

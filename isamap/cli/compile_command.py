@@ -181,8 +181,8 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
 def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
     """What the pipeline has after a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
+    from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen
-    from isamap.driver.size_versions import compile_request
 
     with Progress() as progress:
         made = compile_request(request, stage, progress, seen or unseen)

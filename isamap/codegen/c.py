@@ -58,7 +58,8 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")
     interface = build_interface(program, name, () if model else machine.target.lengths)
-    issuer = Issuer(machine, model, names)
+    lengths = program.lengths
+    issuer = Issuer(machine, model, names, asked={lengths.constant: lengths.name} if lengths else {})
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()
     entry = entry_text(program, interface, names, issuer.used, function)

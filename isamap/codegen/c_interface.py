@@ -8,10 +8,12 @@ parameters: there compilers believe `restrict`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
+from isamap.codegen.c_lengths import asked_lines, tests_of
 from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.c_parts import POOL_TYPE, Function
 from isamap.codegen.c_text import index_text, infix
@@ -147,7 +149,7 @@ def _shape_text(t: Tensor) -> str:
 def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
     """Symbols that the body is given as numbers: run-time sizes and strides."""
     strides = [s for t in program.tensors for stride in t.strides[:-1] for s in sorted(stride.symbols)]
-    sizes = [name for name, _, _ in program.symbols]
+    sizes = [*program.asked, *(name for name, _, _ in program.symbols)]
     return tuple(dict.fromkeys((*sizes, *(s for s in strides if "." in s))))
 
 
@@ -198,10 +200,12 @@ class _Entry:
 
     def given_sizes(self, symbols: frozenset[str]) -> list[str]:
         """The run-time sizes that a number of bytes depends on."""
-        if not symbols:
-            return ["  (void)args;"]
-        given = [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sorted(symbols)]
-        return ["  if (args == NULL) return 0;", *given]
+        asked = self.asked() if symbols & set(self.program.asked) else []
+        sizes = sorted(symbols - set(self.program.asked))
+        if not sizes:
+            return [*asked, "  (void)args;"]
+        given = [f"  int64_t {self.names.of(s)} = {self.member['size', s, 0]};" for s in sizes]
+        return ["  if (args == NULL) return 0;", *asked, *given]
 
     def workspace_bytes(self) -> list[str]:
         name, buffers = self.interface.name, self.program.buffers
@@ -216,7 +220,12 @@ class _Entry:
     def function(self) -> list[str]:
         name = self.interface.name
         lines = [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool) {{"]
-        lines += self.length_checks()
+        lines += self.asked()
+        lines += [
+            line
+            for test in tests_of(self.program, *self.asking)
+            for line in self.refuse_if(test, "WRONG_LENGTH")
+        ]
         lines += self.null_checks()
         lines += self.sizes()
         lines += self.headers()
@@ -226,6 +235,15 @@ class _Entry:
         lines += [f"  {line}" for line in self.body.call(self.arguments())]
         lines += self.headers(written=True)
         return [*lines, f"  return {name}_OK;", "}"]
+
+    @property
+    def asking(self) -> tuple[tuple[Length, ...], Callable[[str], str]]:
+        """What the hardware is asked for, and what numbers are called."""
+        return self.interface.lengths, self.names.of
+
+    def asked(self) -> list[str]:
+        """Numbers that the hardware decides, each a variable."""
+        return asked_lines(self.program, *self.asking)
 
     def headers(self, *, written: bool = False) -> list[str]:
         """Headers of packed tensors: those that are read compared, or those that are written."""
@@ -244,14 +262,6 @@ class _Entry:
 
     def _refuse_layout(self, test: str) -> list[str]:
         return self.refuse_if(test, "WRONG_LAYOUT")
-
-    def length_checks(self) -> list[str]:
-        """Code for vectors of one length would skip or repeat elements on others."""
-        lines: list[str] = []
-        for length in self.interface.lengths:
-            divided = f" / {length.divisor}" if length.divisor != 1 else ""
-            lines += self.refuse_if(f"{length.function}(){divided} != {length.value}", "WRONG_LENGTH")
-        return lines
 
     def null_checks(self) -> list[str]:
         pointers = [m for (kind, _, _), m in self.member.items() if kind == "pointer"]

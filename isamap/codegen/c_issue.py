@@ -87,7 +87,10 @@ class Here:
 
 @dataclass
 class Issuer:
-    """Renders the issues of one file and collects the models, helpers and images of states that they need."""
+    """Renders the issues of one file and collects the models, helpers and images of states that they need.
+
+    `asked` are names of the program for constants of the machine that the hardware is asked for.
+    """
 
     machine: Machine
     model: bool
@@ -95,6 +98,7 @@ class Issuer:
     models: dict[str, Model] = field(default_factory=dict[str, Model])
     used: set[str] = field(default_factory=set[str])
     images: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def value_type(self, value: Value) -> str | None:
         """The C type of a value; None for one that lives in a register named by number."""
@@ -185,8 +189,10 @@ class Issuer:
                 )
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
-            case "state" | "value" | "constant":
-                raise AssertionError("states are configured, values are of steps, machines of one length")
+            case "constant":
+                found = index_text(Index.of(self.asked[arg.name]) * arg.factor, here.names.of, self.used)
+            case "state" | "value":
+                raise AssertionError("states are configured, values are of steps")
         return cast(arg.cast, found) if arg.cast else found
 
     def _operand(self, arg: EmitArg, operand: Operand, ref: RegisterRef | MemoryRef, here: Here) -> Text:

@@ -24,8 +24,8 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
     known = recall(request) if seen is None else None
     if known is not None:
         return replace(known, stage_seconds={})
+    from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen
-    from isamap.driver.size_versions import compile_request
 
     outcome = describe(request, compile_request(request, watch=watch, seen=seen or unseen))
     remember(request, outcome)
@@ -42,7 +42,7 @@ class Program:
 
 def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
     """As `compile_files`, for callers that go on with the program; a schedule found before is used again."""
-    from isamap.driver.size_versions import compile_request
+    from isamap.driver.length_versions import compile_request
 
     known = recall(request)
     if known is None:

@@ -53,6 +53,7 @@ class Compilation:
     left that was to be the last. `rewrite` is the form that was compiled, with its steps; none for the kernel
     as written. `origin` says where the schedule is from. `versions` are the compilations, up to their
     schedules, among which the sizes of a call choose; then the schedule here is that of the last one.
+    `own_lengths` are lengths of vectors that the program has another schedule for.
     """
 
     kernel: Kernel
@@ -69,6 +70,7 @@ class Compilation:
     rewrite: Rewrite | None = None
     origin: Mapping[str, object] = field(default_factory=dict[str, object])
     versions: tuple[Compilation, ...] = ()
+    own_lengths: tuple[int, ...] = ()
 
 
 @full_collection_put_off()

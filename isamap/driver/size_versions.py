@@ -112,7 +112,7 @@ def _check_profiles(name: str, value: str, low: int, high: int, profiles: tuple[
 MOST_VERSIONS = 16
 
 
-def compile_request(
+def compile_sizes(
     request: Request,
     stop_after: str = "emit",
     watch: Watch = lambda _: None,

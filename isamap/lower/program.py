@@ -256,12 +256,30 @@ Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block |
 
 
 @dataclass(frozen=True, slots=True)
+class Lengths:
+    """What a program asks the hardware when it is called: the constant of the machine, and what it may be.
+
+    `name` is what the program calls the `constant`. `tables` are numbers by name with their values, one for
+    each of `values`.
+    """
+
+    constant: str
+    name: str
+    values: tuple[int, ...]
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def at(self, number: int) -> dict[str, Index | int]:
+        """What the names stand for at one of the values, by its number."""
+        return {self.name: self.values[number], **{name: row[number] for name, row in self.tables}}
+
+
+@dataclass(frozen=True, slots=True)
 class LoweredProgram:
     """A kernel performed on a machine.
 
     `sizes` are the parameters bound to numbers; `symbols` (name, low, high) those that the caller gives at
     run time. `checks` must hold for the sizes and strides that the caller passes, else the call is refused.
-    `packs` are the programs that pack those tensors that it takes packed.
+    `packs` are the programs that pack those tensors that it takes packed. `lengths` where it serves several.
     """
 
     name: str
@@ -274,10 +292,16 @@ class LoweredProgram:
     body: tuple[Node, ...]
     checks: tuple[Condition, ...] = ()
     packs: tuple[LoweredProgram, ...] = ()
+    lengths: Lengths | None = None
 
     def instructions(self) -> tuple[str, ...]:
         """Names of all instructions that it issues, sorted."""
         return issued(self.body)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Names of numbers that the hardware decides."""
+        return () if self.lengths is None else tuple(self.lengths.at(0))
 
     @property
     def is_parallel(self) -> bool:

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isamap.machine.chain import list_machines, machine_digest
+    from isamap.machine.chain import join_word, list_machines, machine_digest, split_word
     from isamap.machine.checks import check_machine
     from isamap.machine.costs import cost_params, cost_value
-    from isamap.machine.lengths import at_one_length
+    from isamap.machine.lengths import at_one_length, passed_when_run
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
@@ -39,8 +39,8 @@ _HOMES = {
     "checks": ("check_machine",),
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
-    "chain": ("list_machines", "machine_digest"),
-    "lengths": ("at_one_length",),
+    "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
+    "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
     "model": (
@@ -72,12 +72,15 @@ __all__ = [
     "detect_features",
     "detect_machine",
     "held_between",
+    "join_word",
     "line_bytes",
     "line_hints",
     "list_machines",
     "load_machine",
     "machine_digest",
     "missing_features",
+    "passed_when_run",
+    "split_word",
     "unset_state",
 ]
 

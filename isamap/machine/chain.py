@@ -149,17 +149,31 @@ def list_machines() -> tuple[str, ...]:
     return shipped_machines()
 
 
-_NAMED = r"[A-Za-z_][A-Za-z0-9_]*=[0-9]+"
+ANY = "any"
+_NAMED = rf"[A-Za-z_][A-Za-z0-9_]*=(?:{ANY}|[0-9]+(?:,[0-9]+)*)"
 _GIVEN = re.compile(rf"\A(?P<word>.+)@(?P<values>{_NAMED}(?:,{_NAMED})*)\Z")
+_PAIR = re.compile(_NAMED)
+
+Given = Mapping[str, tuple[int, ...]]
+"""Values of constants of a machine, in their order; none where those are asked for that it may have."""
 
 
-def split_word(word: str) -> tuple[str, dict[str, int]]:
-    """What a word names, and the values of constants behind its `@`."""
+def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """What a word names, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
     found = _GIVEN.match(word)
     if found is None:
         return word, {}
-    pairs = (pair.split("=") for pair in found["values"].split(","))
-    return found["word"], {name: int(value) for name, value in pairs}
+    given: dict[str, tuple[int, ...]] = {}
+    for pair in _PAIR.findall(found["values"]):
+        name, values = pair.split("=")
+        given[name] = () if values == ANY else tuple(sorted({int(value) for value in values.split(",")}))
+    return found["word"], given
+
+
+def join_word(word: str, given: Given) -> str:
+    """A word with values of constants behind it."""
+    stated = ",".join(f"{name}={','.join(map(str, values)) or ANY}" for name, values in given.items())
+    return f"{word}@{stated}" if stated else word
 
 
 def machine_digest(name_or_path: str) -> str:
@@ -168,10 +182,10 @@ def machine_digest(name_or_path: str) -> str:
     return digest_at(digest_files(read_chain(word, HEADER_END)), given)
 
 
-def digest_at(digest: str, given: Mapping[str, int]) -> str:
+def digest_at(digest: str, given: Given) -> str:
     """The digest of a machine at given values of its constants."""
-    stated = ",".join(f"{name}={value}" for name, value in sorted(given.items()))
-    return hashlib.sha256(f"{digest}@{stated}".encode()).hexdigest() if given else digest
+    stated = join_word("", dict(sorted(given.items())))
+    return hashlib.sha256(f"{digest}{stated}".encode()).hexdigest() if given else digest
 
 
 def digest_files(files: tuple[File, ...]) -> str:

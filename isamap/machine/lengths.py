@@ -2,9 +2,10 @@
 
     machine Q: 2..16 = 4;                       Q is 4 unless a word says another value
     isamap compile gemm_f32 --hw rvv.yaml@Q=8   code for 512 bits
+    isamap compile gemm_f32 --hw rvv.yaml@Q=any code for each length that the processor may have
 
-Everything that is computed for a kernel is for one length: loops, layouts, costs. A machine without such
-constants is what it was.
+Everything that is computed for a kernel is for one length: loops, layouts, costs. What serves several is
+joined of what was made for each (`isamap.lower.length_join`). Other machines stay as they are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import assert_never
 
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
+from isamap.machine.chain import Given
 from isamap.machine.model import (
     Emission,
     EmitArg,
@@ -34,6 +36,64 @@ from isamap.source import Diagnostic, UsageProblem
 def at_one_length(machine: Machine) -> Machine:
     """The machine with its constants at the values that they typically have."""
     return at_lengths(machine, {}) if machine.constants else machine
+
+
+def at_given(machine: Machine, given: Given) -> Machine:
+    """The machine at a value of each constant; where several are given it says which ones it is to serve.
+
+    It is at the value that it typically has, or at the middle one of those given.
+    Raises: UsageProblem for constants that it lacks, values out of range or several that nothing tells apart.
+    """
+    chosen: dict[str, int] = {}
+    served: list[tuple[str, tuple[int, ...]]] = []
+    defaults = {p.name: p.default for p in machine.constants}
+    for name, stated in given.items():
+        values = stated or _among(machine, name)
+        for value in values:
+            at_lengths(machine, {name: value})
+        default = defaults[name]
+        chosen[name] = default if default in values else values[len(values) // 2]
+        if len(values) > 1:
+            served.append((name, values))
+    if served and (len(served) > 1 or served[0][0] not in {n.constant for n in machine.target.lengths}):
+        names = " and ".join(f"`{name}`" for name, _ in served)
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"no program of {machine.name} can serve several values of {names}",
+                notes=("it serves those of one constant for which `target: {lengths: …}` asks the hardware",),
+                help="give one value behind `@`",
+            )
+        )
+    return replace(at_lengths(machine, chosen), served=served[0] if served else None)
+
+
+def _among(machine: Machine, name: str) -> tuple[int, ...]:
+    """The values that the description says a constant may have. Raises: UsageProblem."""
+    found = next((length.among for length in machine.target.lengths if length.constant == name), ())
+    if not found:
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"{machine.name} does not say which values `{name}` may have",
+                help=f"name them: `@{name}=2,4,8`, or write `lengths: {{{name}: … in 2, 4, 8}}`",
+            )
+        )
+    return found
+
+
+def passed_when_run(machine: Machine, described: Machine) -> Machine:
+    """A machine at one length whose calls pass the constants that programs ask the hardware for.
+
+    `described` is the machine before it was at one length.
+    """
+    asked = {length.constant for length in described.target.lengths}
+
+    def entry(name: str, at: MachineInstruction) -> MachineInstruction:
+        values = {p.name: _typical(p) for p in described.constants if p.name not in asked}
+        return replace(at, emit=_emitted(described.instructions[name].emit, values))
+
+    return replace(machine, instructions={name: entry(name, at) for name, at in machine.instructions.items()})
 
 
 def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
@@ -61,12 +121,17 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
 def _value(p: Param, given: Mapping[str, int], machine: Machine) -> int:
     low = p.low.value if p.low is not None else None
     high = p.high.value if p.high is not None else None
-    value = given.get(p.name, p.default if p.default is not None else 1 if low is None else low)
+    value = given.get(p.name, _typical(p))
     if (low is not None and value < low) or (high is not None and value > high):
         ends = ("" if end is None else str(end) for end in (low, high))
         said = f"`{p.name}` of {machine.name} is {'..'.join(ends)}, not {value}"
         raise UsageProblem(Diagnostic("option-value", said, help="give a value of this range behind `@`"))
     return value
+
+
+def _typical(p: Param) -> int:
+    low = p.low.value if p.low is not None else None
+    return p.default if p.default is not None else 1 if low is None else low
 
 
 def _memory(memory: Memory, values: Mapping[str, Index | int]) -> Memory:
@@ -112,7 +177,7 @@ def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:
 def _passed(arg: EmitArg | EmitCall, values: Mapping[str, int]) -> EmitArg | EmitCall:
     if isinstance(arg, EmitCall):
         return _call(arg, values)
-    if arg.kind != "constant":
+    if arg.kind != "constant" or arg.name not in values:
         return arg
     return replace(arg, kind="literal", name=str(arg.factor * values[arg.name]), factor=1)
 

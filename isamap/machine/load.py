@@ -26,7 +26,7 @@ from isamap.machine.chain import File, digest_at, digest_files, read_chain, spli
 from isamap.machine.costs import over_link, read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.instructions import check_inherited_room, extend_instructions
-from isamap.machine.lengths import at_lengths
+from isamap.machine.lengths import at_given
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
 from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
@@ -81,7 +81,7 @@ def _line_hint(item: MachineInstruction, machine: Machine) -> LineHint | None:
 def load_machine(name_or_path: str) -> Machine:
     """The machine of a shipped name, a path ending in .yaml, or `-` for standard input.
 
-    With `@Q=8` behind it, at that value of its constant Q.
+    With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
     Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
     """
     word, given = split_word(name_or_path)
@@ -102,10 +102,10 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
 
 
 @lru_cache(maxsize=32)
-def _at(machine: Machine, given: tuple[tuple[str, int], ...], word: str) -> Machine:
+def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
     """The same object for the same values, so that facts about it can be kept."""
-    known = dict(given)
-    return replace(at_lengths(machine, known), word=word, digest=digest_at(machine.digest, known))
+    digest = digest_at(machine.digest, dict(given))
+    return replace(at_given(machine, dict(given)), word=word, digest=digest)
 
 
 @lru_cache(maxsize=32)

@@ -307,6 +307,7 @@ class Machine:
     cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
     kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's. `word`
     is what it was asked for by, and `figures` says whose measured figures stand in the place of stated ones.
+    `served` are a constant and the values that one program is to serve, where they are several.
     Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
@@ -331,6 +332,7 @@ class Machine:
     starts_cold: bool = False
     word: str = ""
     figures: str = ""
+    served: tuple[str, tuple[int, ...]] | None = None
 
     @property
     def called(self) -> str:

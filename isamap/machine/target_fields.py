@@ -18,13 +18,15 @@ from isamap.source import Span
 class Length:
     """How a program reads a constant that only the hardware knows: what a function returns over a divisor.
 
-    `value` is what a program was made for; None where nothing was made yet.
+    `value` is what a program was made for; None where nothing was made yet. `among` are the numbers that it
+    may be, where the description says so.
     """
 
     constant: str
     function: str
     divisor: int
     value: int | None = None
+    among: tuple[int, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -117,11 +119,14 @@ def _read_run(node: Node | None, findings: Findings) -> Literal["native", "emula
             return None
 
 
-_LENGTH = re.compile(r"(?P<function>[A-Za-z_][A-Za-z0-9_]*)\(\)(?: ?/ ?(?P<divisor>[1-9][0-9]{0,3}))?")
+_LENGTH = re.compile(
+    r"(?P<function>[A-Za-z_][A-Za-z0-9_]*)\(\)(?: ?/ ?(?P<divisor>[1-9][0-9]{0,3}))?"
+    r"(?: in (?P<among>[1-9][0-9]{0,8}(?:, ?[1-9][0-9]{0,8}){0,31}))?"
+)
 
 
 def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
-    """What a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8`."""
+    """What a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8 in 2, 4, 8`."""
     found: list[Length] = []
     for name, value in read_names(node, "`lengths`", findings):
         text = read_text(value, f"`{name.text}` of `lengths`", findings)
@@ -131,11 +136,14 @@ def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
         if written is None or not allowed.declares(allowed.headers(), written["function"]):
             findings.report(
                 "bad-length", f"`{text.text}` is no way to ask the hardware for a constant", text.span,
-                "a call without arguments of a function that a header declares, divided by a number or not",
-                advice="write it as in `svcntb() / 16`",
+                "a call without arguments of a function that a header declares, divided by a number or not,",
+                "behind `in` the numbers that it may be",
+                advice="write it as in `svcntb() / 16 in 1, 2, 4`",
             )  # fmt: skip
             continue
-        found.append(Length(name.text, written["function"], int(written["divisor"] or 1), span=name.span))
+        among = tuple(sorted({int(number) for number in (written["among"] or "").split(",") if number}))
+        divisor = int(written["divisor"] or 1)
+        found.append(Length(name.text, written["function"], divisor, among=among, span=name.span))
     return tuple(found)
 
 

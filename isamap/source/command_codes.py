@@ -155,6 +155,12 @@ COMMAND_CODES: dict[str, Explanation] = {
         "The machine has wider instructions, but none that performs several iterations of this statement at "
         "once: none performs it, or only with all lanes but one unused.",
     ),
+    "several-lengths": Explanation(
+        "a program for several lengths of vectors that cannot be",
+        "--hw riscv-rvv@Q=any asks for a program for each length that the description says, @Q=2,4,8 for "
+        "these. It issues calls, to which the length is passed; functions made of `semantics`, plain-C "
+        "models and packed operands are of one length.",
+    ),
     "several-profiles": Explanation(
         "several profile values where they cannot be",
         "M=1..8192@1,35,512 asks `compile`, `run` and `verify` for a program with a schedule for each of "

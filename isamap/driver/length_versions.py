@@ -1,0 +1,163 @@
+"""One program for several lengths of vectors, which the hardware tells when it is called: `--hw rvv@Q=any`.
+
+The schedule is found for the length that the machine typically has, and made longer and shorter for others.
+For each the kernel is lowered, and judged, as for that length alone; what comes out is joined into one
+program. Where a schedule cannot be made longer or shorter, that length has one of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.codegen.c import emit_c
+from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
+from isamap.driver.request import Request
+from isamap.driver.size_versions import compile_sizes
+from isamap.driver.stages import STAGES, Clock, Watch
+from isamap.driver.workspace_packing import pack_workspace
+from isamap.ir import print_routine
+from isamap.lower.length_join import join_lengths
+from isamap.lower.program import LoweredProgram
+from isamap.machine import (
+    EmitCall,
+    EmitNothing,
+    Machine,
+    join_word,
+    load_machine,
+    passed_when_run,
+    split_word,
+)
+from isamap.plan.check import check_schedule
+from isamap.plan.other_tiles import at_other_tiles
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_versions
+from isamap.source import Diagnostic, Source, UsageProblem
+
+
+def compile_request(
+    request: Request,
+    stop_after: str = "emit",
+    watch: Watch = lambda _: None,
+    seen: Seen = unseen,
+) -> Compilation:
+    """The compilation of a request, for one length of vectors or several. Raises: as `compile_kernel`.
+
+    Stages and passes before the whole program leave what they leave for the typical length.
+    """
+    word, given = split_word(request.machine)
+    if all(len(values) == 1 for values in given.values()):
+        return compile_sizes(request, stop_after, watch, seen)
+    machine = load_machine(request.machine)
+    values = {length.constant: length.value for length in machine.target.lengths}
+    if machine.served is None:  # a single value was given by another word
+        return compile_sizes(request, stop_after, watch, seen)
+    constant, lengths = machine.served
+    typical = values[constant]
+    assert typical is not None, "the machine is at one length"
+
+    def at(length: int) -> Request:
+        return replace(request, machine=join_word(word, {**given, constant: (length,)}))
+
+    if stop_after not in STAGES[STAGES.index("lower") :]:
+        return compile_sizes(at(typical), stop_after, watch, seen)
+    _check_alone(request, constant, typical)
+    made = compile_sizes(at(typical), "lower", watch, seen)
+    others = {
+        length: _other(at(length), made, (typical, length), watch) for length in lengths if length != typical
+    }
+    clock = Clock(watch)
+    clock.seconds |= made.stage_seconds
+    with clock("lower"):
+        program = _joined(constant, lengths, {typical: made} | others, load_machine(word))
+    own = tuple(length for length, one in others.items() if not one.origin.get("grown"))
+    found = replace(made, program=program, stage_seconds=clock.seconds, own_lengths=own)
+    if stop_after == "lower":
+        return found
+    assert made.machine, "all stages have run"
+    with clock("emit"):
+        emitted = emit_c(program, passed_when_run(made.machine, load_machine(word)))
+    return replace(found, emitted=emitted)
+
+
+def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
+    """The compilation for another length: by the schedule of the typical one where that can be grown."""
+    free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
+    grown = [_grown(free, one, lengths) for one in made.versions or (made,)]
+    schedules = [schedule for schedule in grown if schedule is not None]
+    if len(schedules) == len(grown):
+        text = Source(f"{made.kernel.name}.schedule", print_versions(schedules))
+        found = compile_sizes(replace(free, schedule=text), "lower", watch)
+        found = replace(found, origin={"grown": True})
+    else:
+        found = compile_sizes(
+            replace(request, tune=0, tuned=False, evaluate="", schedule=None), "lower", watch
+        )
+    assert found.canonical, "all stages have run"
+    assert made.canonical, "all stages have run"
+    if print_routine(found.canonical) != print_routine(made.canonical):
+        raise UsageProblem(
+            Diagnostic(
+                "several-lengths",
+                "the best form of the kernel differs between lengths of vectors",
+                help="leave `--transform` out, or name one form",
+            )
+        )
+    return found
+
+
+def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
+    """The schedule of a compilation for another length; None where that is no answer there."""
+    assert one.schedule, "all stages have run"
+    assert one.problem, "all stages have run"
+    named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
+    sizes = dict(one.schedule.sizes)
+    problem = compile_kernel(replace(request, sizes=sizes), "pose", extent=named).problem
+    assert problem, "this stage has run"
+    schedule = at_other_tiles(one.schedule, one.problem, problem, lengths)
+    return schedule if schedule is not None and not check_schedule(schedule, problem) else None
+
+
+def _joined(
+    constant: str, lengths: tuple[int, ...], made: dict[int, Compilation], described: Machine
+) -> LoweredProgram:
+    """The program of all lengths, with its workspace packed. Raises: UsageProblem."""
+    programs: list[LoweredProgram] = []
+    for length in lengths:
+        program = made[length].program
+        assert program, "all stages have run"
+        programs.append(program)
+    machine = made[lengths[-1]].machine
+    assert machine, "all stages have run"
+    for name in dict.fromkeys(name for program in programs for name in program.instructions()):
+        _check_emission(name, machine, described)
+    return pack_workspace(join_lengths(constant, lengths, programs, machine), machine)
+
+
+def _check_emission(name: str, machine: Machine, described: Machine) -> None:
+    """Only calls are the same text for all lengths."""
+    entry, whole = machine.instructions[name], described.instructions[name]
+    if isinstance(entry.emit, EmitCall | EmitNothing):
+        return
+    if (entry.instruction, entry.emit) != (whole.instruction, whole.emit):
+        raise UsageProblem(
+            Diagnostic(
+                "several-lengths",
+                f"`{name}` is emitted as a function for one length of vectors",
+                notes=("a program for several lengths issues calls, which are told the length",),
+                help=f"write `emit` of `{name}` as one call, or name one length",
+            )
+        )
+
+
+def _check_alone(request: Request, constant: str, typical: int) -> None:
+    """What is of one length. Raises: UsageProblem."""
+    refused = (("--packed", bool(request.packed)), ("--model", request.model))
+    for option, asked in refused:
+        if asked:
+            raise UsageProblem(
+                Diagnostic(
+                    "several-lengths",
+                    f"`{option}` and a program for several lengths of vectors do not go together",
+                    help=f"name one length, as in `@{constant}={typical}`, or leave `{option}` out",
+                )
+            )

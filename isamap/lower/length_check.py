@@ -1,0 +1,160 @@
+"""Whether a program for several lengths is, at each of them, the program that was made for it.
+
+Shares no code with the join. At one length its symbols are numbers and its conditions on the length are
+decided; what is left has to be the other program, node by node, but for names, notes and shapes of values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, cast
+
+from isamap.ir import Index
+from isamap.lower.program import (
+    Begin,
+    Block,
+    Buffer,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    Node,
+    Parallel,
+    Share,
+)
+
+UNTOLD = frozenset({"note", "shape", "why", "span"})
+Nodes = tuple[Node, ...]
+
+
+def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
+    """What differs at which length; "" where nothing does."""
+    assert joint.lengths is not None
+    for n, own in enumerate(programs):
+        at = joint.lengths.at(n)
+        where = f"{joint.lengths.constant} = {joint.lengths.values[n]}"
+        mine, theirs = _Spelled(joint.buffers), _Spelled(own.buffers)
+        body = _at_length(joint.body, at, frozenset(at))
+        if mine.spelled(body, at) != theirs.spelled(own.body, {}):
+            return f"other nodes where {where}"
+        for name, size in theirs.sizes.items():
+            room = mine.sizes[name].substitute(at)
+            known = dict.fromkeys(room.symbols | size.symbols, 1 << 10)
+            if room != size and room.evaluate(known) < size.evaluate(known):
+                return f"too little room in a buffer where {where}"
+    return ""
+
+
+def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str]) -> Nodes:
+    """Nodes without conditions on the length; those of other lengths are left out."""
+    found: list[Node] = []
+    for node in nodes:
+        if not isinstance(node, For | If | Block | Parallel | Share):
+            found.append(node)
+            continue
+        body = _at_length(node.body, at, names)
+        if not isinstance(node, If) or not all(_decided(c, names) for c in node.conditions):
+            found.append(replace(node, body=body))
+        elif all(
+            _holds(left.substitute(at), how, right.substitute(at)) for left, how, right in node.conditions
+        ):
+            found += body
+    return tuple(found)
+
+
+def _decided(condition: tuple[Index, str, Index], names: frozenset[str]) -> bool:
+    """Whether a condition is about the length alone."""
+    left, _, right = condition
+    return bool(left.symbols | right.symbols) and left.symbols | right.symbols <= names
+
+
+def _holds(left: Index, how: str, right: Index) -> bool:
+    a, b = left.value, right.value
+    assert a is not None
+    assert b is not None
+    return a == b if how == "==" else a < b if how == "<" else a <= b
+
+
+@dataclass
+class _Spelled:
+    """A body with what it declares called by number; `sizes` are those of its buffers, by these."""
+
+    buffers: tuple[Buffer, ...]
+    numbers: dict[str, str] = field(default_factory=dict[str, str])
+    sizes: dict[str, Index] = field(default_factory=dict[str, Index])
+    indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
+
+    def spelled(self, nodes: Nodes, at: Mapping[str, Index | int]) -> list[Any]:
+        """The nodes as lists of words and numbers."""
+        own = {b.name: b.elements for b in self.buffers}
+        declared = frozenset(own) | frozenset(_declared(nodes))
+        found = [self._any(node, declared, at) for node in nodes]
+        self.sizes = {self.numbers[name]: size for name, size in own.items() if name in self.numbers}
+        return found
+
+    def _any(self, thing: Any, declared: frozenset[str], at: Mapping[str, Index | int]) -> Any:
+        match thing:
+            case str():
+                return self._number(thing) if thing in declared else thing
+            case Index():
+                if thing not in self.indices:  # its counters are of loops around, which are known
+                    bound = thing.substitute(at)
+                    own = sorted(bound.symbols & declared)
+                    self.indices[thing] = bound.substitute(
+                        {name: Index.of(self._number(name)) for name in own}
+                    )
+                return self.indices[thing]
+            case tuple():
+                items = cast("tuple[Any, ...]", thing)
+                return [self._any(one, declared, at) for one in items]
+            case bool():
+                return thing
+            case int():  # an index of symbols is a number at one length
+                return Index.of(thing)
+            case _ if dataclasses.is_dataclass(thing):
+                told = _told(type(thing))
+                return [
+                    type(thing).__name__,
+                    *[self._any(getattr(thing, name), declared, at) for name in told],
+                ]
+            case _:
+                return thing
+
+    def _number(self, name: str) -> str:
+        return self.numbers.setdefault(name, f"#{len(self.numbers)}")
+
+
+@cache
+def _told(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a node that are compared."""
+    return tuple(f.name for f in dataclasses.fields(kind) if f.name not in UNTOLD)
+
+
+def _declared(nodes: Nodes) -> Iterator[str]:
+    """Names of values, counters and works."""
+    for node in nodes:
+        match node:
+            case Declare(values):
+                yield from (value.name for value in values)
+            case Begin(work):
+                yield work
+            case For(variable, _, body):
+                yield variable
+                yield from _declared(body)
+            case Share(nth=nth, body=body):
+                yield nth
+                yield from _declared(body)
+            case Parallel(counters, body):
+                yield from (name for name, _ in counters)
+                yield from _declared(body)
+            case If(_, body) | Block(_, body):
+                yield from _declared(body)
+            case Issue() | Configure() | Fill() | Hint():
+                pass

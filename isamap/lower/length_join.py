@@ -1,0 +1,394 @@
+"""One program of several, each for one length of vectors: what is alike once, with the length as a symbol.
+
+    Q = 2: For("n0", trips=N / 8)  { load(C + 8*n0, L = 4) }
+    Q = 4: For("n0", trips=N / 16) { load(C + 16*n0, L = 8) }
+    both:  For("n0", trips=N / (4*Q)) { load(C + 4*Q*n0, L = 2*Q) }
+
+What is not alike stands in an `If` for each length. Nothing is said about lengths that were not lowered for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, TypeVar, assert_never
+
+from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar, index_max
+from isamap.lower.length_check import check_join
+from isamap.lower.length_numbers import Numbers, Values
+from isamap.lower.passes import names_of
+from isamap.lower.program import (
+    Argument,
+    Begin,
+    Block,
+    Buffer,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Names,
+    Node,
+    OperandRef,
+    Parallel,
+    RegisterRef,
+    Share,
+    Value,
+)
+from isamap.machine import Machine
+
+Which = tuple[int, ...]
+"""For which of the programs, by number."""
+T = TypeVar("T")
+Nodes = tuple[Node, ...]
+
+
+def join_lengths(
+    constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
+) -> LoweredProgram:
+    """The program that performs each of the others where the constant has its value; no buffer has a place.
+
+    They are of one kernel and its sizes, in this order for these values, the machine at any of them.
+    """
+    first = programs[0]
+    names = names_of(first.kernel)
+    trail: list[tuple[dict[str, Any], str]] = []
+    numbers = Numbers(constant, names.exactly(constant), values, names.fresh, trail)
+    join = _Join(programs, machine, names, numbers, trail)
+    everywhere = tuple(range(len(programs)))
+    body = join.block([program.body for program in programs], everywhere)
+    checks = tuple(dict.fromkeys(check for program in programs for check in program.checks))
+    buffers = tuple(join.buffer(name) for name in join.claimed)
+    made = replace(first, body=body, buffers=buffers, checks=checks, lengths=join.numbers.lengths)
+    found = check_join(made, programs)
+    assert not found, f"programs for several lengths were joined into another one: {found}"
+    return made
+
+
+class _NotAlike(Exception):
+    """Nodes that are not the same but for names and numbers."""
+
+
+@dataclass
+class _Join:
+    """`known` are the joint names of what each program has declared so far, `claimed` its buffers by theirs.
+
+    `trail` is what was kept, in order, so that a trial that fails leaves nothing.
+    """
+
+    programs: Sequence[LoweredProgram]
+    machine: Machine
+    names: Names
+    numbers: Numbers
+    trail: list[tuple[dict[str, Any], str]]
+    known: list[dict[str, str]] = field(init=False)
+    global_names: frozenset[str] = field(init=False)
+    claimed: dict[str, dict[int, Buffer]] = field(default_factory=dict[str, dict[int, Buffer]])
+
+    def __post_init__(self) -> None:
+        first = self.programs[0]
+        self.known = [{} for _ in self.programs]
+        strides = (s for t in first.tensors for stride in t.strides for s in stride.symbols)
+        parameters = (p.name for p in first.kernel.params)
+        self.global_names = frozenset((*strides, *parameters, *(t.name for t in first.tensors)))
+
+    # --- bodies
+
+    def block(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
+        """What bodies have alike at their beginnings; what comes then, each under its own condition."""
+        front = self._alike(bodies, which)
+        rests = [body[len(front) :] for body in bodies]
+        if len(which) == 1:
+            assert not rests[0], "a program is like itself"
+            return front
+        if not any(rests):
+            return front
+        middle = tuple(
+            If((self._only(n),), self.block([rest], (n,)))
+            for n, rest in zip(which, rests, strict=True)
+            if rest
+        )
+        return (*front, *middle)
+
+    def _alike(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
+        found: list[Node] = []
+        for nodes in zip(*bodies, strict=False):
+            node = self._tried(lambda nodes=nodes: self.node(nodes, which))
+            if node is None:
+                break
+            found.append(node)
+        return tuple(found)
+
+    def _tried(self, make: Callable[[], T]) -> T | None:
+        """What is made, or None, and nothing is known that was not before."""
+        before = len(self.trail)
+        try:
+            return make()
+        except _NotAlike:
+            for kept, name in self.trail[before:]:
+                del kept[name]
+            del self.trail[before:]
+            return None
+
+    def _only(self, n: int) -> Condition:
+        return Index.of(self.numbers.name), "==", Index.of(self.numbers.values[n])
+
+    # --- nodes
+
+    def node(self, nodes: Sequence[Node], which: Which) -> Node:
+        """One node for those of the programs. Raises: _NotAlike."""
+        first = nodes[0]
+        match first:
+            case Issue():
+                return self._issue(_all(Issue, nodes), which)
+            case Declare():
+                return self._declare(_all(Declare, nodes), which)
+            case For():
+                return self._loop(_all(For, nodes), which)
+            case Parallel():
+                return self._parallel(_all(Parallel, nodes), which)
+            case If():
+                ifs = _all(If, nodes)
+                conditions = self._conditions([n.conditions for n in ifs], which)
+                return If(conditions, self.block([n.body for n in ifs], which))
+            case Block():
+                blocks = _all(Block, nodes)
+                body = self.block([n.body for n in blocks], which)
+                return Block(_note(blocks), body, _same([n.is_copy for n in blocks]))
+            case Fill():
+                fills = _all(Fill, nodes)
+                name = self._array([n.buffer for n in fills], which)
+                offset = self._index([n.offset for n in fills], which)
+                return Fill(name, offset, self._index([n.elements for n in fills], which))
+            case Hint():
+                hints = _all(Hint, nodes)
+                place = self._memory([n.place for n in hints], which)
+                named = _same([(n.instruction, n.operand) for n in hints])
+                return Hint(*named, place)
+            case Configure():
+                return _same(_all(Configure, nodes))
+            case Begin():
+                return self._begin(_all(Begin, nodes), which)
+            case Share():
+                return self._share(_all(Share, nodes), which)
+            case _:
+                assert_never(first)
+
+    def _issue(self, issues: Sequence[Issue], which: Which) -> Issue:
+        name = _same([n.instruction for n in issues])
+        operands = _columns([n.operands for n in issues], lambda _, refs: self._ref(refs, which))
+        kinds = {p.name: p.kind for p in self.machine.instructions[name].instruction.params}
+
+        def argument(param: str, given: Sequence[Argument]) -> Argument:
+            return self._argument(given, which, is_encoded=kinds[param] != "scalar")
+
+        params = _columns([n.params for n in issues], argument)
+        return Issue(name, operands, params, _note(issues))
+
+    def _declare(self, declared: Sequence[Declare], which: Which) -> Declare:
+        values = [self._value(v, which) for v in _zipped([n.values for n in declared])]
+        return Declare(tuple(values))
+
+    def _value(self, values: Sequence[Value], which: Which) -> Value:
+        """A value of the shape of the longest; C has a type for all lengths."""
+        _same([(v.memory, v.dtype, v.register, len(v.shape)) for v in values])
+        widest = max(values, key=lambda v: prod(v.shape))
+        return replace(widest, name=self._named([v.name for v in values], which))
+
+    def _loop(self, loops: Sequence[For], which: Which) -> For:
+        trips = self._index([n.trips for n in loops], which)
+        counter = self._named([n.variable for n in loops], which)
+        return For(counter, trips, self.block([n.body for n in loops], which), _note(loops))
+
+    def _parallel(self, loops: Sequence[Parallel], which: Which) -> Parallel:
+        counters: list[tuple[str, Index]] = []
+        for some in _zipped([n.counters for n in loops]):
+            trips = self._index([count for _, count in some], which)
+            counters.append((self._named([name for name, _ in some], which), trips))
+        return Parallel(tuple(counters), self.block([n.body for n in loops], which), _note(loops))
+
+    def _begin(self, begun: Sequence[Begin], which: Which) -> Begin:
+        pieces, trips = (
+            self._index(list(of), which) for of in zip(*((n.pieces, n.trips) for n in begun), strict=True)
+        )
+        depth, parts = _same([(n.depth, n.parts) for n in begun])
+        return Begin(self._named([n.work for n in begun], which), pieces, trips, depth, parts)
+
+    def _share(self, shares: Sequence[Share], which: Which) -> Share:
+        work = self._given([n.work for n in shares], which)
+        now, trips = (
+            self._index(list(of), which) for of in zip(*((n.now, n.trips) for n in shares), strict=True)
+        )
+        nth, depths = self._named([n.nth for n in shares], which), _same([n.depths for n in shares])
+        return Share(work, now, trips, nth, depths, self.block([n.body for n in shares], which))
+
+    def _conditions(self, conditions: Sequence[tuple[Condition, ...]], which: Which) -> tuple[Condition, ...]:
+        found: list[Condition] = []
+        for some in _zipped(conditions):
+            left, right = (
+                self._index(list(side), which) for side in zip(*((c[0], c[2]) for c in some), strict=True)
+            )
+            found.append((left, _same([c[1] for c in some]), right))
+        return tuple(found)
+
+    # --- what nodes are made of
+
+    def _ref(self, refs: Sequence[OperandRef], which: Which) -> OperandRef:
+        first = refs[0]
+        if isinstance(first, RegisterRef):
+            return RegisterRef(self._given([ref.value for ref in _all(RegisterRef, refs)], which))
+        return self._memory(_all(MemoryRef, refs), which)
+
+    def _memory(self, refs: Sequence[MemoryRef], which: Which) -> MemoryRef:
+        name = self._array([ref.buffer for ref in refs], which)
+        offset = self._index([ref.offset for ref in refs], which)
+        strides = [self._index(some, which) for some in _zipped([ref.strides for ref in refs])]
+        return MemoryRef(name, offset, tuple(strides))
+
+    def _argument(self, given: Sequence[Argument], which: Which, *, is_encoded: bool) -> Argument:
+        """An argument; one that is encoded in the instruction, or chosen, is a number, alike for all."""
+        if all(one == given[0] for one in given) and isinstance(given[0], int):
+            return given[0]
+        numbers = [Index.of(one) for one in given if isinstance(one, int | Index)]
+        if len(numbers) == len(given) and not is_encoded:
+            return self._index(numbers, which)
+        exprs = [one for one in given if not isinstance(one, int | Index)]
+        if len(exprs) < len(given):
+            raise _NotAlike
+        return self._expr(exprs, which)
+
+    def _expr(self, exprs: Sequence[Expr], which: Which) -> Expr:
+        first = exprs[0]
+        match first:
+            case Const() | Scalar():
+                return _same(exprs)
+            case IndexValue():
+                values = _all(IndexValue, exprs)
+                index = self._index([e.index for e in values], which)
+                return replace(first, index=index, dtype=_same([e.dtype for e in values]))
+            case Read():
+                found = _all(Read, exprs)
+                _same([(e.dtype, e.fill) for e in found])
+                index = tuple(self._index(some, which) for some in _zipped([e.index for e in found]))
+                return replace(first, buffer=self._array([e.buffer for e in found], which), index=index)
+            case Call():
+                calls = _all(Call, exprs)
+                _same([(e.op, e.dtype, e.mode) for e in calls])
+                args = tuple(self._expr(some, which) for some in _zipped([e.args for e in calls]))
+                return replace(first, args=args)
+            case Cast():
+                casts = _all(Cast, exprs)
+                _same([(e.dtype, e.mode) for e in casts])
+                return replace(first, value=self._expr([e.value for e in casts], which))
+            case _:
+                assert_never(first)
+
+    def _index(self, indices: Sequence[Index], which: Which) -> Index:
+        renamed = [self._renamed(index, n) for index, n in zip(indices, which, strict=True)]
+        found = self.numbers.joined(renamed, which)
+        if found is None:
+            raise _NotAlike
+        return found
+
+    def _renamed(self, index: Index, n: int) -> Index:
+        own = index.symbols - self.global_names
+        if not own <= self.known[n].keys():
+            raise _NotAlike
+        return index.substitute({name: Index.of(self.known[n][name]) for name in own})
+
+    # --- names
+
+    def _keep(self, kept: dict[str, T], name: str, value: T) -> None:
+        """Keeps a value, until the trial that finds it fails."""
+        assert name not in kept, f"`{name}` is declared twice"
+        kept[name] = value
+        self.trail.append((kept, name))
+
+    def _named(self, own: Sequence[str], which: Which) -> str:
+        """The joint name of what is declared here."""
+        name = self.names.exactly(own[0])
+        for n, one in zip(which, own, strict=True):
+            self._keep(self.known[n], one, name)
+        return name
+
+    def _given(self, own: Sequence[str], which: Which) -> str:
+        """The joint name of what was declared."""
+        names = {self.known[n].get(one) for n, one in zip(which, own, strict=True)}
+        found = names.pop()
+        if found is None or names:
+            raise _NotAlike
+        return found
+
+    def _array(self, own: Sequence[str], which: Which) -> str:
+        """The joint name of a tensor or a buffer."""
+        if own[0] in self.global_names:
+            return _same(own)
+        if not any(one in self.known[n] for n, one in zip(which, own, strict=True)):
+            self._claim(own, which)
+        return self._given(own, which)
+
+    def _claim(self, own: Sequence[str], which: Which) -> None:
+        buffers: dict[int, Buffer] = {}
+        for n, name in zip(which, own, strict=True):
+            found = next((b for b in self.programs[n].buffers if b.name == name), None)
+            if found is None:
+                raise _NotAlike
+            buffers[n] = found if found.memory else replace(found, offset=None)
+        _same([(b.dtype, b.memory, b.offset) for b in buffers.values()])
+        self._keep(self.claimed, self._named(own, which), buffers)
+
+    def buffer(self, name: str) -> Buffer:
+        """A buffer that has room for what it holds at any of the lengths."""
+        of = self.claimed[name]
+        which = tuple(of)
+        sizes = [self._renamed(b.elements, n) for n, b in of.items()]
+        numbers = [size.value for size in sizes if size.value is not None]
+        elements = Index.of(max(numbers)) if len(numbers) == len(sizes) else self.numbers.joined(sizes, which)
+        if elements is None:
+            elements = sizes[0]
+            for size in sizes[1:]:
+                elements = index_max(elements, size)
+        return replace(next(iter(of.values())), name=name, elements=elements, life=None)
+
+
+def _all(kind: type[T], given: Sequence[object]) -> list[T]:
+    """The given, all of one kind. Raises: _NotAlike."""
+    found = [one for one in given if isinstance(one, kind)]
+    if len(found) < len(given):
+        raise _NotAlike
+    return found
+
+
+def _same(given: Sequence[T]) -> T:
+    """What all of the given are. Raises: _NotAlike."""
+    if any(one != given[0] for one in given):
+        raise _NotAlike
+    return given[0]
+
+
+def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
+    """The first ones, the second ones, … Raises: _NotAlike where they are not as many."""
+    _same([len(one) for one in given])
+    return list(zip(*given, strict=True))
+
+
+def _columns(
+    given: Sequence[tuple[tuple[str, T], ...]], join: Callable[[str, list[T]], T]
+) -> tuple[tuple[str, T], ...]:
+    """Things by name, those of each name joined."""
+    names = _same([tuple(name for name, _ in one) for one in given])
+    return tuple(
+        (name, join(name, [thing for _, thing in some]))
+        for name, some in zip(names, _zipped(given), strict=True)
+    )
+
+
+def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
+    """What is said of all of them."""
+    return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""
