@@ -202,6 +202,10 @@ class Issuer:
                 assert value.register is not None, f"{value.name} has no register"
                 return Text(str(value.register))
             name = Text(here.names.of(value.name))
+            if arg.attribute == "ref":
+                held, own = self.value_type(value), self._operand_type(operand)
+                place = prefix("&", name)
+                return place if held == own else cast(f"{own} *", place)
             return _as_type(name, self.value_type(value), self._operand_type(operand))
         match arg.attribute:
             case "value":
@@ -271,7 +275,8 @@ class Issuer:
         if model is None:
             registers = frozenset(n for n, m in self.machine.memories.items() if m.kind == "registers")
             if isinstance(entry.emit, EmitSteps) and not self.model:
-                model = build_steps(entry.instruction, entry.emit, registers, self.names)
+                held = {o.name: str(self._operand_type(o)) for o in entry.instruction.operands}
+                model = build_steps(entry.instruction, entry.emit, registers, self.names, held)
             else:
                 model = build_call(entry.instruction, registers, self.names, model=self.model)
             self.models[entry.name] = model

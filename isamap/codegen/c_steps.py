@@ -9,21 +9,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from isamap.codegen.c_names import Names, storage_type
-from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text
-from isamap.codegen.cmodel import Model, ModelOperand, passing
+from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, prefix
+from isamap.codegen.cmodel import Model, ModelOperand, is_register, passing
 from isamap.ir import Index, Instruction
 from isamap.ir import product as index_product
 from isamap.machine import EmitArg, EmitCall, EmitSteps
 
 
 def build_steps(
-    instruction: Instruction, emit: EmitSteps, registers: frozenset[str], file_names: Names
+    instruction: Instruction,
+    emit: EmitSteps,
+    registers: frozenset[str],
+    file_names: Names,
+    held: Mapping[str, str],
 ) -> Model:
-    """The function that stands for an instruction: its calls, in their order."""
+    """The function that stands for an instruction: its calls, in their order.
+
+    `held` are the C types of its operands in registers, of which the function is given the addresses.
+    """
     name = file_names.take(instruction.name)
     operands = passing(instruction, registers)
-    writer = _Writer(operands, file_names.inside())
+    in_registers = {m.operand.name for m in operands if is_register(m.operand, registers)}
+    held = {name: c_type for name, c_type in held.items() if name in in_registers}
+    writer = _Writer(operands, file_names.inside(), held)
     given = ", ".join(
         [*writer.parameters(), *(f"int64_t {writer.names.take(p.name)}" for p in instruction.params)]
     )
@@ -42,13 +53,14 @@ def call_text(emit: EmitCall) -> Text:
     for arg in emit.names:
         if arg.kind == "value":
             names.take(arg.name)
-    return _Writer((), names).call(emit)
+    return _Writer((), names, {}).call(emit)
 
 
 class _Writer:
     """Writes calls over the parameters of one function."""
 
-    def __init__(self, operands: tuple[ModelOperand, ...], names: Names) -> None:
+    def __init__(self, operands: tuple[ModelOperand, ...], names: Names, held: Mapping[str, str]) -> None:
+        self.held = held
         self.operands = {m.operand.name: m for m in operands}
         self.names = names
         self.used: set[str] = set()
@@ -83,7 +95,10 @@ class _Writer:
         return cast(arg.cast, found) if arg.cast else found
 
     def place(self, arg: EmitArg) -> Text:
-        """The address of an element, or the bytes between rows."""
+        """The address of an element, or the bytes between rows; of a register its value or its address."""
+        if arg.name in self.held:
+            room = cast(f"{self.held[arg.name]} *", Text(self.names.of(arg.name)))
+            return room if arg.attribute == "ref" else prefix("*", room)
         m = self.operands[arg.name]
         o = m.operand
         dense = tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))

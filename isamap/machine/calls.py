@@ -222,7 +222,7 @@ def _configured(instruction: Instruction) -> tuple[str, ...]:
 def operand_attributes(operand: Operand, memory: Memory) -> tuple[str | None, ...]:
     """What may stand behind an operand's name; None for nothing."""
     if memory.kind == "registers":
-        return (None,) if memory.named == "compiler" else ("index",)
+        return (None, "ref") if memory.named == "compiler" else ("index",)
     extra = ("value",) if not operand.shape else ()
     return ("addr", *extra, "stride") if len(operand.shape) > 1 else ("addr", *extra)
 
@@ -269,7 +269,7 @@ def forgotten_by(
         is_value = named == "compiler"
         mine = [a for a in arguments if a.kind == "operand" and a.name == operand.name]
         attributes = {a.attribute for a in mine} | {"stride" for a in mine if any(a.place[:1])}
-        if is_value and operand.role != "in" and result != operand.name:
+        if is_value and operand.role != "in" and result != operand.name and "ref" not in attributes:
             yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"

@@ -6,6 +6,7 @@
     call     = ["(" type ")"] function "(" [argument {"," argument}] ")"
     argument = call | ["(" type ")"] (integer | name [place] ["." attribute])
     step     = ["for" name "in" integer {"," name "in" integer} ":"] [type name [place] "="] call ";"
+    type     = name {name}
     place    = "[" sum {"," sum} "]"        sum of products of integers and of what `for` counts
 
 What the names mean is checked in `calls`, and of steps in `sequences`.
@@ -227,12 +228,19 @@ class _Parser:
             self.take(":")
         c_type, name, place = None, None, ()
         if not self.follows("(") and not self.follows("(", 1):
-            c_type, name = self.name("a C type"), self.name("a name")
+            c_type, name = self.c_type(), self.name("a name")
             place = self.place()
             self.take("=")
         call = self.nested(self.cast(), self.name("a function"), 1)
         self.take(";")
         return Step(tuple(turns), c_type, name, place, call)
+
+    def c_type(self) -> Word:
+        """The words before a name, as in `__vector unsigned char r`."""
+        words = [self.name("a C type")]
+        while (behind := self.peek(1)) is not None and re.match(r"[A-Za-z_$]", behind.text):
+            words.append(self.name("a C type"))
+        return Word(" ".join(w.text for w in words), words[0].span.to(words[-1].span))
 
     def place(self) -> tuple[Sum, ...]:
         """`[sum, …]`, or nothing."""

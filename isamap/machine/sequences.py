@@ -56,12 +56,14 @@ def resolve_steps(
 
 
 def _check_memories(template: StepsTemplate, instruction: Instruction, around: Surroundings) -> None:
-    """Refuse operands in registers: functions made of steps read and write memory only."""
+    """Refuse registers that C has no variables of, and single values, which a call returns."""
     for operand in instruction.operands:
         memory = around.memories.get(operand.memory or "")
-        if operand.role != "temp" and memory is not None and memory.kind == "registers":
+        if operand.role == "temp" or memory is None or memory.kind != "registers":
+            continue
+        if memory.named != "compiler" or not operand.shape:
             raise _problem(
-                f"several calls work from memory to memory, and `{operand.name}` lives in `{memory.name}`",
+                f"several calls work on memory and on C's vectors; `{operand.name}` lives in `{memory.name}`",
                 template.span,
                 "write one call, whose arguments may be calls",
             )

@@ -85,7 +85,7 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "emit-sequence": Explanation(
         "calls one after the other that do not fit",
-        "An emission of several calls is a function from memory to memory: each value that a call makes has "
+        "An emission of several calls is a function of memory and vectors: each value that a call makes has "
         "a C type and a name of its own, places are whole numbers inside of the operand's shape, and `for` "
         "counts from 0 up to a whole number. At most 4096 calls are made so.",
     ),

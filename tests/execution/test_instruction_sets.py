@@ -20,7 +20,7 @@ from isamap.machine import load_machine, missing_features
 
 ON_SILICON = ("generic-c", "x86-avx2", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
 OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16")
-OF_OTHERS = ("riscv-rvv",)
+OF_OTHERS = ("riscv-rvv", "power10-mma")
 OF_NEWER_EMULATORS = ("loongarch-lasx",)
 EVERY_NTH = 12  # of the instructions, where others try all: `generic-c` is asked for of each architecture
 
