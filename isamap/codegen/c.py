@@ -11,8 +11,9 @@ from typing import assert_never
 
 from isamap.codegen.c_body import BodyWriter
 from isamap.codegen.c_functions import HELPERS, helper_texts
+from isamap.codegen.c_images import image_text
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
-from isamap.codegen.c_issue import Issuer, image_text
+from isamap.codegen.c_issue import Issuer
 from isamap.codegen.c_names import Names
 from isamap.codegen.c_parts import run_text
 from isamap.lower.program import LoweredProgram

@@ -19,6 +19,7 @@ from typing import assert_never
 
 from isamap.codegen.c_elementary import build_call
 from isamap.codegen.c_expr import Scope, value_text
+from isamap.codegen.c_images import state_image
 from isamap.codegen.c_names import Names, literal, storage_type
 from isamap.codegen.c_steps import build_steps
 from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
@@ -33,28 +34,7 @@ from isamap.machine import (
     EmitSteps,
     Machine,
     MachineInstruction,
-    State,
 )
-
-
-def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
-    """The image of a state with the given (field, index, value); unnamed fields are zero."""
-    image = bytearray(state.bytes)
-    declared = {f.name: f for f in state.decl.fields}
-    for name, index, value in fields:
-        size = declared[name].dtype.size_bytes
-        start = state.offsets[name] + (index or 0) * size
-        image[start : start + size] = value.to_bytes(size, "little", signed=value < 0)
-    return bytes(image)
-
-
-def image_text(name: str, image: bytes) -> list[str]:
-    """The declaration of an image in C."""
-    rows = [image[i : i + 16] for i in range(0, len(image), 16)]
-    lines = [f"static const _Alignas(64) uint8_t {name}[{len(image)}] = {{"]
-    lines += [f"  {', '.join(str(b) for b in row)}," for row in rows]
-    return [*lines, "};"]
-
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
 
@@ -202,11 +182,10 @@ class Issuer:
                 assert value.register is not None, f"{value.name} has no register"
                 return Text(str(value.register))
             name = Text(here.names.of(value.name))
+            held, own = self.value_type(value), self._operand_type(operand)
             if arg.attribute == "ref":
-                held, own = self.value_type(value), self._operand_type(operand)
-                place = prefix("&", name)
-                return place if held == own else cast(f"{own} *", place)
-            return _as_type(name, self.value_type(value), self._operand_type(operand))
+                return prefix("&", name) if held == own else cast(f"{own} *", prefix("&", name))
+            return _as_type(name, held, own)
         match arg.attribute:
             case "value":
                 found = Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)

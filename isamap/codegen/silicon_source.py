@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isamap.codegen.c_functions import HELPERS, helper_texts
-from isamap.codegen.c_issue import Here, Issuer, fields_by_state, image_text, load_states, release_states
+from isamap.codegen.c_images import image_text
+from isamap.codegen.c_issue import Here, Issuer, fields_by_state, load_states, release_states
 from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.c_text import index_text
 from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Scalar, Stmt

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.codegen.c_functions import HELPERS, helper_texts
-from isamap.codegen.c_issue import Here, Issuer, fields_by_state, image_text, load_states, release_states
+from isamap.codegen.c_images import image_text
+from isamap.codegen.c_issue import Here, Issuer, fields_by_state, load_states, release_states
 from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.silicon_source import BARRIER, Form, find_move
 from isamap.ir import Index, Operand, Scalar
