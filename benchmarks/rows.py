@@ -94,6 +94,16 @@ def _residual(y: Any, a: Arrays) -> Any:
     return y + a["r"]
 
 
+def _gated(after: Callable[[Any, Arrays], Any]) -> Callable[[Arrays], Call]:
+    """Two products of torch, a function of the first, and the product of both."""
+
+    def call(a: Arrays) -> Call:
+        linear = functional.linear
+        return lambda: after(linear(a["x"], a["W"]), a) * linear(a["x"], a["V"])
+
+    return call
+
+
 def _requantised(a: Arrays) -> Call:
     """torch's quantised layer, whose weights were packed before; its scales and zero points are its own."""
     scales = a["scale"].double().abs() + 1 / 64
@@ -124,6 +134,11 @@ LAYERS = {
         f"linear_{name}_{dtype}": Layer(PRODUCTS, "y", _linear(after))
         for dtype in ("f32", "bf16")
         for name, after in (("gelu", _gelu), ("silu", _silu), ("residual", _residual))
+    },
+    **{
+        f"{name}_{dtype}": Layer(PRODUCTS, "y", _gated(after))
+        for dtype in ("f32", "bf16")
+        for name, after in (("swiglu", _silu), ("geglu", _gelu))
     },
     "gemm_u8s8_requant": Layer(PRODUCTS, "C", _requantised),
     "gemm_w4_f32": Layer(_groups((1, 4096, 4096), (8, 4096, 4096), (128, 1024, 1024)), "C", _unpacked),

@@ -1,4 +1,4 @@
-"""Elementary functions of f32 as C without branches or calls: of one element, and of all lanes of a register.
+"""Elementary functions of f32 as C without calls for each element: of one, and of all lanes of a register.
 
 Made from the definitions of the library (`kernels/functions`), which state their errors. Lanes are vectors as
 gcc and clang know them without a header: `f32x16` has 16. `let e = exp(-abs(x));` is, of 16 lanes,
@@ -15,6 +15,8 @@ The C of an instruction that performs an elementary function on every lane of a 
       x = exp_f32x16(x);
       memcpy(z, &x, sizeof x);
     }
+
+Where a definition holds below some size only, C's library computes lanes beyond, behind a branch.
 
 Compilers make registers of that, also where they are told to leave loops alone, as emitted loops are.
 """
@@ -152,6 +154,16 @@ static inline $F number_$n($U whole) {
 """,
 }
 _BOTH = {
+    "every": """\
+/* Whether something holds everywhere. */
+static inline int every_$n($U where) {
+  uint32_t bits[$N];
+  uint32_t all = ~0u;
+  memcpy(bits, &where, sizeof bits);
+  for (int i = 0; i < $N; i++) all &= bits[i];
+  return all != 0u;
+}
+""",
     "choose": """\
 static inline $F choose_$n($U where, $F a, $F b) {
   return of_bits_$n((bits_$n(a) & where) | (bits_$n(b) & ~where));
@@ -221,7 +233,36 @@ def _text(name: str, n: str, types: tuple[str, str]) -> str:
     (given,) = found.params
     lines = [f"static inline {types[0]} {name}_{n}({types[0]} {given.name}) {{"]
     lines += [f"  const {types[e.dtype == BOOL]} {step} = {_value(e, n)};" for step, e in found.steps]
-    return "\n".join([*lines, f"  return {_value(found.result, n)};", "}", ""])
+    result = _value(found.result, n)
+    if found.below is None:
+        return "\n".join([*lines, f"  return {result};", "}", ""])
+    near = f"{given.name}_is_near"
+    lines.insert(
+        1, f"  const {types[1]} {near} = where_{n}(size_{n}({given.name}) < all_{n}({found.below!r}f));"
+    )
+    lines.append(f"  const {types[0]} found = {result};")
+    lines.append(f"  return every_{n}({near}) ? found : {name}_far_{n}({given.name}, {near}, found);")
+    return _FAR[n == "f32"].replace("$f", name).replace("$n", n).replace("$F", types[0]).replace(
+        "$U", types[1]
+    ).replace("$N", n.removeprefix("f32x")) + "\n".join([*lines, "}", ""])
+
+
+_FAR = (
+    """\
+/* Lanes that the definition is not for, by C's library. */
+static inline $F $f_far_$n($F x, $U near, $F found) {
+  for (int i = 0; i < $N; i++) {
+    if (near[i] == 0u) found[i] = __builtin_$ff(x[i]);
+  }
+  return found;
+}
+""",
+    """\
+static inline float $f_far_f32(float x, uint32_t near, float found) {
+  return near != 0u ? found : __builtin_$ff(x);
+}
+""",
+)
 
 
 _CALLED = {"abs": "size", "scale": "scale", "exponent": "exponent", "select": "choose", "round": "nearest"}

@@ -22,7 +22,8 @@ class Function:
     """A definition: steps in their order, each with a name that stands for its value, then the result.
 
     Parameters and names are `Scalar`s in the expressions. Units: `ulp` is the largest error, in units in the
-    last place of the result, None where the definition states none.
+    last place of the result, None where the definition states none. Where `below` is given it holds
+    for numbers of a smaller size: of operations of the language C's library computes the others.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Function:
     steps: tuple[tuple[str, Expr], ...]
     result: Expr
     ulp: float | None = None
+    below: float | None = None
     span: Span | None = None
 
 

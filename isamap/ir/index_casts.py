@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir.dtypes import I64, DType, converts_exactly
-from isamap.ir.facts import Known, facts_of, find_sites, loop_guards
+from isamap.ir.facts import Known, facts_of, find_sites, loop_guards, reads_of
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
@@ -80,9 +80,10 @@ def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnosti
 
 
 def as_performed(assign: Assign) -> Assign:
-    """The assignment with every cast to a narrower integer as the one that wraps.
+    """The assignment with every cast to a narrower integer as one that wraps, a choice for each condition.
 
-    It was proved to keep the value, and no machine has an instruction that would ask.
+    The cast was proved to keep the value, and no machine has an instruction that would ask. Vector units
+    compare and choose at once: `select(p | q, a, b)` is `select(p, a, select(q, a, b))`.
     """
     guard = None if assign.guard is None else _as_performed(assign.guard)
     return replace(assign, value=_as_performed(assign.value), guard=guard)
@@ -93,10 +94,18 @@ def _as_performed(e: Expr) -> Expr:
         case Cast(value, dtype, mode, _):
             narrows = mode == "exact" and _is_narrowing(value.dtype, dtype)
             return replace(e, value=_as_performed(value), mode="wrap" if narrows else mode)
+        case Call("select", (Call("or" | "and" as op, (p, q)), a, b)) if _is_of_data(p) and _is_of_data(q):
+            inner = replace(e, args=(q, a, b))
+            return _as_performed(replace(e, args=(p, a, inner) if op == "or" else (p, inner, b)))
         case Call(_, args, _, _, _):
             return replace(e, args=tuple(_as_performed(a) for a in args))
         case Const() | IndexValue() | Scalar() | Read():
             return e
+
+
+def _is_of_data(condition: Expr) -> bool:
+    """Whether a condition reads elements: one of indices is decided for whole tiles at once."""
+    return next(iter(reads_of(condition)), None) is not None
 
 
 def _is_narrowing(source: DType, target: DType) -> bool:

@@ -278,11 +278,12 @@ class ConstantSyntax:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSyntax:
-    """`function f(x: f32) within 2 ulp { let y = …; return …; }`."""
+    """`function f(x: f32) within 2 ulp below 8192 { let y = …; return …; }`."""
 
     name: Ident
     params: tuple[ParamSyntax, ...]
     ulp: float | None
+    below: float | None
     lets: tuple[LetSyntax, ...]
     result: ExprSyntax
     span: Span

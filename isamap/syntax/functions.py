@@ -75,7 +75,7 @@ def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:
         steps.append((let.name.text, value))
         scope = _with(scope, Scalar(let.name.text, value.dtype))
     result = resolve_value(f.result, scope)
-    return Function(f.name.text, tuple(params), tuple(steps), result, f.ulp, f.span)
+    return Function(f.name.text, tuple(params), tuple(steps), result, f.ulp, f.below, f.span)
 
 
 def _with(scope: Scope, value: Scalar) -> Scope:

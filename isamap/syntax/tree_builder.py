@@ -210,11 +210,12 @@ class _Builder:
                     span,
                 )
             case "function":
-                name, params, ulp, *lets, result = children
+                name, params, ulp, below, *lets, result = children
                 return ast.FunctionSyntax(
                     self.ident(name),
                     self.params(params),
                     float(read_number(str(ulp), span)) if ulp is not None else None,
+                    float(read_number(str(below), span)) if below is not None else None,
                     tuple(
                         ast.LetSyntax(self.ident(e.children[0]), self.expr(e.children[1]), self.span(e))
                         for e in lets

@@ -90,6 +90,18 @@ def binade(exponent: int, step: int = 1) -> Array:
     return np.concatenate([positive.view(np.float32), -positive.view(np.float32)])
 
 
+@pytest.mark.parametrize("function", ["sin", "cos"])
+def test_one_lane_that_a_definition_is_not_for_leaves_the_others_alone(function: str) -> None:
+    assert definition(function).below == 8192
+    given = np.linspace(-8000, 8000, 64, dtype=np.float32)
+    given[21], given[40], given[63] = 8192, -3e30, np.inf
+    made = performed(function, 16, given)
+    assert error_in_places(function, made, given) <= 1.1
+    near = np.where(np.abs(given) < 8192, given, 0)
+    kept = near == given
+    np.testing.assert_array_equal(made[kept], performed(function, 16, near)[kept])
+
+
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, -1e-45, 3.4e38, -3.4e38], np.float32)
 FUSED = (*FLAGS, "-march=native")
 """Flags with which sums of products are rounded once, where the processor can."""

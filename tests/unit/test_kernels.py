@@ -352,7 +352,16 @@ def test_all_kernels_of_the_plan_are_there() -> None:
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
     more = {"conv2d_nchw_bf16", "conv2d_nhwc_bf16", "conv2d_nhwc_pads"}
     others = {*CASES, *CONVOLUTIONS, *transposed, *more, "attention", "conv1d", "conv2d_dilated", "conv3d"}
-    layers = ("softmax", "layer_norm", "rms_norm", "linear_gelu", "linear_silu", "linear_residual")
+    layers = (
+        "softmax",
+        "layer_norm",
+        "rms_norm",
+        "linear_gelu",
+        "linear_silu",
+        "linear_residual",
+        "swiglu",
+        "geglu",
+    )
     rows = {f"{name}_{t}" for name in layers for t in ("f32", "bf16")}  # these: test_kernels_of_rows.py
     cells = ("gru", "gru_reset_first", "lstm", "rnn_relu", "rnn_tanh")
     both_ways = tuple(f"{c}_bidirectional" for c in ("gru", "lstm", "rnn_tanh"))

@@ -58,13 +58,27 @@ def linear(after: Callable[[Array, Arrays], Array]) -> Callable[[Arrays], Array]
     return lambda a: after(a["x"] @ a["W"].T + a["b"], a)
 
 
+def gated(act: Callable[[Array], Array]) -> Callable[[Arrays], Array]:
+    return lambda a: act(a["x"] @ a["W"].T) * (a["x"] @ a["V"].T)
+
+
+def gelu(y: Array) -> Array:
+    return y / 2 * (1 + np.vectorize(erf)(y / np.sqrt(2)))
+
+
+def silu(y: Array) -> Array:
+    return y / (1 + np.exp(-y))
+
+
 FLOATS: dict[str, Callable[[Arrays], Array]] = {
     "softmax": softmax,
     "layer_norm": layer_norm,
     "rms_norm": rms_norm,
-    "linear_gelu": linear(lambda y, _: y / 2 * (1 + np.vectorize(erf)(y / np.sqrt(2)))),
-    "linear_silu": linear(lambda y, _: y / (1 + np.exp(-y))),
+    "linear_gelu": linear(lambda y, _: gelu(y)),
+    "linear_silu": linear(lambda y, _: silu(y)),
     "linear_residual": linear(lambda y, a: y + a["r"]),
+    "swiglu": gated(silu),
+    "geglu": gated(gelu),
 }
 
 
@@ -74,7 +88,7 @@ def test_a_layer_of_floats_is_what_numpy_computes(name: str, dtype: str) -> None
     kernel = load(f"{name}_{dtype}")
     scalars = {"eps": EPS} if any(p.name == "eps" for p in kernel.params) else {}
     for m, n, k in ((1, 1, 1), (3, 17, 5), (5, 64, 33)):
-        sizes = {"M": m, "N": n} | ({"K": k} if name.startswith("linear") else {})
+        sizes = {"M": m, "N": n} | ({"K": k} if any(p.name == "K" for p in kernel.params) else {})
         arrays = given(kernel, sizes)
         found = interpret(kernel, arrays, sizes, scalars)["y"]
         assert found.dtype == DTYPES[dtype].numpy()

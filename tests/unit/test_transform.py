@@ -281,3 +281,11 @@ def test_a_read_that_small_sizes_put_outside_altogether_copies_nothing() -> None
     routine = kernel("in C: f32[K]; inout Y: f32[K];", "for k in K { Y[k] += C[k + 2] else 0; }", "K")
     copied = statements(make_guards_explicit(routine))[1]
     assert [a.extent.evaluate({"K": k}) for a in copied.axes for k in (1, 2, 5)] == [0, 0, 3]
+
+
+def test_a_choice_by_several_conditions_is_several_choices() -> None:
+    value = "select(x[i] > 2 | x[i] < -2 & x[i] > -5, 0, 1)"
+    text = f"kernel k(N) {{ in x: f32[N]; out y: f32[N]; for i in N {{ y[i] = {value}; }} }}"
+    (found,) = statements(parse_kernel(Source("k.ir", text)))
+    inner = "select(x[i] < -2, select(x[i] > -5, 0, 1), 1)"
+    assert print_expr(found.assign.value) == f"select(x[i] > 2, 0, {inner})"
