@@ -19,7 +19,7 @@ from isamap.codegen.silicon import check_machine
 from isamap.machine import load_machine, missing_features
 
 ON_SILICON = ("generic-c", "x86-avx2", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
-OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16")
+OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2")
 OF_OTHERS = ("riscv-rvv", "power10-mma")
 OF_NEWER_EMULATORS = ("loongarch-lasx",)
 EVERY_NTH = 12  # of the instructions, where others try all: `generic-c` is asked for of each architecture
@@ -118,10 +118,22 @@ def test_a_processor_that_lacks_a_feature_is_refused(machine: str, cpu: str, lac
 @needs_qemu
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("bits", [128, 512])
-def test_vectors_of_other_lengths(bits: int) -> None:
+@pytest.mark.parametrize(
+    ("machine", "unit", "cpu", "names"),
+    [
+        (
+            "riscv-rvv", 64, "qemu-riscv64 -cpu rv64,v=true,vlen={bits}",
+            ["load_v_f32", "fma_n_v_f32", "reduce_v_f64", "cvt_v_u8_i32", "max_v_f32"],
+        ),
+        (
+            "aarch64-sve2", 128, "qemu-aarch64 -cpu max,sve-default-vector-length={bytes}",
+            ["load_first_v_f32", "fma_v_f32", "total_v_f64", "load_first_v_u8_i32", "dot4_v_i8"],
+        ),
+    ],
+)  # fmt: skip
+def test_vectors_of_other_lengths(machine: str, unit: int, cpu: str, names: list[str], bits: int) -> None:
     """What is made for one length, on a processor that has it."""
-    machine = load_machine(f"riscv-rvv@Q={bits // 64}")
-    emulator = Emulator.read(f"qemu-riscv64 -cpu rv64,v=true,vlen={bits}")
-    names = ["load_v_f32", "fma_n_v_f32", "reduce_v_f64", "cvt_v_u8_i32", "max_v_f32"]
-    checks = check_machine(machine, names, emulator=emulator_for(machine, emulator))
+    described = load_machine(f"{machine}@Q={bits // unit}")
+    emulator = Emulator.read(cpu.format(bits=bits, bytes=bits // 8))
+    checks = check_machine(described, names, emulator=emulator_for(described, emulator))
     assert {check.verdict for check in checks} == {"ok"}

@@ -1,0 +1,66 @@
+"""One binary for vectors of 128, 256 and 512 bits, held against the interpreter at each of these lengths."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from isamap.codegen.child import Emulator, emulator_for
+from isamap.driver.request import Request, Size
+from isamap.driver.runnable import Prepared, prepare
+from isamap.driver.verifying import verify_case
+from isamap.kernels import kernel_path
+from isamap.machine import load_machine
+from isamap.source import Source
+
+AXPY = (
+    "kernel axpy(N, scalar a: f32) { in x: f32[N]; inout y: f32[N]; for i in N { y[i] = a * x[i] + y[i]; } }"
+)
+RELU = "kernel relu(N) { in x: i8[N]; out y: i8[N]; for i in N { y[i] = max(x[i], 0); } }"
+MACHINES = {
+    "aarch64-sve2@Q=1,2,4": "qemu-aarch64 -cpu max,sve-default-vector-length={bytes}",
+    "riscv-rvv@Q=2,4,8": "qemu-riscv64 -cpu rv64,v=true,vlen={bits}",
+}
+
+
+def built(kernel: str, machine: str, sizes: Mapping[str, Size]) -> Prepared:
+    text = kernel if "{" in kernel else kernel_path(kernel).read_text()
+    return prepare(Request(Source("kernel.ir", text), machine, sizes, heuristic="greedy", cache=False))
+
+
+@pytest.mark.skipif(
+    not (shutil.which("qemu-riscv64") and shutil.which("qemu-aarch64") and find_spec("ziglang")),
+    reason="needs QEMU for riscv64 and aarch64 and the extra `cc`",
+)
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.parametrize(
+    ("kernel", "sizes", "given"),
+    [
+        (AXPY, {"N": "1..1000@300"}, {"N": 203}),
+        (RELU, {"N": "1..1000@300"}, {"N": 131}),
+        ("gemm_f32", {"M": 5, "N": "1..99@43", "K": 9}, {"M": 5, "N": 43, "K": 9}),
+        ("gemm_f32", {"M": 5, "N": 43, "K": 9}, {"M": 5, "N": 43, "K": 9}),
+        ("gemm_s8s8", {"M": 3, "N": "1..99@43", "K": 13}, {"M": 3, "N": 43, "K": 13}),
+        ("softmax_f32", {"M": 3, "N": "1..99@43"}, {"M": 3, "N": 43}),
+        ("rms_norm_f32", {"M": 3, "N": 43}, {"M": 3, "N": 43}),
+        ("gemm_nt_f32", {"M": 3, "N": 5, "K": "1..99@43"}, {"M": 3, "N": 5, "K": 43}),
+    ],
+)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_one_binary_is_right_at_three_lengths(
+    machine: str, kernel: str, sizes: Mapping[str, Size], given: Mapping[str, int]
+) -> None:
+    prepared = built(kernel, machine, sizes)
+    emitted = prepared.program.compilation.emitted
+    assert emitted
+    assert "*Q" in emitted.source  # moves or loops are in multiples of the length
+    for bits in (128, 256, 512):
+        words = MACHINES[machine].format(bits=bits, bytes=bits // 8)
+        there = replace(prepared, emulator=emulator_for(load_machine(machine), Emulator.read(words)))
+        for fill in ("integers", "random"):
+            case = verify_case(there, given, fill)
+            assert (case.ran_on, case.problems) == ("emulator", ())
