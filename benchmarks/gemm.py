@@ -20,7 +20,7 @@ import numpy as np
 
 from isamap.bench.ceilings import mapped_tile, measure_peak
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import InProcess
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request

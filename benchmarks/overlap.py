@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import InProcess
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.refining import with_pipelines

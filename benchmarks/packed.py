@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from isamap.codegen.runner import InProcess, pack_in_process
+from isamap.codegen.in_process import InProcess
+from isamap.codegen.runner import pack_in_process
 from isamap.driver.api import machine_of
 from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request

@@ -14,7 +14,7 @@ import statistics
 import time
 
 from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import InProcess
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request

@@ -18,7 +18,7 @@ import numpy as np
 
 from isamap.bench.timed_loops import load_loops
 from isamap.codegen.c import emit_c
-from isamap.codegen.runner import InProcess
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation
 from isamap.ir import Index, Kernel, Read

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.c_interface import Field, Interface
+from isamap.codegen.foreign import as_numpy
 from isamap.ir import DType, round_to
 from isamap.lower.program import Header, Tensor
 from isamap.source import (
@@ -119,7 +120,7 @@ class Call:
 
 def make_call(
     interface: Interface,
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, object],
     sizes: Mapping[str, int],
     scalars: Mapping[str, float],
     in_place: bool = False,
@@ -236,6 +237,7 @@ def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
     """What a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
     dtype, wanted = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
+    given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
         said = f"{wanted}, and {shown(given)} is given"
         raise _mismatch(said, help=f"pass an array of numpy, of type {dtype} and shape {shape}")

@@ -1,13 +1,7 @@
-"""Runs compiled programs: in a child process with limits, or in this one when its author is trusted.
+"""Runs compiled programs in a child process with limits.
 
 `run_program(compiled, {"A": a, "B": b, "C": c}).arrays["C"]` is the result. With `guard` every tensor lies
 right before, and in a second run right behind, memory that must not be touched.
-
-Memory for workspaces: in large pages, where the system has them.
-
-Packed panels are read again and again. In pages of 4 KiB they lie anywhere in a cache that is found by
-physical addresses, so that parts of a panel which would fit evict each other, and there are more pages than
-the first TLB holds: docs/decisions/0020-memory-model.md.
 
 Packing before a run: the programs that pack, compiled, and the arrays that a program then takes.
 
@@ -16,13 +10,10 @@ Packing before a run: the programs that pack, compiled, and the arrays that a pr
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,35 +26,19 @@ from isamap.codegen.child import (
     Limits,
     RunProblem,
     Subject,
-    permission_refused,
     run_child,
     shared_file,
 )
 from isamap.codegen.fills import zeros_at_line
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.codegen.worker import ask_for_large_pages
 from isamap.lower.program import Header, Tensor
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
 
 # The worker is a script that nothing of this package can be imported into: what both need stands there.
 
-PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
-LEAST_BYTES = 128 << 10  # less lies in few small pages
-
-
-def large_room(size_bytes: int) -> ctypes.Array[Any]:
-    """Zeros that stay as long as the array does, in large pages where that pays and the system has them."""
-    if size_bytes < LEAST_BYTES:
-        return ctypes.create_string_buffer(max(size_bytes, 1))
-    pages = -(-size_bytes // PAGE_BYTES)
-    room = mmap.mmap(-1, (pages + 1) * PAGE_BYTES)
-    ask_for_large_pages(room)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)
-
-
-__all__ = ["InProcess", "Limits", "RunProblem", "RunResult", "run_program"]
+__all__ = ["Limits", "RunProblem", "RunResult", "run_program"]
 
 _ALIGNMENT = 64
 # Addresses that a thread takes: its stack, and an arena of the C library.
@@ -128,74 +103,6 @@ def run_program(
         )
     seconds = tuple(ns * 1e-9 for ns in answer["times"])
     return RunResult(results, seconds, answer["status"], answer["workspace_bytes"], between)
-
-
-class InProcess:
-    """A program loaded into this process: called on arrays where they lie, nothing is copied.
-
-    Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
-    which lives as long as this object, as the library does. It may be called from several threads at once:
-    each call has a workspace of its own.
-    """
-
-    def __init__(self, compiled: Compiled, threads: int = 1) -> None:
-        self.compiled = compiled
-        self._threads = threads
-        self._pool: Any = None
-        self._functions: tuple[Any, Any] | None = None
-        self._loading = Lock()
-        self._rooms: list[Any] = []  # workspaces that no call is using
-
-    def __call__(
-        self,
-        arrays: Mapping[str, NDArray[Any]],
-        sizes: Mapping[str, int] | None = None,
-        scalars: Mapping[str, float] | None = None,
-    ) -> int:
-        """The status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
-        import ctypes
-
-        from isamap.codegen.worker import make_arguments
-
-        function, workspace_bytes = self._load()
-        call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
-        arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
-        pointer = ctypes.addressof(arguments)
-        pool = self._pool.address if self._pool is not None else None
-        needed = workspace_bytes(pointer)
-        if not needed:
-            return int(function(pointer, None, pool))
-        room = self._take_room(needed)
-        try:
-            return int(function(pointer, room, pool))
-        finally:
-            self._rooms.append(room)
-
-    def _load(self) -> tuple[Any, Any]:
-        """The function and the one that tells its workspace, with the pool that calls use."""
-        from isamap.codegen.worker import ThreadPool, ask_permission, functions_of, load_library, unload
-
-        with self._loading:
-            if self._functions is None:
-                for component in self.compiled.permissions:
-                    if not ask_permission(component):
-                        raise permission_refused()
-                if self.compiled.pool is not None and self._threads > 1:
-                    self._pool = ThreadPool(str(self.compiled.pool), self._threads)
-                library = load_library(str(self.compiled.library))
-                self._functions = functions_of(library, self.compiled.interface.name)
-                # Calls hold this object: none runs when it goes. At the process's end the system does it.
-                finalize(self, unload, library).atexit = False
-            return self._functions
-
-    def _take_room(self, needed: int) -> Any:
-        """A workspace that is large enough, and no other call's."""
-
-        try:
-            room = self._rooms.pop()
-        except IndexError:
-            return large_room(needed)
-        return room if len(room) >= needed else large_room(needed)
 
 
 # --- the child --------------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
 from isamap.codegen.arguments import checked_sizes
 from isamap.codegen.child import Emulator, emulator_for
+from isamap.codegen.in_process import InProcess
 from isamap.codegen.runner import (
-    InProcess,
     Packer,
     compile_packers,
     pack_in_process,
@@ -91,7 +92,7 @@ Array = NDArray[Any]
 Sizes = Mapping[str, SupportsIndex]
 
 
-@dataclass(slots=True)
+@dataclass
 class CompiledKernel:
     """A kernel that is called with its arrays, and its sizes where they were left open.
 
@@ -132,13 +133,19 @@ class CompiledKernel:
         return self.prepared.program.outcome.files
 
     def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem."""
+        """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
+
+        Arrays are numpy's, torch's, or of what else speaks DLPack.
+        """
+        if self._process is not None:
+            status = self._process.again(values, sizes)
+            if status == 0:
+                return {name: values[name] for name in self._outputs}
+            if status is not None:
+                refuse_status(self.prepared.compiled.interface.name, status)
         interface = self.prepared.compiled.interface
-        numbers = checked_sizes(interface, {} if sizes is None else sizes)
-        names = {name for name, _ in interface.scalars}
-        scalars = {name: value for name, value in values.items() if name in names}
-        arrays = {name: value for name, value in values.items() if name not in names}
-        if self.isolate or self.prepared.emulator is not None:
+        numbers, arrays, scalars = self._parted(sizes, values)
+        if self.is_isolated:
             result = run_program(
                 self.prepared.compiled,
                 arrays,
@@ -149,11 +156,56 @@ class CompiledKernel:
             )
             refuse_status(interface.name, result.status)
             return dict(result.arrays)
+        status = self._loaded()(arrays, numbers, scalars)
+        refuse_status(interface.name, status)
+        return {name: arrays[name] for name in self._outputs}
+
+    def bind(self, sizes: Sizes | None = None, /, **values: Any) -> Callable[[], dict[str, Array]]:
+        """A call of always the same arrays and scalars, which are checked now: the cheapest call there is.
+
+        The arrays are kept as long as it is.
+
+        Raises: UsageProblem for arrays that do not fit, and for a kernel that runs in a process of its own.
+        """
+        if self.is_isolated:
+            said = f"`{self.prepared.compiled.interface.name}` runs in a process of its own, on copies"
+            raise UsageProblem(
+                Diagnostic("argument-mismatch", said, help="call it with its arrays each time")
+            )
+        numbers, arrays, scalars = self._parted(sizes, values)
+        run, name = self._loaded().bind(arrays, numbers, scalars), self.prepared.compiled.interface.name
+        outputs = {name: arrays[name] for name in self._outputs}
+
+        def call() -> dict[str, Array]:
+            if status := run():
+                refuse_status(name, status)
+            return outputs
+
+        return call
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether it runs in another process than this one."""
+        return self.isolate or self.prepared.emulator is not None
+
+    @cached_property
+    def _outputs(self) -> tuple[str, ...]:
+        return tuple(t.name for t in self.prepared.compiled.interface.tensors if t.role != "in")
+
+    def _loaded(self) -> InProcess:
         if self._process is None:
             self._process = InProcess(self.prepared.compiled, self.prepared.request.threads)
-        status = self._process(arrays, numbers, scalars)
-        refuse_status(interface.name, status)
-        return {t.name: arrays[t.name] for t in interface.tensors if t.role != "in"}
+        return self._process
+
+    def _parted(
+        self, sizes: object, values: Mapping[str, Any]
+    ) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
+        """Sizes that are numbers in their ranges, arrays and scalars. Raises: UsageProblem."""
+        interface = self.prepared.compiled.interface
+        numbers = checked_sizes(interface, {} if sizes is None else sizes)
+        names = {name for name, _ in interface.scalars}
+        scalars = {name: value for name, value in values.items() if name in names}
+        return numbers, {n: v for n, v in values.items() if n not in names}, scalars
 
     def _of_packer(self, packer: Packer, sizes: object) -> object:
         """The sizes without those that only a call takes."""

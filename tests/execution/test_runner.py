@@ -18,7 +18,8 @@ from programs import gemm, multiply
 import isamap
 from isamap.codegen.arguments import make_call
 from isamap.codegen.c import emit_c
-from isamap.codegen.runner import InProcess, Limits, RunProblem, run_program
+from isamap.codegen.in_process import InProcess
+from isamap.codegen.runner import Limits, RunProblem, run_program
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.codegen.worker import load_function, make_arguments
 from isamap.ir import Index

@@ -7,7 +7,7 @@ import mmap
 
 import pytest
 
-from isamap.codegen.runner import LEAST_BYTES, PAGE_BYTES, large_room
+from isamap.codegen.in_process import LEAST_BYTES, PAGE_BYTES, large_room
 from isamap.codegen.worker import Region
 
 
