@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from isamap.machine.timings import RowTimes, Tlb
-from isamap.plan.cost import Const, Cost, Threshold, times, total
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.space import Space
@@ -69,7 +69,7 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
             each = begun(tiling, operand, 0)
             return beginnings(tiling, operand, problem, pieces, each, unasked, copied)
     else:
-        unasked, copied = rows.started_ns(pieces), Const(0)
+        unasked, copied = largest([rows.started_ns(pieces), _apart_ns(rows, problem.tlb)]), Const(0)
     return by_stage(space, operand, _in_place(rows, problem.caches[-1].line_bytes, unasked), copied)
 
 
@@ -131,6 +131,19 @@ class _Rows:
         if self.run == self.together:
             return each
         return Threshold(times(*pieces), 1, Const(ceil(self.count / self.run) * start_ns), each)
+
+
+def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
+    """To begin pieces of rows of a sum on more pages than a prefetcher follows: each in full, short or not.
+
+    Half as many pages as the first TLB holds, which other operands share, though large pages change nothing.
+    """
+    along = next((a for a in rows.tiling.space.axes if a.name == rows.operand.dense_axis), None)
+    if not tlb.count or along is None or along.is_reduction:
+        return Const(0)
+    followed = max(rows.stated.swept_count, tlb.count // 2 * rows.together)
+    each_ns = ceil(rows.count / rows.together) * rows.stated.start_ns
+    return times(each_ns, *begun(rows.tiling, rows.operand, followed))
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:

@@ -43,6 +43,7 @@ def starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> fl
     if home < len(problem.caches):
         apart = ceil(rows_of(walk, operand) / run)
         begun = stated.start_ns * min(apart, _rows_apart(walk, operand, problem.tlb)) * counted
+        begun = max(begun, _unfollowed(walk, operand, stated, problem.tlb))
     if home == len(problem.caches) and is_short:
         begun = far.short_start_ns * rows_of(walk, operand) * prod(pieces)
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
@@ -97,6 +98,15 @@ def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
     if rows[-1] > swept_count:
         return entries
     return prod(turn.trips for turn, between in zip(around, rows, strict=True) if between > swept_count)
+
+
+def _unfollowed(walk: Walk, operand: TileOperand, stated: RowTimes, tlb: Tlb) -> float:
+    """What pieces take, each in full, of rows of a sum on more than half of the pages translated at once."""
+    summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
+    if not tlb.count or operand.dense_axis not in walk.running or operand.dense_axis in summed:
+        return 0.0
+    followed = max(stated.swept_count, tlb.count // 2 * max(1, tlb.page_bytes // operand.pitch_bytes))
+    return stated.start_ns * _rows_apart(walk, operand, tlb) * _pieces(walk, operand, followed)
 
 
 def _rows_apart(walk: Walk, operand: TileOperand, tlb: Tlb) -> int:

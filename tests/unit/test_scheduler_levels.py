@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from plan_problems import MEMORY_ROWS, gemm
 
+from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler import AnalyticModel
@@ -150,3 +152,24 @@ def test_copies_and_nearer_tensors_have_no_rows_that_come_late() -> None:
     problem, near = gemm(4096, 4096, 4096), gemm(1024, 1024, 1024)
     assert side_by_side(problem, "k", 1, stage=1) == side_by_side(problem, "k", 20, stage=1)
     assert side_by_side(near, "k", 1) == side_by_side(near, "k", 20)
+
+
+def across(rows: int) -> float:
+    """The time to begin the rows of b in l3, a page each, in blocks of so many, 64 bytes at once."""
+    problem = gemm(24, 1024, 2048)
+    stated = RowTimes(start_ns=8.0, start_bytes=320, swept_count=16)
+    problem = replace(problem, caches=tuple(replace(cache, rows=stated) for cache in problem.caches))
+    space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
+    tiling: Tiling = tile(space)
+    b = next(o for o in space.option.operands if o.name == "b")
+    names = {space.unroll(axis): 1 for axis in space.axes} | {space.stage(b): 0}
+    names |= {space.block(axis): axis.extent for axis in space.axes} | {"nest0.block.k": rows}
+    names |= {name: 0 for name, _, _ in space.order_pairs()} | {"nest0.sweep.m.n": 1}
+    return sum(float(evaluate(starts(tiling, b, problem, n), names)) for n in range(len(problem.caches)))
+
+
+def test_short_pieces_of_rows_on_more_pages_than_are_followed_are_begun_in_full() -> None:
+    rows, pieces, shares = 2048, 1024 // 16, 4096 / 320
+    assert across(16) == 8.0 * rows
+    assert across(32) == 8.0 * rows * ceil(shares)  # as many shares as a row has
+    assert across(33) == 8.0 * rows * pieces
