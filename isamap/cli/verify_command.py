@@ -211,6 +211,7 @@ def case_json(case: Case) -> dict[str, object]:
         "ran_on": case.ran_on,
         "checked": case.checked,
         "guarded": case.guarded,
+        **({"at": case.at} if case.at else {}),
     }
 
 
@@ -238,7 +239,8 @@ def _verify_text(cases: list[Case]) -> str:
         allowed = "exact" if case.bound == 0 else f"{case.bound:.2g}"
         checked = case.checked + (", guarded" if case.guarded else "")
         word = "ok" if case.ok else "FAILED"
-        rows.append((word, sizes, case.fill, f"{case.max_error:.2g}", allowed, case.ran_on, checked))
+        ran_on = f"{case.ran_on}, {case.at}" if case.at else case.ran_on
+        rows.append((word, sizes, case.fill, f"{case.max_error:.2g}", allowed, ran_on, checked))
     failed = sum(not case.ok for case in cases)
     last = f"{failed} of {len(cases)} comparisons failed" if failed else f"all {len(cases)} comparisons fine"
     return f"{table(rows)}\n\n{last}"

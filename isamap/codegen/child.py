@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from isamap.codegen.emulated import keep_results, request_of
 from isamap.codegen.toolchain import Compiled
-from isamap.machine import Machine
+from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import emulators
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
 
@@ -90,7 +90,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
         said = f"`{machine.name}` runs under `{name}`, which is not here"
         help_ = "install it (Debian: apt install qemu-user), or run plain-C models with --model"
         raise MissingTool(Diagnostic("no-emulator", said, help=help_))
-    cpu = machine.target.cpu
+    cpu = at_one_length(machine).target.cpu
     return Emulator((name, *(("-cpu", cpu) if cpu else ())), emulators()[name])
 
 

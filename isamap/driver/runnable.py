@@ -6,7 +6,7 @@ The model is for a processor that lacks something where no emulator is named.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex, cast
@@ -27,7 +27,7 @@ from isamap.codegen.runner import (
 from isamap.codegen.toolchain import Compiled, compile_library
 from isamap.driver.compiling import Program, compile_program
 from isamap.driver.request import Request
-from isamap.machine import Machine, at_one_length, load_machine, missing_features
+from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 
 RanOn = Literal["native", "emulator", "model"]
@@ -37,7 +37,8 @@ RanOn = Literal["native", "emulator", "model"]
 class Prepared:
     """A program with its library, and those that pack what it takes packed.
 
-    `missing` are the features that made it a model.
+    `missing` are the features that made it a model. `lengths` are those of vectors that the program serves,
+    each with the emulator of the description that has it.
     """
 
     request: Request
@@ -47,6 +48,12 @@ class Prepared:
     missing: tuple[str, ...]
     packers: tuple[Packer, ...] = ()
     emulator: Emulator | None = None
+    lengths: tuple[tuple[str, Emulator], ...] = ()
+
+    def everywhere(self) -> Iterator[tuple[str, Prepared]]:
+        """The same program at each length of vectors that it serves, with what it is called."""
+        for at, emulator in self.lengths or (("", self.emulator),):
+            yield at, replace(self, emulator=emulator)
 
     @property
     def ran_on(self) -> RanOn:
@@ -67,6 +74,7 @@ def prepare(
             Diagnostic("platform-lacks-runner", f"programs are run on Linux; this is {sys.platform}")
         )
     machine = at_one_length(load_machine(request.machine))
+    lengths = () if request.model or emulator is not None else _lengths(request.machine, machine)
     emulator = None if request.model else emulator_for(machine, emulator)
     missing = missing_features(machine) if emulator is None else ()
     if is_model(machine, missing, emulator):
@@ -78,7 +86,16 @@ def prepare(
     target = None if emulator is None else emulator.target
     compiled = compile_library(emitted, machine, request.model, target=target)
     packers = compile_packers(emitted, machine, request.model, target)
-    return Prepared(request, program, machine, compiled, missing, packers, emulator)
+    return Prepared(request, program, machine, compiled, missing, packers, emulator, lengths)
+
+
+def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
+    """The lengths that a program for a machine serves, with the emulators that have them."""
+    if machine.served is None:
+        return ()
+    (name, given), (constant, values) = split_word(word), machine.served
+    there = {v: emulator_for(load_machine(join_word(name, {**given, constant: (v,)}))) for v in values}
+    return tuple((f"{constant}={v}", emulator) for v, emulator in there.items() if emulator is not None)
 
 
 def is_model(machine: Machine, missing: tuple[str, ...], emulator: Emulator | None) -> bool:

@@ -7,7 +7,7 @@ each iteration by itself, from the state that the program had.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -43,7 +43,10 @@ GAPPED_BYTES = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run that was compared; `max_error` and `bound` are those of the element nearest to its bound."""
+    """One run that was compared; `max_error` and `bound` are those of the element nearest to its bound.
+
+    `at` says at which length of vectors, where the program serves several.
+    """
 
     sizes: Mapping[str, int]
     fill: str
@@ -53,6 +56,7 @@ class Case:
     checked: str
     guarded: bool
     problems: tuple[Diagnostic, ...] = ()
+    at: str = ""
 
     @property
     def ok(self) -> bool:
@@ -283,10 +287,11 @@ def _pick(value: Range, which: str) -> int:
 
 
 def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
-    """The comparisons of one program: all its sizes with all fills."""
-    for sizes in concrete_sizes(prepared):
-        for fill in fills:
-            yield verify_case(prepared, sizes, fill, guard=guard)
+    """The comparisons of one program: all its sizes with all fills, at each length that it serves."""
+    for at, there in prepared.everywhere():
+        for sizes in concrete_sizes(there):
+            for fill in fills:
+                yield replace(verify_case(there, sizes, fill, guard=guard), at=at)
 
 
 SECONDS = 0.5

@@ -6,17 +6,29 @@ A description is not trusted: it names an emulator of a family, never a path, an
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from isamap.machine import allowed
 from isamap.machine.fields import read_text
 from isamap.machine.tree import Findings, Node
 
-_CPU = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.+-]*(,[a-z0-9][a-z0-9_.-]*=[a-z0-9]+)*")
+_CPU = re.compile(
+    r"[a-zA-Z0-9][a-zA-Z0-9_.+-]*(,[a-z0-9][a-z0-9_.-]*=([a-z0-9]+|[0-9]{1,4}\*[A-Z][A-Za-z0-9_]*))*"
+)
+_MULTIPLE = re.compile(r"([0-9]+)\*([A-Z][A-Za-z0-9_]*)")
 
 
 def is_cpu(text: str) -> bool:
-    """Whether a text names a model of a processor, with switches behind it as in `max,sve256=on`."""
+    """Whether a text names a model of a processor, with switches behind it as in `max,sve256=on`.
+
+    A switch may be a multiple of a constant of the machine: `rv64,v=true,vlen=64*Q`.
+    """
     return _CPU.fullmatch(text) is not None
+
+
+def cpu_at(cpu: str | None, values: Mapping[str, int]) -> str | None:
+    """The model of a processor at values of the machine's constants."""
+    return cpu and _MULTIPLE.sub(lambda m: str(int(m[1]) * values.get(m[2], 1)), cpu)
 
 
 def read_emulator(node: Node | None, findings: Findings) -> str | None:
@@ -35,6 +47,6 @@ def read_cpu(node: Node | None, findings: Findings) -> str | None:
         return text.text if text is not None else None
     findings.report(
         "unknown-cpu", f"`{text.text}` is no model of a processor", text.span,
-        "a name, and switches behind it, as `max,sve256=on`",
+        "a name, and switches behind it, as `max,sve256=on` or `rv64,v=true,vlen=64*Q`",
     )  # fmt: skip
     return None

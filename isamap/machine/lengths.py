@@ -18,6 +18,7 @@ from typing import assert_never
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
 from isamap.machine.chain import Given
+from isamap.machine.emulators import cpu_at
 from isamap.machine.model import (
     Emission,
     EmitArg,
@@ -111,7 +112,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
     return replace(
         machine,
         constants=(),
-        target=replace(machine.target, lengths=lengths),
+        target=replace(machine.target, lengths=lengths, cpu=cpu_at(machine.target.cpu, values)),
         memories={name: _memory(memory, indices) for name, memory in machine.memories.items()},
         instructions={n: _instruction(e, indices, values) for n, e in machine.instructions.items()},
         hints={n: _instruction(e, indices, values) for n, e in machine.hints.items()},
