@@ -3,20 +3,24 @@
     python benchmarks/blocks.py pairs > pairs.txt          MobileNet's depthwise and pointwise convolutions
     python benchmarks/blocks.py attention > attention.txt  against scaled_dot_product_attention
 
+Causal attention is also computed by a call for each block of a head's queries, of the keys that these see:
+one program of an open number of keys.
+
 Processor time: least, median, and the median of ratios to torch's two calls. torch has to be installed.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 import torch
-from alternate import program, ratio, source, turns
+from alternate import prepared_call, program, ratio, source, turns
 
 from isamap.driver.inputs import find_profile, machine_of
 from isamap.driver.request import Request
+from isamap.driver.runnable import prepare
 
 # Channels, results, height, stride; rows of a block.
 PAIRS = (
@@ -60,6 +64,22 @@ def pair(shape: tuple[int, int, int, int], rows: int) -> dict[str, Call]:
     }
 
 
+def by_calls(given: Sequence[torch.Tensor], queries: int) -> Call:
+    """Causal attention: a call of one program for each block of a head's queries, with the keys it sees."""
+    (count, length, depth), hw = given[0].shape[1:], machine_of("host")
+    sizes = {"L": 1, "H": 1, "M": queries, "N": f"{queries}..{length}@{length}", "D": depth, "causal": 1}
+    made = prepare(Request(source("attention"), hw, sizes, profile=find_profile("default", hw)))
+    q, k, v, o = (t[:1].numpy() for t in (*given, torch.empty_like(given[0])))
+    calls: list[Call] = []
+    for head in range(count):
+        for first in range(0, length, queries):
+            rows, seen = slice(first, first + queries), slice(0, first + queries)
+            cut = {"Q": (q, rows), "K": (k, seen), "V": (v, seen), "O": (o, rows)}
+            arrays = {name: array[:, head : head + 1, part] for name, (array, part) in cut.items()}
+            calls.append(prepared_call(made.compiled, arrays, {"N": first + queries}))
+    return lambda: [call() for call in calls]
+
+
 def heads(shape: tuple[int, int, int, int], queries: int) -> dict[str, Call]:
     """The contenders of attention."""
     count, length, depth, causal = shape
@@ -70,20 +90,26 @@ def heads(shape: tuple[int, int, int, int], queries: int) -> dict[str, Call]:
         "blocks": compiled("attention", sizes, {"blocks.h": 1, "blocks.m": queries}),
         "apart": compiled("attention", sizes, {}),
         "torch": lambda: attention(q, k, v, is_causal=bool(causal)),
+        **({"calls": by_calls((q, k, v), queries)} if causal else {}),
     }
 
 
 def main() -> None:
-    """Compile, take turns, print."""
+    """Compile, take turns, print: all shapes, or those whose text has the words that follow."""
     torch.set_num_threads(1)
+    named = ("blocks", "apart", "torch", "calls")
     make, cases = {"pairs": (pair, PAIRS), "attention": (heads, HEADS)}[sys.argv[1]]
-    print(f"{'shape':22}  {'block':>5}" + "".join(f"  {n + ' us':>16}" for n in ("blocks", "apart", "torch")))
+    print(f"{'shape':22}  {'block':>5}" + "".join(f"  {n + ' us':>16}" for n in named))
     for shape, block in cases:
+        if not all(word in str(shape) for word in sys.argv[2:]):
+            continue
         contenders = make(shape, block)
         with torch.inference_mode():
             times = turns(contenders)
         shown = "".join(f"  {min(times[n]) * 1e6:7.0f} {median(times[n]) * 1e6:8.0f}" for n in contenders)
         ratios = "  ".join(f"{n}/blocks {ratio(times, n, 'blocks'):.2f}" for n in ("apart", "torch"))
+        if "calls" in times:
+            ratios += f"  torch/calls {ratio(times, 'torch', 'calls'):.2f}"
         print(f"{shape!s:22}  {block:5}{shown}  {ratios}", flush=True)
 
 
