@@ -29,6 +29,11 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
         raise UsageProblem(Diagnostic("usage", said, help="name each machine once"))
     for machine in machines:
         check_askable(machine)
+        if machine.served is not None:
+            said = f"{machine.name} for several lengths is no part of an artifact for several machines"
+            raise UsageProblem(
+                Diagnostic("several-lengths", said, help="name one length, or compile it alone")
+            )
     outcomes: list[Outcome] = []
     variants: list[Variant] = []
     for position in preferred(machines):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from isamap.driver.dispatching import compile_dispatch
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import Request, Size
@@ -125,3 +126,8 @@ def test_words_name_one_value_several_or_any() -> None:
 def test_what_cannot_be_is_refused(wanted: Request, said: str) -> None:
     with pytest.raises(UsageProblem, match=said):
         compile_request(wanted, "lower")
+
+
+def test_an_artifact_of_several_machines_has_one_length_of_each() -> None:
+    with pytest.raises(UsageProblem, match="no part of an artifact for several machines"):
+        compile_dispatch([asked(f"{RVV}@Q=2,4", OPEN), asked("generic-c", OPEN)])
