@@ -100,6 +100,7 @@ SIZES = {"M": 5, "N": 6, "K": 7}
         ("aarch64-dotprod", "cortex-a53", "asimddp"),
         ("aarch64-bf16", "cortex-a76", "i8mm"),
         pytest.param("riscv-rvv", "rv64", "v", marks=pytest.mark.exhaustive),
+        pytest.param("power10-mma", "power9", "mma", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_processor_that_lacks_a_feature_is_refused(machine: str, cpu: str, lacks: str) -> None:
