@@ -75,7 +75,9 @@ nest 0 {
 
 @needs_emulators
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("machine", "mapping"), zip(MACHINES, ("total_v_f32", "reduce_v_f32"), strict=True))
+@pytest.mark.parametrize(
+    ("machine", "mapping"), tuple(zip(MACHINES, ("total_v_f32", "reduce_v_f32"), strict=True))
+)
 def test_a_sum_over_lanes_by_a_schedule_written_for_one_length(machine: str, mapping: str) -> None:
     text = BY_HAND.replace("MACHINE", machine.partition("@")[0]).replace("MAPPING", mapping)
     sizes: dict[str, Size] = {"M": 3, "N": "1..999@300"}

@@ -8,7 +8,7 @@ from math import prod
 import pytest
 from plan_problems import CACHES, MEMORY_ROWS, gemm
 
-from isamap.machine.timings import RowTimes
+from isamap.machine.timings import RowTimes, Tlb
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, Problem
 from isamap.scheduler import AnalyticModel, schedule
@@ -222,8 +222,8 @@ def test_blocks_of_columns_begin_rows_once_each_where_all_rows_lie_between() -> 
     assert by_blocks == pytest.approx(2.0 * 1024 * 4)
 
 
-def test_a_short_piece_takes_its_share_of_beginning() -> None:
-    problem = gemm(1024, 1024, 1024)
+def test_a_short_piece_takes_its_share_of_beginning_where_pages_do_not_matter() -> None:
+    problem = replace(gemm(1024, 1024, 1024), tlb=Tlb())
     rows = RowTimes(start_ns=2.0, start_bytes=512)
     shared = replace(problem, caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
     assert begun_ns(shared, 16) == pytest.approx(begun_ns(problem, 16))
