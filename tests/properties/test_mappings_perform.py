@@ -34,7 +34,7 @@ def test_a_mapping_computes_what_its_statement_does(part: int) -> None:
 def test_a_corrupted_mapping_computes_something_else() -> None:
     """Unless it hides: steps along an axis of one element, or arrays of equal numbers."""
     caught = tried = 0
-    for seed in range(40):
+    for seed in range(60):  # what is drawn depends on how many kernels and machines ship
         for trial in trials(seed):
             for corrupted in corruptions(trial):
                 tried += 1
