@@ -152,6 +152,7 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
     "verified": ("ok", "verified"),
     "failed": ("FAILED", "failed"),
     "no-mapping": ("–", "without a mapping"),
+    "no-schedule": ("–", "without a schedule"),
     "not-run": ("not run", "not run"),
 }
 """How a verdict begins a line, and what it is called in a sum."""

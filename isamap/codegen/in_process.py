@@ -102,7 +102,8 @@ class InProcess:
 
         None, and nothing is done, where it is not, or may not be.
         """
-        repeated = self._repeated.get(() if sizes is None else _known(sizes))
+        known = _known(sizes)
+        repeated = self._repeated.get(known) if known is not None else None
         if repeated is None:
             return None
         pool = self._pool.address if self._pool is not None else None
@@ -182,7 +183,11 @@ class InProcess:
         return room if len(room) >= needed else large_room(needed)
 
 
-def _known(sizes: object) -> tuple[tuple[str, int], ...]:
-    """Sizes that are numbers of Python by their names; none for what has to be looked at."""
-    given = cast("dict[str, Any]", sizes) if type(sizes) is dict else {}
-    return tuple(given.items()) if all(type(size) is int for size in given.values()) else (("", 0),)
+def _known(sizes: object) -> tuple[tuple[str, int], ...] | None:
+    """Sizes that are numbers of Python, with their names; None for what has to be looked at."""
+    if sizes is None:
+        return ()
+    if type(sizes) is not dict:
+        return None
+    given = cast("dict[str, Any]", sizes)
+    return tuple(given.items()) if all(type(size) is int for size in given.values()) else None

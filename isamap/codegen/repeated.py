@@ -134,7 +134,7 @@ def _range(dtype: DType) -> tuple[float, float] | None:
     """The numbers that C takes for a scalar just as they are, or rounded once; None where it does not."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
-    return (-dtype.largest, dtype.largest) if dtype.is_float and dtype.bits in (32, 64) else None
+    return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None
 
 
 @cache

@@ -30,7 +30,7 @@ from isamap.source import (
 )
 from isamap.syntax import parse_kernel
 
-Verdict = Literal["verified", "failed", "no-mapping", "not-run"]
+Verdict = Literal["verified", "failed", "no-mapping", "no-schedule", "not-run"]
 Sizes = Mapping[str, Size]
 
 
@@ -74,7 +74,7 @@ class Cell:
     @property
     def is_settled(self) -> bool:
         """Whether another run would find the same."""
-        return self.verdict in ("verified", "no-mapping")
+        return self.verdict in ("verified", "no-mapping", "no-schedule")
 
     @staticmethod
     def of(kept: Mapping[str, Any]) -> Cell:
@@ -108,8 +108,10 @@ def _verified(wanted: Wanted, uses: list[Use], cases: list[Case]) -> tuple[Verdi
             prepared = prepare(request, emulator=wanted.emulator)
             uses += uses_of(prepared.program.compilation)
             cases += all_cases(prepared, wanted.fills, guard=wanted.guard)
-    except (NoMapping, Infeasible) as error:
+    except NoMapping as error:
         return "no-mapping", _said(error)
+    except Infeasible as error:
+        return "no-schedule", _said(error)
     except MissingTool as error:
         return "not-run", _said(error)
     except IsamapError as error:

@@ -122,6 +122,18 @@ def test_scalars_are_passed_as_they_are_given() -> None:
         scaled(X=x, Y=y, alpha=0.5, n=1 << 31)
 
 
+def test_a_scalar_of_another_width_than_it_is_stored_in_is_rounded_each_time() -> None:
+    kernel = isamap.compile(
+        "kernel one(N, scalar s: tf32) { out Y: f32[N]; for n in N { Y[n] = f32(s); } }",
+        "generic-c",
+        {"N": 3},
+    )
+    for _ in range(3):
+        y = np.empty(3, np.float32)
+        kernel(Y=y, s=0.1)
+        assert y.tolist() == [0.0999755859375] * 3
+
+
 def test_several_threads_call_at_once() -> None:
     kernel = isamap.compile("softmax_f32", "generic-c", {"M": 40, "N": 50})
     wanted: dict[int, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ def test_a_kernel_without_a_mapping_is_no_failure_and_says_why() -> None:
     cell = verify_cell(wanted("gemm_bf16", "gemv-16", M=5, N=20, K=17))
     assert (cell.verdict, cell.comparisons) == ("no-mapping", 0)
     assert cell.reason.startswith("no-mapping: gemv-16 has no instruction that reads or writes bf16")
+
+
+def test_what_is_mapped_and_cannot_be_scheduled_is_not_called_unmapped() -> None:
+    one = wanted("gemm_f32", "generic-c", M=64, N=64, K=4)
+    fixed = {"unroll.m": 64, "unroll.n": 64}  # more sums than there are registers
+    cell = verify_cell(replace(one, requests=(replace(one.requests[0], fixed=fixed),)))
+    assert (cell.verdict, cell.is_settled, cell.comparisons) == ("no-schedule", True, 0)
+    assert cell.reason
 
 
 def test_an_emulator_that_is_not_here_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +110,7 @@ def test_cells_are_kept_and_what_failed_is_done_again(
     words = [*NARROW, "-o", str(tmp_path)]
     assert main([*words, "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
-    assert first["totals"] == {"verified": 1, "failed": 0, "no-mapping": 1, "not-run": 0}
+    assert first["totals"] == {"verified": 1, "failed": 0, "no-mapping": 1, "no-schedule": 0, "not-run": 0}
     assert main(words) == 2
     assert "--resume" in capsys.readouterr().err
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
