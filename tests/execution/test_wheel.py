@@ -59,9 +59,11 @@ def test_an_installed_wheel_lists_all_machines_and_kernels(
     zipfile.ZipFile(wheel).extractall(tmp_path)
     program = (
         "import importlib.resources as r\n"
-        "for package, suffix in (('hw_specs', '.yaml'), ('hw_specs/drafts', '.yaml'), ('kernels', '.ir')):\n"
-        "    for f in r.files('isamap.' + package.replace('/', '.')).iterdir():\n"
-        "        if f.name.endswith(suffix): print(package + '/' + f.name)\n"
+        "def show(folder, path):\n"
+        "    for f in folder.iterdir():\n"
+        "        if f.is_dir(): show(f, path + '/' + f.name)\n"
+        "        elif f.name.endswith(('.yaml', '.ir')): print(path + '/' + f.name)\n"
+        "for package in ('hw_specs', 'kernels'): show(r.files('isamap.' + package), package)\n"
     )
     listed = subprocess.run(
         [sys.executable, "-c", program],
