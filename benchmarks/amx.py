@@ -51,7 +51,7 @@ DEPTHS = (512, 2048)
 BLOCK = 2  # tiles of a block along rows, and along columns
 SLOW = 1.5  # times the least
 REPEATS = 1.05  # what a figure of two calibrations may differ by
-ROWS, ROW_COUNT, PREPARING_S = "0..247/12", 21, 4.0
+ROWS, ROW_S = "0..247/12", "2"  # of DeepBench, and seconds of turns of each
 Row = dict[str, Any]
 
 
@@ -74,14 +74,13 @@ def blocks(folder: Path, machine: str, seconds: float) -> None:
     """Two-by-two blocks of each product, by depth and by how large the packed operand is."""
     path, forms = folder / "blocks.jsonl", (F32, BF16_F32, S8S8)
     done = {(row["form"], row["k"], row["asked_bytes"]) for row in _lines(path)}
-    each = seconds / (len(forms) * len(DEPTHS) * len(_sizes()))
+    asked = [(form, depth, size) for size in _sizes() for depth in DEPTHS for form in forms]
+    stop, each = time.monotonic() + seconds, seconds / 2 / len(asked)  # half of it for compiling
     with path.open("a") as file:
-        for form in forms:
-            for depth in DEPTHS:
-                for size in _sizes():
-                    if (form.name, depth, size) not in done:
-                        file.write(json.dumps(_block(form, machine, depth, size, each)) + "\n")
-                        file.flush()
+        for form, depth, size in asked:
+            if (form.name, depth, size) not in done and time.monotonic() < stop:
+                file.write(json.dumps(_block(form, machine, depth, size, each)) + "\n")
+                file.flush()
 
 
 def schedules(folder: Path, machine: str, seconds: float) -> None:
@@ -107,10 +106,11 @@ def schedules(folder: Path, machine: str, seconds: float) -> None:
 
 
 def bench(folder: Path, machine: str, seconds: float) -> None:
-    """Rows of DeepBench in each type, with a third of the time for each."""
-    for dtype, forms in FORMS_OF_DTYPE.items():
-        each = max(1.0, seconds / len(FORMS_OF_DTYPE) / ROW_COUNT / len(forms) - PREPARING_S)
-        words = ["--rows", ROWS, "--dtype", dtype, "--seconds", f"{each:.1f}", "--hw", machine, "--resume"]
+    """Rows of DeepBench in each type, with a third of the time for each: as many as that is enough for."""
+    seconds = max(seconds, 60.0)  # where all before took longer than it should
+    for dtype in FORMS_OF_DTYPE:
+        words = ["--rows", ROWS, "--dtype", dtype, "--seconds", ROW_S, "--hw", machine, "--resume"]
+        words += ["--minutes", f"{seconds / len(FORMS_OF_DTYPE) / 60:.2f}"]
         words += ["--profile", str(folder / "profile.json"), "-o", str(folder / f"bench-{dtype}")]
         _isamap(["bench", "deepbench", "gemm", *words])
 
@@ -118,11 +118,11 @@ def bench(folder: Path, machine: str, seconds: float) -> None:
 STEPS: tuple[tuple[Callable[[Path, str, float], None], float], ...] = (
     (check, 0.0),
     (calibrate, 0.25),
-    (blocks, 0.15),
-    (schedules, 0.25),
-    (bench, 0.35),
+    (blocks, 0.2),
+    (schedules, 0.4),
+    (bench, 1.0),
 )
-"""What is done in which order, and the share of the time that each may take."""
+"""What is done in which order, and the share that each may take of the time that is left."""
 
 
 # --- blocks -----------------------------------------------------------------------------------------------
@@ -253,11 +253,12 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         where = {"cpu": this_cpu().describe(), "machine": machine, "when": time.strftime("%F %T")}
         (folder / "where.json").write_text(json.dumps(where) + "\n")
+        stop = time.monotonic() + 60 * options.minutes
         for step, share in STEPS:
             if (folder / f"{step.__name__}.done").exists():
                 continue
             started = time.monotonic()
-            step(folder, machine, 60 * options.minutes * share)
+            step(folder, machine, max(0.0, stop - started) * share)
             (folder / f"{step.__name__}.done").touch()
             print(f"{step.__name__}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     text = "\n".join(read(folder)) + "\n"

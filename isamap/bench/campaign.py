@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Generic
 
@@ -29,6 +31,7 @@ from isamap.source import IsamapError
 from isamap.tune.profile import Profile
 from isamap.version import __version__
 
+GOLDEN = (sqrt(5) - 1) / 2
 LIBRARIES = ("torch", "mkl", "onnxruntime", "numpy", "ortools")
 
 
@@ -75,7 +78,7 @@ class Campaign(Generic[C]):
     """What is to be measured. Units: `seconds` of a row's turns, `limit_s` of the solver per row.
 
     `hold` names an instruction set that the baselines are held to. `folder` keeps the rows. `packed` has
-    every contender pack its weights before.
+    every contender pack its weights before. No row is begun after so many `minutes`.
     """
 
     kind: Kind[C]
@@ -93,6 +96,7 @@ class Campaign(Generic[C]):
     resume: bool = False
     profile: Profile | None = None
     packed: bool = False
+    minutes: float | None = None
 
     def rules(self, loops: str) -> Rules:
         """How its rows are measured, with the timed loops of that library."""
@@ -105,7 +109,12 @@ class Campaign(Generic[C]):
 def run_campaign(
     campaign: Campaign[Any], watch: Callable[[str], None] = lambda _: None
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
-    """The rows, and where they were measured. Raises: UsageProblem, MissingTool."""
+    """The rows, and where they were measured. Raises: UsageProblem, MissingTool.
+
+    With `minutes`, rows are measured in an order that spreads over the suite, so that those that were reached
+    stand for all; the others say in `left_out` that they were not.
+    """
+    stop = time.monotonic() + 60 * campaign.minutes if campaign.minutes is not None else inf
     cores = cores_for(campaign.threads)
     known = open_rows(campaign.folder, campaign.resume, Row.from_json)
     loops = build_loops()
@@ -116,21 +125,34 @@ def run_campaign(
     watch("bandwidths")
     bandwidths = measure_bandwidths(loops)
     held: Mapping[str, str] = HOLDS[campaign.hold] if campaign.hold else {}
-    rows: list[Row] = []
+    asked = [(case, form) for case in campaign.cases for form in campaign.forms]
+    rows = {
+        i: known[k]
+        for i, (c, f) in enumerate(asked)
+        if (k := empty_row(campaign.kind, c, f, rules).key) in known
+    }
+    left = [index for index in range(len(asked)) if index not in rows]
     with ExitStack() as stack:
         contenders = [
             stack.enter_context(Contender(name, campaign.threads, held, cores))
             for name in ("isamap", *campaign.against)
         ]
         bench = Bench(contenders, bandwidths, Peaks())
-        for number, (case, form) in enumerate(((c, f) for c in campaign.cases for f in campaign.forms), 1):
-            watch(f"row {number} of {len(campaign.cases) * len(campaign.forms)}: {case.label} {form.name}")
-            row = known.get(empty_row(campaign.kind, case, form, rules).key)
-            if row is None:
-                row = _row(campaign.kind, case, form, rules, bench)
-                append_row(campaign.folder, row)
-            rows.append(row)
-    return tuple(rows), where
+        for index in left if campaign.minutes is None else sorted(left, key=_spread):
+            case, form = asked[index]
+            if time.monotonic() > stop:
+                said = f"not reached within {campaign.minutes:g} minutes"
+                rows[index] = empty_row(campaign.kind, case, form, rules, said)
+                continue
+            watch(f"row {len(rows) + 1} of {len(asked)}: {case.label} {form.name}")
+            rows[index] = _row(campaign.kind, case, form, rules, bench)
+            append_row(campaign.folder, rows[index])
+    return tuple(rows[index] for index in range(len(asked))), where
+
+
+def _spread(index: int) -> float:
+    """Orders indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
+    return index * GOLDEN % 1.0
 
 
 def _row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:

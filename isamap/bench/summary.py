@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from textwrap import wrap
 
 from isamap.bench.predictions import FIGURES, Agreement, agreements
 from isamap.bench.rows import Row, classes_of
@@ -126,7 +127,7 @@ def rows_table(rows: Sequence[Row], heading: str) -> str:
     lines: list[Sequence[str]] = [(*head, "of roofline", "bound by", "predicted / measured")]
     lines += [_line(row, names) for row in rows if "isamap" in row.seconds]
     found = table(lines, right=(0, 3, *range(4, 4 + len(names))))
-    left_out = [f"{row.case:4}  {row.label} {row.form}: {row.left_out}" for row in rows if row.left_out]
+    left_out = list(_left_out(rows))
     left_out += [
         f"{row.case:4}  {row.label} {row.form}: the result of {name} is wrong"
         for row in rows
@@ -134,6 +135,19 @@ def rows_table(rows: Sequence[Row], heading: str) -> str:
         if not right and name != "isamap"
     ]
     return "\n".join([found, *(["", "left out:", *left_out] if left_out else [])])
+
+
+def _left_out(rows: Sequence[Row]) -> Iterator[str]:
+    """The rows without times; of several for one reason, their positions only."""
+    for reason in dict.fromkeys(row.left_out for row in rows if row.left_out):
+        first, *others = [row for row in rows if row.left_out == reason]
+        if not others:
+            yield f"{first.case:4}  {first.label} {first.form}: {reason}"
+            continue
+        yield f"{1 + len(others)} rows: {reason}"
+        for form in dict.fromkeys(row.form for row in (first, *others)):
+            named = ", ".join(str(row.case) for row in (first, *others) if row.form == form)
+            yield from wrap(f"{form} {named}", 100, initial_indent="      ", subsequent_indent="      ")
 
 
 def _line(row: Row, names: Sequence[str]) -> Sequence[str]:

@@ -122,7 +122,7 @@ TRANSFORMER = _products(
 SUITES = (GEMM, GRU, LSTM, RNN, CONV, RESNET50, MOBILENET, TRANSFORMER)
 COMMON = (
     *("hw", "dtype", "rows", "threads", "against", "hold", "seconds", "limit", "profile"),
-    *("output", "resume", "as_json"),
+    *("minutes", "output", "resume", "as_json"),
 )
 
 
@@ -142,6 +142,7 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
     packed = "Weights are packed before, outside the clock, by all contenders."
     turns = "Seconds of turns per row; each contender gets at least 7."
     held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
+    limited = "Begin no row later than that; rows of all sizes come first."
     baselines = f"Baselines, of {','.join(suite.libraries)}; all by default."
     return {
         "hw": (words("--hw", "MACHINE", "The machine to compile for; this one by default."), "host"),
@@ -159,6 +160,7 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
         "seconds": (words("--seconds", "S", turns), "4"),
         "limit": (LimitSeconds, "10"),
         "profile": (ProfileName, "default"),
+        "minutes": (maybe("--minutes", "M", limited), None),
         "output": (maybe("-o", "FOLDER", "Keep rows, tables and charts there."), None),
         "resume": (flag("--resume", "Go on with the rows that -o holds."), False),
         "as_json": (AsJson, False),
@@ -216,6 +218,7 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
         resume=given["resume"],
         profile=find_profile(given["profile"], machine),
         packed=given.get("packed", False),
+        minutes=read_number(given["minutes"], "--minutes", 0, 10000) if given["minutes"] else None,
     )
 
 

@@ -279,6 +279,18 @@ def test_a_row_is_measured_kept_and_not_measured_again(tmp_path: Path) -> None:
     assert row.predicted_ns["stated"] > 0
 
 
+@pytest.mark.exhaustive
+def test_rows_behind_the_time_limit_are_named_and_not_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    asked = replace(campaign(folder), cases=pick_rows(gemm_cases(("inference_device",)), "6,7"))
+    rows, _ = run_campaign(replace(asked, minutes=1e-9))
+    assert [row.left_out for row in rows] == ["not reached within 1e-09 minutes"] * 2
+    rows, _ = run_campaign(replace(asked, minutes=5, resume=True))
+    assert [row.left_out for row in rows] == ["", ""]
+    again, _ = run_campaign(replace(asked, minutes=1e-9, resume=True))
+    assert again == rows, "rows that are known cost no time"
+
+
 def is_installed(package: str) -> bool:
     try:
         return bool(version(package))
