@@ -1,0 +1,198 @@
+"""Operations that come first in a kernel: products, convolutions, sums and what else goes over whole rows.
+
+aten.addmm(b, x, w)  ->  for i0 in 16, i1 in 32 { s[i0, i1] = b[i1]; }
+                         for i0 in 16, i1 in 32, k in 64 { s[i0, i1] += x[i0, k] * w[k, i1]; }
+
+Each fills a buffer of the shape of its result, or of its first result, in the type in which torch computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+from isamap.torch.terms import TYPES, NotTaken, first_of, wide
+
+Axes = Sequence[str]
+"""A name for each dimension of a result, "0" where it has one element; or an expression of such names."""
+
+
+class Writer(Protocol):
+    """What anchors write to."""
+
+    def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
+        """An element of a tensor in the type that torch computes in, with what it is outside of it."""
+        ...
+
+    def temporary(self, dtype: str, sizes: Sequence[int]) -> str:
+        """The name of a new buffer."""
+        ...
+
+    def further(self, result: int, element: str) -> None:
+        """Says where another result of a node is, in the axes of the first."""
+        ...
+
+    def loop(self, axes: Mapping[str, int], *statements: str) -> None:
+        """A nest with its statements."""
+        ...
+
+
+Filled = Callable[[Any, Writer, Axes, str], None]
+"""Statements that fill an element: of a node, to a writer, at its axes, named so."""
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(first_of(node).shape)
+
+
+def own_axes(node: Any) -> dict[str, int]:
+    """The loops over a result."""
+    return {f"i{n}": size for n, size in enumerate(_shape(node)) if size != 1}
+
+
+def _product(node: Any, to: Writer, at: Axes, element: str, first: int = 0) -> None:
+    """Products of matrices, one or a batch, onto what the element holds."""
+    a, b = node.args[first], node.args[first + 1]
+    *batch, m, n = at
+    left = to.read(a, (*batch, m, "k"))
+    right = to.read(b, (*batch, "k", n))
+    depth = a.meta["val"].shape[-1]
+    to.loop({**own_axes(node), "k": depth}, f"{element} += {left} * {right};")
+
+
+def _mm(node: Any, to: Writer, at: Axes, element: str) -> None:
+    to.loop(own_axes(node), f"{element} = 0;")
+    _product(node, to, at, element)
+
+
+def _addmm(node: Any, to: Writer, at: Axes, element: str) -> None:
+    if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
+        raise NotTaken("addmm with factors has no kernel here")
+    bias = node.args[0]
+    shape = bias.meta["val"].shape
+    there = [axis if size != 1 else "0" for axis, size in zip(at[len(at) - len(shape) :], shape, strict=True)]
+    to.loop(own_axes(node), f"{element} = {to.read(bias, there)};")
+    _product(node, to, at, element, 1)
+
+
+def _reduced(op: str, start: str, mean: bool = False) -> Filled:
+    """A reduction over some dimensions."""
+
+    def filled(node: Any, to: Writer, at: Axes, element: str) -> None:
+        shape = tuple(node.args[0].meta["val"].shape)
+        gone = _dimensions(node, len(shape))
+        keeps = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
+        left = iter(at)
+        index: list[str] = []
+        inner: dict[str, int] = {}
+        for n, size in enumerate(shape):
+            if n in gone:
+                index.append(f"k{n}" if size != 1 else "0")
+                inner |= {f"k{n}": size} if size != 1 else {}
+                if keeps:
+                    next(left)
+            else:
+                index.append(next(left))
+        to.loop(own_axes(node), f"{element} = {start};")
+        to.loop({**own_axes(node), **inner}, f"{element} {op} {to.read(node.args[0], index)};")
+        if mean:
+            to.loop(own_axes(node), f"{element} = {element} / {prod(shape[n] for n in gone)};")
+
+    return filled
+
+
+def _dimensions(node: Any, rank: int) -> set[int]:
+    given = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    if given is None or given == []:
+        return set(range(rank))
+    return {d % max(rank, 1) for d in ([given] if isinstance(given, int) else given)}
+
+
+def _softmax(is_log: bool) -> Filled:
+    def filled(node: Any, to: Writer, at: Axes, element: str) -> None:
+        shape = _shape(node)
+        dim = int(node.args[1]) % max(len(shape), 1)
+        dtype = wide_of(node)
+        rows = {f"i{n}": size for n, size in enumerate(shape) if size != 1 and n != dim}
+        buffers = [to.temporary(dtype, list(rows.values())) for _ in range(2)]
+        top, total = (f"{b}[{', '.join(rows)}]" if rows else b for b in buffers)
+        x, whole = to.read(node.args[0], at), own_axes(node)
+        to.loop(rows, f"{top} = -inf;")
+        to.loop(whole, f"{top} max= {x};")
+        if is_log:
+            to.loop(rows, f"{total} = 0;")
+            to.loop(whole, f"{total} += exp({x} - {top});")
+            to.loop(rows, f"{total} = log({total});")
+            to.loop(whole, f"{element} = {x} - {top} - {total};")
+            return
+        to.loop(whole, f"{element} = exp({x} - {top});")
+        to.loop(rows, f"{total} = 0;")
+        to.loop(whole, f"{total} += {element};")
+        to.loop(whole, f"{element} = {element} / {total};")
+
+    return filled
+
+
+def _convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
+    x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
+    shape, filters = tuple(x.meta["val"].shape), tuple(w.meta["val"].shape)
+    if is_transposed:
+        raise NotTaken("a transposed convolution has no kernel here")
+    of_group = shape[1] // groups, filters[0] // groups
+    inner = {"c": filters[1], **{f"r{d}": size for d, size in enumerate(filters[2:])}}
+    inner = {name: size for name, size in inner.items() if size != 1}
+    c = "c" if filters[1] != 1 else "0"
+    channel = c if groups == 1 else f"{at[1]} / {of_group[1]} * {of_group[0]} + {c}"
+    taps = [f"r{d}" if size != 1 else "0" for d, size in enumerate(filters[2:])]
+    places = [
+        f"{at[2 + d]}*{s} + {tap}*{far} - {pad}"
+        for d, (tap, s, far, pad) in enumerate(zip(taps, stride, dilation, padding, strict=True))
+    ]
+    image = to.read(x, (at[0], channel, *places), padded="0" if any(padding) else "")
+    start = to.read(bias, (at[1],)) if bias is not None else "0"
+    to.loop(own_axes(node), f"{element} = {start};")
+    to.loop({**own_axes(node), **inner}, f"{element} += {image} * {to.read(w, (at[1], c, *taps))};")
+
+
+def _layer_norm(node: Any, to: Writer, at: Axes, element: str) -> None:
+    x, normalized, gamma, beta, eps = node.args
+    shape, dtype = _shape(node), wide_of(node)
+    first = len(shape) - len(normalized)
+    whole = own_axes(node)
+    rows = {name: size for name, size in whole.items() if int(name[1:]) < first}
+    buffers = [to.temporary(dtype, list(rows.values())) for _ in range(2)]
+    mean, rate = (f"{b}[{', '.join(rows)}]" if rows else b for b in buffers)
+    value, count = to.read(x, at), prod(normalized)
+    to.loop(rows, f"{mean} = 0;")
+    to.loop(whole, f"{mean} += {value};")
+    to.loop(rows, f"{mean} = {mean} / {count};", f"{rate} = 0;")
+    to.loop(whole, f"{rate} += ({value} - {mean}) * ({value} - {mean});")
+    to.loop(rows, f"{rate} = 1 / sqrt({rate} / {count} + {dtype}({eps}));")
+    scale = f" * {to.read(gamma, at[first:])}" if gamma is not None else ""
+    shift = f" + {to.read(beta, at[first:])}" if beta is not None else ""
+    to.loop(whole, f"{element} = ({value} - {mean}) * {rate}{scale}{shift};")
+    to.further(1, mean)
+    to.further(2, rate)
+
+
+def wide_of(node: Any) -> str:
+    """The type in which a node is computed."""
+    return wide(TYPES[str(first_of(node).dtype)])
+
+
+ANCHORS: Mapping[str, Filled] = {
+    "mm.default": _mm,
+    "bmm.default": _mm,
+    "addmm.default": _addmm,
+    "convolution.default": _convolution,
+    "native_layer_norm.default": _layer_norm,
+    "sum.dim_IntList": _reduced("+=", "0"),
+    "sum.default": _reduced("+=", "0"),
+    "mean.dim": _reduced("+=", "0", mean=True),
+    "mean.default": _reduced("+=", "0", mean=True),
+    "amax.default": _reduced("max=", "-inf"),
+    "amin.default": _reduced("min=", "inf"),
+    "_softmax.default": _softmax(is_log=False),
+    "_log_softmax.default": _softmax(is_log=True),
+}

@@ -1,0 +1,117 @@
+"""What is asked of a node of torch.fx: its name, its type, how its result lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from isamap.torch.anchors import ANCHORS
+from isamap.torch.pointwise import is_pointwise, terms_of
+from isamap.torch.terms import TYPES, NotTaken
+
+RESHAPES = frozenset(
+    f"{name}.default"
+    for name in ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "detach")
+)
+"""Nodes that name the elements of a tensor anew, in the same order."""
+
+
+def name_of(node: Any) -> str:
+    """What a node calls, without its namespace: "mul.Tensor"; "" for what is no operation of torch."""
+    if node.op != "call_function":
+        return ""
+    said = str(node.target)
+    return said.removeprefix("aten.").removeprefix("prims.") if "." in said else ""
+
+
+def is_view(node: Any) -> bool:
+    """Whether a node gives another look at a tensor that is there."""
+    target = node.target
+    return name_of(node) != "" and bool(getattr(target, "is_view", False))
+
+
+def is_result(node: Any) -> bool:
+    """Whether a node takes one of several results of another."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
+
+
+def is_anchor(node: Any) -> bool:
+    """Whether a node comes first in a kernel."""
+    return name_of(node) in ANCHORS
+
+
+def base_of(node: Any) -> Any:
+    """The node whose elements, in the same order, a chain of reshapes names."""
+    while name_of(node) in RESHAPES:
+        node = node.args[0]
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Lying:
+    """A tensor as it lies in memory. Units: elements."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def lying(node: Any) -> Lying:
+    """How the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
+    value: Any = node.meta.get("val") if hasattr(node, "meta") else None
+    torch: Any = import_module("torch")
+    if not isinstance(value, torch.Tensor):
+        raise NotTaken("an argument that is no tensor")
+    if value.layout != torch.strided or value.device.type != "cpu":
+        raise NotTaken(f"a tensor that is {value.layout} on {value.device}")
+    dtype = TYPES.get(str(value.dtype))
+    if dtype is None:
+        raise NotTaken(f"the type {value.dtype}")
+    sizes = tuple(value.shape)
+    if not all(isinstance(size, int) for size in sizes):
+        raise NotTaken("a size that is not known before it runs")
+    if prod(sizes) == 0:
+        raise NotTaken("a tensor without elements")
+    return Lying(dtype, sizes, tuple(value.stride()))
+
+
+def refusal(node: Any) -> str | None:
+    """Why no kernel performs a node; None where one may."""
+    name = name_of(node)
+    try:
+        if is_pointwise(name):
+            for term in terms_of(node, name):
+                if hasattr(term, "meta"):
+                    lying(term)
+                elif not isinstance(term, int | float):
+                    raise NotTaken(f"the argument {term}")
+            lying(node)
+        elif name in ANCHORS:
+            for term in node.all_input_nodes:
+                lying(term)
+            for result in _results(node):
+                lying(result)
+        else:
+            return "it has no kernel here"
+    except NotTaken as reason:
+        return str(reason)
+    return None
+
+
+def _results(node: Any) -> list[Any]:
+    """The node, or what takes its results."""
+    return (
+        [node] if not isinstance(node.meta["val"], tuple | list) else [u for u in node.users if is_result(u)]
+    )
+
+
+def promoted(terms: list[Any]) -> str:
+    """The type to which torch takes terms that it compares."""
+    torch: Any = import_module("torch")
+    values = [term.meta["val"] if hasattr(term, "meta") else term for term in terms]
+    if len(values) == 1:
+        return TYPES[str(values[0].dtype)]
+    return TYPES[str(reduce(torch.result_type, values[:2]))]

@@ -1,0 +1,69 @@
+"""How a tensor is walked: for each axis of a nest its size and how far apart neighbours lie, in elements.
+
+sizes (4, 8, 16), strides (128, 16, 1)   may be walked as (512,) by (1,), or as (32, 16) by (16, 1)
+sizes (4, 8), strides (0, 1)             one row that is read four times
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+Sizes = tuple[int, ...]
+Strides = tuple[int, ...]
+
+
+def broadcast(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides:
+    """The strides of a tensor that is repeated to a larger shape: 0 along axes on which it is."""
+    missing = len(wanted) - len(sizes)
+    there = zip(sizes, strides, wanted[missing:], strict=True)
+    return (0,) * missing + tuple(stride if size == full else 0 for size, stride, full in there)
+
+
+def reshaped(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides | None:
+    """The strides under another shape of as many elements; None where no walk of that shape reaches them."""
+    if prod(sizes) != prod(wanted):
+        return None
+    runs = _runs(sizes, strides)
+    found: list[int] = []
+    for size in reversed(wanted):
+        if size == 1:
+            found.append(0)
+            continue
+        while runs and runs[-1][0] == 1:
+            runs.pop()
+        length, stride = runs[-1]
+        if length % size:
+            return None
+        found.append(stride)
+        runs[-1] = (length // size, stride * size)
+    return tuple(reversed(found))
+
+
+def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
+    """The fewest axes that walk the same elements in the same order."""
+    runs: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == size * stride:
+            runs[-1] = (runs[-1][0] * size, stride)
+        else:
+            runs.append((size, stride))
+    return runs
+
+
+def merged(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
+    """The fewest axes by which all these walks are possible."""
+    found: list[int] = []
+    inner: int | None = None
+    for axis in reversed(range(len(sizes))):
+        if sizes[axis] == 1:
+            continue
+        together = inner is not None and all(w[axis] == w[inner] * sizes[inner] for w in walks)
+        if together:
+            found[-1] *= sizes[axis]
+        else:
+            found.append(sizes[axis])
+        inner = axis
+    return tuple(reversed(found))

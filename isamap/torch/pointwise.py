@@ -1,0 +1,223 @@
+"""Operations on single elements: each as torch defines it, in the language.
+
+aten.mul.Tensor on bf16  ->  bf16(f32(a) * f32(b))
+
+torch computes bf16 in f32 and rounds each result; so does the text, node by node: kernels that perform
+several nodes round as often as torch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isamap.ir import DTYPES
+from isamap.torch.terms import NotTaken, Term, cast, number, wide
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """An operation as a text of its terms `{0}`, `{1}`, ….
+
+    `kinds` says of what: "float", "number", "whole" (integers and bool), or "any". `is_truth` says that it
+    gives a bool, whatever it compares.
+    """
+
+    template: str
+    kinds: str = "float"
+    is_truth: bool = False
+
+
+_FORMULAS: Mapping[str, Formula] = {
+    "mul": Formula("({0} * {1})", "number"),
+    "div": Formula("({0} / {1})"),
+    "neg": Formula("(-{0})", "number"),
+    "abs": Formula("abs({0})", "number"),
+    "relu": Formula("max({0}, 0)", "number"),
+    "sigmoid": Formula("sigmoid({0})"),
+    "tanh": Formula("tanh({0})"),
+    "exp": Formula("exp({0})"),
+    "log": Formula("log({0})"),
+    "erf": Formula("erf({0})"),
+    "sin": Formula("sin({0})"),
+    "cos": Formula("cos({0})"),
+    "sqrt": Formula("sqrt({0})"),
+    "rsqrt": Formula("(1 / sqrt({0}))"),
+    "reciprocal": Formula("(1 / {0})"),
+    "silu": Formula("({0} * sigmoid({0}))"),
+    "maximum": Formula("max({0}, {1})", "number"),
+    "minimum": Formula("min({0}, {1})", "number"),
+    "clamp_min": Formula("max({0}, {1})", "number"),
+    "clamp_max": Formula("min({0}, {1})", "number"),
+    "hardsigmoid": Formula("(min(max({0} + 3, 0), 6) / 6)"),
+    "hardswish": Formula("({0} * min(max({0} + 3, 0), 6) / 6)"),
+    "eq": Formula("({0} == {1})", "any", is_truth=True),
+    "ne": Formula("({0} != {1})", "any", is_truth=True),
+    "lt": Formula("({0} < {1})", "number", is_truth=True),
+    "le": Formula("({0} <= {1})", "number", is_truth=True),
+    "gt": Formula("({0} > {1})", "number", is_truth=True),
+    "ge": Formula("({0} >= {1})", "number", is_truth=True),
+    "bitwise_and": Formula("({0} & {1})", "whole"),
+    "bitwise_or": Formula("({0} | {1})", "whole"),
+    "bitwise_xor": Formula("({0} ^ {1})", "whole"),
+    "bitwise_not": Formula("(~{0})", "whole"),
+    "sigmoid_backward": Formula("({0} * (1 - {1}) * {1})"),
+    "tanh_backward": Formula("({0} * (1 - {1}*{1}))"),
+    "clone": Formula("{0}", "any"),
+}
+
+Option = Callable[[str], Any]
+"""The value of a further argument by its name, or its default."""
+
+Made = Callable[[Sequence[str], Option, str], str]
+"""A text of terms in a type, and of further arguments."""
+
+
+def _sum(sign: str) -> Made:
+    def text(given: Sequence[str], option: Option, dtype: str) -> str:
+        alpha = option("alpha")
+        other = given[1] if alpha == 1 else f"{given[1]} * {_number(alpha, dtype)}"
+        return f"({given[0]} {sign} {other})"
+
+    return text
+
+
+def _rsub(given: Sequence[str], option: Option, dtype: str) -> str:
+    return _sum("-")(given[::-1], option, dtype) if option("alpha") == 1 else _no("a factor")
+
+
+def _gelu(given: Sequence[str], option: Option, dtype: str) -> str:
+    (x,) = given
+    if option("approximate") == "tanh":
+        return f"(0.5*{x} * (1 + tanh(0.7978845608028654 * ({x} + 0.044715*{x}*{x}*{x}))))"
+    return f"(0.5*{x} * (1 + erf({x} * 0.7071067811865476)))"
+
+
+def _gelu_backward(given: Sequence[str], option: Option, dtype: str) -> str:
+    g, x = given
+    if option("approximate") != "none":
+        _no("the gradient of gelu by tanh")
+    density = f"{x} * exp(-0.5 * {x} * {x}) * 0.3989422804014327"
+    return f"({g} * (0.5 * (1 + erf({x} * 0.7071067811865476)) + {density}))"
+
+
+def _pow(given: Sequence[str], option: Option, dtype: str) -> str:
+    x, power = given[0], option("exponent")
+    known = {
+        1: x,
+        2: f"({x} * {x})",
+        3: f"({x} * {x} * {x})",
+        0.5: f"sqrt({x})",
+        -0.5: f"(1 / sqrt({x}))",
+        -1: f"(1 / {x})",
+    }
+    return known.get(power) or _no(f"the power {power}")
+
+
+def _clamp(given: Sequence[str], option: Option, dtype: str) -> str:
+    found = given[0]
+    for name, function in (("min", "max"), ("max", "min")):
+        if option(name) is not None:
+            found = f"{function}({found}, {_number(option(name), dtype)})"
+    return found
+
+
+def _leaky(given: Sequence[str], option: Option, dtype: str) -> str:
+    return f"select({given[0]} > 0, {given[0]}, {given[0]} * {_number(option('negative_slope'), dtype)})"
+
+
+def _threshold_backward(given: Sequence[str], option: Option, dtype: str) -> str:
+    return f"select({given[1]} <= {_number(option('threshold'), dtype)}, {_number(0, dtype)}, {given[0]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Optioned:
+    """An operation whose text depends on more than terms: how many these are, and what else it takes."""
+
+    terms: int
+    options: tuple[tuple[str, Any], ...]
+    made: Made
+    kinds: str = "float"
+
+
+_OPTIONED: Mapping[str, Optioned] = {
+    "add": Optioned(2, (("alpha", 1),), _sum("+"), "number"),
+    "sub": Optioned(2, (("alpha", 1),), _sum("-"), "number"),
+    "rsub": Optioned(2, (("alpha", 1),), _rsub, "number"),
+    "gelu": Optioned(1, (("approximate", "none"),), _gelu),
+    "gelu_backward": Optioned(2, (("approximate", "none"),), _gelu_backward),
+    "pow": Optioned(1, (("exponent", None),), _pow),
+    "clamp": Optioned(1, (("min", None), ("max", None)), _clamp, "number"),
+    "hardtanh": Optioned(1, (("min", -1), ("max", 1)), _clamp, "number"),
+    "leaky_relu": Optioned(1, (("negative_slope", 0.01),), _leaky),
+    "threshold_backward": Optioned(2, (("threshold", 0),), _threshold_backward, "number"),
+}
+
+_OTHER_FORMS = frozenset(("default", "Tensor", "Scalar", "self", "Tensor_Scalar"))
+_CONVERSIONS = frozenset(("_to_copy", "convert_element_type"))
+
+
+def is_pointwise(name: str) -> bool:
+    """Whether a node of torch, `mul.Tensor`, is such an operation."""
+    base, _, form = name.partition(".")
+    known = base in _FORMULAS or base in _OPTIONED or base in _CONVERSIONS or base == "where"
+    return known and form in _OTHER_FORMS
+
+
+def terms_of(node: Any, name: str) -> list[Any]:
+    """The arguments of a node that are terms: tensors, and numbers in their place."""
+    base = name.partition(".")[0]
+    if base == "where":
+        return list(node.args[:3])
+    if base in _OPTIONED:
+        return list(node.args[: _OPTIONED[base].terms])
+    return list(node.args[: 2 if base in _FORMULAS and "{1}" in _FORMULAS[base].template else 1])
+
+
+def value_of(node: Any, name: str, given: Sequence[Term], promoted: str, result: str) -> Term:
+    """What a node computes of its terms, in the type of its result.
+
+    `promoted` is the type in which torch compares them. Raises: NotTaken.
+    """
+    base = name.partition(".")[0]
+    if base in _CONVERSIONS:
+        return cast(given[0], result)
+    if base == "where":
+        chosen, one, other = cast(given[0], "bool"), cast(given[1], result), cast(given[2], result)
+        return Term(f"select({chosen.text}, {one.text}, {other.text})", result)
+    if base in _OPTIONED:
+        optioned = _OPTIONED[base]
+        inside = _inside(optioned.kinds, result)
+        texts = [cast(t, inside).text for t in given]
+        return cast(Term(optioned.made(texts, _options(node, optioned), inside), inside), result)
+    formula = _FORMULAS[base]
+    compared = promoted if formula.is_truth else result
+    inside = _inside(formula.kinds, compared)
+    texts = [cast(cast(t, compared) if formula.is_truth else t, inside).text for t in given]
+    filled = Term(formula.template.format(*texts), "bool" if formula.is_truth else inside)
+    return cast(filled, result)
+
+
+def _options(node: Any, optioned: Optioned) -> Option:
+    rest = list(node.args[optioned.terms :])
+    found = {
+        name: rest[n] if n < len(rest) else node.kwargs.get(name, default)
+        for n, (name, default) in enumerate(optioned.options)
+    }
+    return found.__getitem__
+
+
+def _inside(kinds: str, dtype: str) -> str:
+    """The type in which an operation is computed. Raises: NotTaken."""
+    is_float = DTYPES[dtype].is_float
+    fits = {"float": is_float, "number": dtype != "bool", "any": True, "whole": not is_float}
+    return wide(dtype) if fits[kinds] else _no(f"the operation on {dtype}")
+
+
+def _number(value: float, dtype: str) -> str:
+    return cast(number(value), dtype).text
+
+
+def _no(what: str) -> Any:
+    raise NotTaken(f"{what} has no kernel here")

@@ -1,0 +1,66 @@
+"""`torch.compile(model, backend=isamap)`: what it computes is what torch computes, and it says where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip(
+    "torch", reason="the backend of torch.compile needs torch: pip install 'isamap[torch]'"
+)
+
+import isamap.torch as backend  # noqa: E402 - after the skip
+
+OPTIONS = {"machine": "generic-c"}  # on which a kernel is compiled in half a second
+
+
+@pytest.fixture(autouse=True)
+def _new_graphs() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Any) -> Any:
+    return torch.compile(model, backend=backend.backend, options=OPTIONS)
+
+
+def mlp() -> Any:
+    layers = torch.nn
+    return layers.Sequential(layers.Linear(8, 16), layers.ReLU(), layers.Linear(16, 4))
+
+
+def test_a_model_gives_what_torch_gives() -> None:
+    model, x = mlp(), torch.randn(3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+def test_a_table_says_where_each_node_ran() -> None:
+    found = backend.explain(mlp(), torch.randn(3, 8), options=OPTIONS)
+    assert {n.operation: n.where for n in found.nodes} == {
+        "t.default": "nowhere",
+        "addmm.default": "kernel 1: aten_addmm",
+        "relu.default": "kernel 0: aten_addmm_relu",
+    }
+    assert str(found).startswith("inference: 5 nodes, 3 in kernels, 0 by torch\nnode")
+
+
+def test_what_no_kernel_performs_is_named_and_runs_in_torch() -> None:
+    def model(x: Any) -> Any:
+        return torch.sort(x.sum(1)).values
+
+    x = torch.randn(4, 3)
+    found = backend.explain(model, x, options=OPTIONS)
+    assert [(n.operation, n.where, n.why) for n in found.nodes if n.where == "eager"] == [
+        ("sort.default", "eager", "it has no kernel here")
+    ]
+    torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+def test_an_option_that_is_not_there_is_refused() -> None:
+    with pytest.raises(Exception, match="the backend `isamap` has no option `machin`"):
+        torch.compile(mlp(), backend=backend.backend, options={"machin": "host"})(torch.randn(3, 8))
