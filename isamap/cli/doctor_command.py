@@ -73,7 +73,8 @@ def _emulators() -> str:
     from isamap.machine.allowed import emulators
 
     here = [name for name in emulators() if shutil.which(name) is not None]
-    return ", ".join(here) or "none; Debian's qemu-user has them, for machines of other architectures"
+    packages = " and ".join(sorted({runs.package for runs in emulators().values()}))
+    return ", ".join(here) or f"none; {packages} of Debian have them, for machines of other architectures"
 
 
 def _machine() -> str:

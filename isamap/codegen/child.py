@@ -44,11 +44,12 @@ _MOST_SIGNALS = 64
 class Emulator:
     """The words of a command that runs the command behind them on a processor of its own.
 
-    `target` is what compilers are told of that processor's architecture, where it is another one than this.
+    `target` is what compilers are told of another architecture, `before` words before its program's name.
     """
 
     words: tuple[str, ...]
     target: tuple[str, ...] | None = None
+    before: tuple[str, ...] = ()
 
     @staticmethod
     def read(text: str) -> Emulator:
@@ -83,15 +84,17 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
     """
     name = machine.target.emulator
     if named is not None:
-        return replace(named, target=emulators().get(name or Path(named.words[0]).name))
+        runs = emulators().get(name or Path(named.words[0]).name)
+        return named if runs is None else replace(named, target=runs.target, before=runs.before)
     if name is None:
         return None
+    runs = emulators()[name]
     if shutil.which(name) is None:
         said = f"`{machine.name}` runs under `{name}`, which is not here"
-        help_ = "install it (Debian: apt install qemu-user), or run plain-C models with --model"
+        help_ = f"install it (Debian: apt install {runs.package}), or run plain-C models with --model"
         raise MissingTool(Diagnostic("no-emulator", said, help=help_))
     cpu = at_one_length(machine).target.cpu
-    return Emulator((name, *(("-cpu", cpu) if cpu else ())), emulators()[name])
+    return Emulator((name, *(("-cpu", cpu) if cpu else ())), runs.target, runs.before)
 
 
 def ended_by(code: int) -> int:
@@ -166,7 +169,7 @@ def run_child(
         return _run_worker(job, limits, subject, emulator)
     with _unnamed(request_of(job)) as request, _unnamed(b"") as output:
         streams = {"input": request.fileno(), "output": output.fileno()}
-        words = [*emulator.words, job["library"]]
+        words = [*emulator.words, *emulator.before, job["library"]]
         plain = {name: job[name] for name in ("file", "cpu_seconds", "memory_bytes")}
         started = {**plain, **streams, "words": words, "permissions": [], "guard": job.get("guard", True)}
         try:

@@ -8,12 +8,12 @@ numbers there are. The name and the numbers follow; then for each operand how ma
 between it and the page, and its bytes.
 A result is a status, the bytes of workspace, and the bytes of all operands.
 
-A program's last operand is its struct of arguments, in which pairs of numbers say where addresses belong.
+A program's numbers are the members of its struct of arguments: for an address which operand's, else the bits
+of the value. Where they lie in it, and how long an address is, the compiler for that architecture knows.
 """
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from isamap.codegen.c_interface import Interface
 from isamap.codegen.worker import make_arguments
 
 _PLACES = {"free": 0, "at-end": 1, "at-start": 2}
@@ -34,23 +35,38 @@ def _file(name: str) -> str:
 
 
 def served_files(
-    functions: Sequence[str], are_programs: bool, needed: Sequence[tuple[str, int, int]] = ()
+    functions: Sequence[str] | Interface, needed: Sequence[tuple[str, int, int]] = ()
 ) -> dict[str, str]:
-    """The files of a program around functions; `needed` are features, and the bits that tell of them."""
+    """The files of a program around checks, or around an emitted program.
+
+    `needed` are features, and the bits that tell of them.
+    """
     lines = [f'#include "{_HEADER}"']
     rows: list[str] = []
-    for name in functions:
-        if are_programs:
-            lines.append(f"int {name}(const void *, void *, void *);")
-            lines.append(f"size_t {name}_workspace_bytes(const void *);")
-            rows.append(f'  {{"{name}", {name}, {name}_workspace_bytes, 0}},')
-        else:
-            lines.append(f"void {name}(unsigned char *const *, const int64_t *);")
-            rows.append(f'  {{"{name}", 0, 0, {name}}},')
-    lines += ["const isamap_function isamap_functions[] = {", *rows, "  {0, 0, 0, 0},", "};"]
+    if isinstance(functions, Interface):
+        name = functions.name
+        lines += _around(functions)
+        rows.append(f'  {{"{name}", call_{name}, bytes_{name}, 0, members, sizeof({name}_args)}},')
+    else:
+        lines += [f"void {name}(unsigned char *const *, const int64_t *);" for name in functions]
+        rows += [f'  {{"{name}", 0, 0, {name}, 0, 0}},' for name in functions]
+    lines += ["const isamap_function isamap_functions[] = {", *rows, "  {0, 0, 0, 0, 0, 0},", "};"]
     bits = [f'  {{"{name}", {key}, {bit}}},' for name, key, bit in needed]
     lines += ["const isamap_feature isamap_needed[] = {", *bits, "  {0, 0, 0},", "};"]
     return {_HEADER: _file(_HEADER), _MAIN: _file(_MAIN), _TABLE: "\n".join(lines) + "\n"}
+
+
+def _around(interface: Interface) -> list[str]:
+    """Functions around an emitted program, and where the members of its struct of arguments lie."""
+    name = interface.name
+    lines = [f'#include "{name}.h"']
+    lines.append(f"static int call_{name}(const void *a, void *w, void *p) {{ return {name}(a, w, p); }}")
+    lines.append(f"static size_t bytes_{name}(const void *a) {{ return {name}_workspace_bytes(a); }}")
+    lines.append("static const isamap_member members[] = {")
+    for f in interface.fields:
+        at, size = f"offsetof({name}_args, {f.member})", f"sizeof ((({name}_args *)0)->{f.member})"
+        lines.append(f"  {{{at}, {size}, {int(f.kind == 'pointer')}}},")
+    return [*lines, "  {0, 0, 0},", "};"]
 
 
 def request_of(job: dict[str, Any]) -> bytes:
@@ -103,33 +119,27 @@ def _places(job: dict[str, Any]) -> tuple[str, ...]:
     return ("at-end", "at-start") if job["guard"] else ("free",)
 
 
-def _arguments(job: dict[str, Any]) -> ctypes.Structure:
-    """The struct, without its addresses. Both sides lay it out alike: 64 bits, the least byte first."""
-    return make_arguments(job["fields"], [0] * len(job["regions"]))
-
-
 def _program(shared: mmap.mmap, job: dict[str, Any], place: str) -> bytes:
-    arguments = _arguments(job)
     operands = [(shared[offset : offset + size], 0) for offset, size in job["regions"]]
-    operands.append((bytes(arguments), 0))
-    numbers: list[int] = []
-    for position, (kind, _, value) in enumerate(job["fields"]):
-        if kind == "pointer":
-            numbers += [getattr(type(arguments), f"f{position}").offset, value]
+    numbers = [f[2] if f[0] == "pointer" else _bits(f) for f in job["fields"]]
     return _call(job["function"], place, operands, numbers)
+
+
+def _bits(field: tuple[str, str, Any]) -> int:
+    """The bits of a member that is no address."""
+    return int.from_bytes(bytes(make_arguments([field], [])), "little")
 
 
 def _keep_program(shared: mmap.mmap, job: dict[str, Any], output: bytes) -> dict[str, Any]:
     sizes = [size for _, size in job["regions"]]
-    whole = 2 * _WORD + sum(sizes) + ctypes.sizeof(_arguments(job))
+    whole = 2 * _WORD + sum(sizes)
     runs = [output[n * whole : (n + 1) * whole] for n in range(len(_places(job)))]
     if any(len(run) != whole for run in runs):
         return {}
     first = runs[0]
-    data = slice(2 * _WORD, 2 * _WORD + sum(sizes))
-    if any(run[data] != first[data] for run in runs[1:]):
+    at = 2 * _WORD
+    if any(run[at:] != first[at:] for run in runs[1:]):
         return {"error": "unstable"}
-    at = data.start
     for offset, size in job["regions"]:
         shared[offset : offset + size] = first[at : at + size]
         at += size

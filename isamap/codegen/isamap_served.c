@@ -1,25 +1,32 @@
 /* The main program around emitted functions for another architecture: calls come on standard input, results go
    to standard output. isamap/codegen/emulated.py writes the one and reads the other, and describes both.
 
-   Each operand lies in pages of its own between two that must not be touched, at the place that is asked for. A
-   result is written as soon as its call returns: where a call ends the process, those before it have arrived. */
+   Each operand lies in pages of its own between two that must not be touched, at the place that is asked for. Where no
+   operating system protects pages, what was written to those two is told behind each call. A result is written as soon
+   as its call returns: where a call ends the process, those before it have arrived. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#ifdef __linux__
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <unistd.h>
+#endif
 
 #include "isamap_served.h"
 
 enum { FREE, AT_END, AT_START, NOWHERE = 3, POISON = 0xFF };
+/* What fills pages that are not protected, and how a process ends that wrote there: as shells say of SIGSEGV. What is
+   read there shows where it matters: on the other side of the data lies POISON. */
+enum { BESIDE = 0x3C, WROTE_BESIDE = 128 + 11 };
 
 typedef struct {
   unsigned char *start; /* of the whole mapping */
   size_t pages;         /* bytes between the two that must not be touched */
   unsigned char *data;
   uint64_t size;
+  int is_guarded;
 } region;
 
 static size_t page;
@@ -46,16 +53,48 @@ static uint64_t read_word(void) {
   return word;
 }
 
+#ifdef __linux__
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static unsigned char *take_pages(size_t size) {
+  void *start = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return start == MAP_FAILED ? 0 : start;
+}
+
+static void protect(unsigned char *start) { mprotect(start, page, PROT_NONE); }
+
+static void check_beside(const region *r) { (void)r; }
+
+static void release(region r) { munmap(r.start, r.pages + 2 * page); }
+
+static int has(const isamap_feature *f) { return getauxval(f->key) >> f->bit & 1; }
+#else
+static size_t page_bytes(void) { return 4096; }
+
+static unsigned char *take_pages(size_t size) { return aligned_alloc(page, size); }
+
+static void protect(unsigned char *start) { memset(start, BESIDE, page); }
+
+static void check_beside(const region *r) {
+  for (size_t i = 0; r->is_guarded && i < page; i++)
+    if (r->start[i] != BESIDE || r->start[page + r->pages + i] != BESIDE) _exit(WROTE_BESIDE);
+}
+
+static void release(region r) { free(r.start); }
+
+static int has(const isamap_feature *f) { return f != 0; /* what it lacks, it refuses to load */ }
+#endif
+
 static region make_region(uint64_t size, uint64_t slack, uint64_t place) {
-  region r = {.size = size};
+  region r = {.size = size, .is_guarded = place != FREE};
   r.pages = (size + slack + page - 1) / page * page;
   if (r.pages == 0) r.pages = page;
-  r.start = mmap(0, r.pages + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (r.start == MAP_FAILED) _exit(NOWHERE);
+  r.start = take_pages(r.pages + 2 * page);
+  if (!r.start) _exit(NOWHERE);
   memset(r.start + page, POISON, r.pages);
-  if (place != FREE) {
-    mprotect(r.start, page, PROT_NONE);
-    mprotect(r.start + page + r.pages, page, PROT_NONE);
+  if (r.is_guarded) {
+    protect(r.start);
+    protect(r.start + page + r.pages);
   }
   r.data = r.start + page + (place == AT_END ? r.pages - size - slack : 0);
   return r;
@@ -67,16 +106,20 @@ static const isamap_function *find(const char *name) {
   _exit(NOWHERE);
 }
 
-/* The last region of a program is its struct of arguments; pairs of numbers say which of its bytes hold the address
-   of which region. */
-static void run(const isamap_function *f, region *regions, const uint64_t *numbers, uint64_t pairs, uint64_t place,
-                uint64_t count, uint64_t answer[2]) {
-  unsigned char *arguments = regions[count - 1].data;
-  for (uint64_t i = 0; i < pairs; i++) memcpy(arguments + numbers[2 * i], &regions[numbers[2 * i + 1]].data, 8);
-  answer[1] = f->workspace_bytes(arguments);
+/* The numbers are the members of the struct of arguments: for an address which region's, else the bits of the value,
+   the least byte first. */
+static void run(const isamap_function *f, region *regions, const uint64_t *numbers, uint64_t count, uint64_t place,
+                uint64_t answer[2]) {
+  region arguments = make_region(f->arguments_bytes, 0, place);
+  for (uint64_t i = 0; i < count; i++) {
+    const isamap_member *m = &f->members[i];
+    memcpy(arguments.data + m->offset, m->is_address ? (const void *)&regions[numbers[i]].data : &numbers[i], m->size);
+  }
+  answer[1] = f->workspace_bytes(arguments.data);
   region workspace = make_region(answer[1], 0, place);
-  answer[0] = (uint64_t)(int64_t)f->program(arguments, workspace.data, 0);
-  munmap(workspace.start, workspace.pages + 2 * page);
+  answer[0] = (uint64_t)(int64_t)f->program(arguments.data, workspace.data, 0);
+  check_beside(&workspace), release(workspace);
+  check_beside(&arguments), release(arguments);
 }
 
 static void serve(void) {
@@ -97,13 +140,14 @@ static void serve(void) {
   const isamap_function *f = find(name);
   uint64_t answer[2] = {0, 0};
   if (f->workspace_bytes)
-    run(f, regions, numbers, numbers_count / 2, place, count, answer);
+    run(f, regions, numbers, numbers_count, place, answer);
   else
     f->check(data, (const int64_t *)numbers);
+  for (uint64_t i = 0; i < count; i++) check_beside(&regions[i]);
   write_all(answer, sizeof answer);
   for (uint64_t i = 0; i < count; i++) {
     write_all(data[i], regions[i].size);
-    munmap(regions[i].start, regions[i].pages + 2 * page);
+    release(regions[i]);
   }
   free(name), free(regions), free(data), free(numbers);
 }
@@ -111,7 +155,7 @@ static void serve(void) {
 /* What the processor lacks is told by the operating system: instructions of it would end the process, or do others' work. */
 static void check_features(void) {
   for (const isamap_feature *f = isamap_needed; f->name; f++)
-    if (!(getauxval(f->key) >> f->bit & 1)) {
+    if (!has(f)) {
       fprintf(stderr, "the processor lacks %s\n", f->name);
       exit(NOWHERE);
     }
@@ -119,7 +163,7 @@ static void check_features(void) {
 
 int main(void) {
   check_features();
-  page = (size_t)sysconf(_SC_PAGESIZE);
+  page = page_bytes();
   for (uint64_t calls = read_word(); calls > 0; calls--) serve();
   return 0;
 }

@@ -125,7 +125,7 @@ def _compile(
     # The semantics round every product: what a compiler fuses is not the description's fault.
     owners = {f"check_{form.number}": form.entry.name for form in forms}
     emissions = None if model else Emissions(machine, owners)
-    served = None if target is None else Served(target, tuple(owners), False, tuple(features))
+    served = None if target is None else Served(target, tuple(owners), tuple(features))
     library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions, served)
     return Subject(f"the check of {machine.name}", library, found.version)
 

@@ -82,14 +82,13 @@ _OUTPUT = "library.so"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A program for an architecture, that performs calls of some functions: programs, or checks.
+    """A program for an architecture, that performs calls of some functions: checks, or an emitted program.
 
     It ends at once on a processor that lacks one of the `features`.
     """
 
     target: tuple[str, ...]
-    functions: tuple[str, ...]
-    are_programs: bool
+    functions: tuple[str, ...] | Interface
     features: tuple[str, ...] = ()
 
 
@@ -148,7 +147,7 @@ def compile_library(
     found = find_compiler(flags, allowed, CROSS if target else compiler, features)
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     emissions = None if model else Emissions(machine)
-    served = None if target is None else Served(target, (emitted.interface.name,), True, tuple(features))
+    served = None if target is None else Served(target, emitted.interface, tuple(features))
     library = build(found, flags, files, f"{emitted.name}.c", emissions, served)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
     pool = build_pool(found) if emitted.interface.takes_pool and target is None else None
@@ -182,7 +181,7 @@ def build(
     if served is None:
         steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, main)]
     else:
-        files = {**files, **served_files(served.functions, served.are_programs, told_by(served.features))}
+        files = {**files, **served_files(served.functions, told_by(served.features))}
         steps = [*_served_steps(flags, served.target, main)]
     texts = [part for name in sorted(files) for part in (name, files[name])]
     arguments = [word for step in steps for word in step]

@@ -27,6 +27,19 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """A program that runs others for a processor.
+
+    `target` is what a compiler is told to make such a program, `before` what stands before the name of one,
+    `package` the package of Debian that brings it.
+    """
+
+    target: tuple[str, ...]
+    package: str
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """What descriptions may name of a family of processors.
 
@@ -37,8 +50,7 @@ class Family:
     vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
     compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
-    as long as the processor has them. `emulators` are programs that run others for these processors, and what
-    a compiler is told to make such a program.
+    as long as the processor has them. `emulators` are programs that run others for these processors.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -52,7 +64,7 @@ class Family:
     shown_types: str = ""
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    emulators: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    emulators: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -73,7 +85,10 @@ class Family:
             types.get("shown", ""),
             content.get("told", {}),
             {name: (key, bit) for name, (key, bit) in content.get("hwcaps", {}).items()},
-            {name: tuple(words) for name, words in content.get("emulators", {}).items()},
+            {
+                name: Runs(tuple(runs["target"]), runs["package"], tuple(runs.get("before", ())))
+                for name, runs in content.get("emulators", {}).items()
+            },
         )
 
 
@@ -112,9 +127,9 @@ def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
     return tuple((feature, *known[feature]) for feature in needed if feature in known)
 
 
-def emulators() -> dict[str, tuple[str, ...]]:
-    """Programs that run others for a processor, and what a compiler is told to make such a program."""
-    return {name: words for family in families() for name, words in family.emulators.items()}
+def emulators() -> dict[str, Runs]:
+    """Programs that run others for a processor."""
+    return {name: runs for family in families() for name, runs in family.emulators.items()}
 
 
 def permission_numbers() -> dict[str, int]:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,16 @@ from isamap.machine import load_machine, missing_features
 
 ON_SILICON = ("generic-c", "x86-avx2", "x86-avx-vnni", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
 OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2")
-OF_OTHERS = ("riscv-rvv", "power10-mma")
+OF_OTHERS = ("riscv-rvv", "power10-mma", "wasm-simd128")
+FOR_ALL = ("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64", "node")
 OF_NEWER_EMULATORS = ("loongarch-lasx",)
 EVERY_NTH = 12  # of the instructions, where others try all: `generic-c` is asked for of each architecture
 
 needs_qemu = pytest.mark.skipif(
     shutil.which("qemu-aarch64") is None, reason="needs qemu-aarch64 (Debian's qemu-user)"
 )
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node (Debian's nodejs)")
 
 
 def has_model(emulator: str, model: str) -> bool:
@@ -72,13 +76,14 @@ def test_instruction_sets_run_here(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @needs_qemu
+@needs_node
 @pytest.mark.exhaustive
 def test_other_instruction_sets_run(capsys: pytest.CaptureFixture[str]) -> None:
     everywhere: Counter[str] = Counter()
-    for emulator in ("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64"):
+    for emulator in FOR_ALL:
         everywhere += tried(["generic-c"], emulator, EVERY_NTH)
     found = tried((*OF_ONE_EMULATOR, *OF_OTHERS)) + everywhere
-    assert say(capsys, found) == len(OF_ONE_EMULATOR) + len(OF_OTHERS) + 4
+    assert say(capsys, found) == len(OF_ONE_EMULATOR) + len(OF_OTHERS) + len(FOR_ALL)
 
 
 @pytest.mark.exhaustive
@@ -114,6 +119,37 @@ def test_a_processor_that_lacks_a_feature_is_refused(machine: str, cpu: str, lac
     named = emulator_for(described, Emulator.read(emulator))
     with pytest.raises(RunProblem, match=f"the processor lacks {lacks}"):
         check_machine(described, ["load_f32"], emulator=named)
+
+
+@needs_node
+@pytest.mark.exhaustive
+def test_a_program_with_vectors_is_refused_where_webassembly_has_none() -> None:
+    emulator = "node --no-enable-sse4-1"  # with which V8 knows no vectors
+    cases = verify("gemm_f32", "wasm-simd128", SIZES, heuristic="greedy", emulator=emulator)
+    assert {(p.code, p.message) for case in cases for p in case.problems} == {
+        (
+            "program-crashed",
+            "the emitted `gemm_f32` has an instruction that the emulated processor lacks (SIGILL)",
+        )
+    }
+
+
+@needs_node
+@pytest.mark.exhaustive
+def test_writes_beside_operands_are_found_where_no_page_is_protected(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "hw_specs" / "wasm-simd128.yaml").read_text(encoding="utf-8")
+    emit = "wasm_v128_store$B_lane(z.addr, a, 0)"
+    assert emit in text
+    path = tmp_path / "wide.yaml"
+    path.write_text(
+        text.replace("name: wasm-simd128", "name: wide").replace(emit, "wasm_v128_store(z.addr, a)")
+    )
+    machine = load_machine(str(path))
+    checks = check_machine(machine, ["store_v_u8", "store8_v_u8"], emulator=emulator_for(machine))
+    assert {(c.instruction, c.verdict, c.message) for c in checks} == {
+        ("store_v_u8", "ok", ""),
+        ("store8_v_u8", "crashed", "its trial touched memory right beside its tensors (SIGSEGV)"),
+    }
 
 
 @needs_qemu
