@@ -6,7 +6,7 @@ The model is for a processor that lacks something where no emulator is named.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex, cast
@@ -197,6 +197,20 @@ class CompiledKernel:
             if status := run():
                 refuse_status(name, status)
             return outputs
+
+        return call
+
+    def moving(self, **arrays: Any) -> Callable[[Sequence[int]], None]:
+        """A call of arrays like these, which are checked now, that lie elsewhere: it takes their addresses.
+
+        For callers that know what lies there: types, shapes and strides are those of these arrays, and an
+        output overlaps nothing. Raises: UsageProblem for arrays that do not fit.
+        """
+        run, name = self._loaded().moving(arrays, tuple(arrays)), self.prepared.compiled.interface.name
+
+        def call(addresses: Sequence[int]) -> None:
+            if status := run(addresses):
+                refuse_status(name, status)
 
         return call
 

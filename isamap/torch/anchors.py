@@ -1,7 +1,7 @@
 """Operations that come first in a kernel: products, convolutions, sums and what else goes over whole rows.
 
-aten.addmm(b, x, w)  ->  for i0 in 16, i1 in 32 { s[i0, i1] = b[i1]; }
-                         for i0 in 16, i1 in 32, k in 64 { s[i0, i1] += x[i0, k] * w[k, i1]; }
+aten.addmm(b, x, w)  ->  for d0 in 16, d1 in 32 { s[d0, d1] = b[d1]; }
+                         for d0 in 16, d1 in 32, k in 64 { s[d0, d1] += x[d0, k] * w[k, d1]; }
 
 Each fills a buffer of the shape of its result, or of its first result, in the type in which torch computes.
 """
@@ -48,7 +48,7 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 def own_axes(node: Any) -> dict[str, int]:
     """The loops over a result."""
-    return {f"i{n}": size for n, size in enumerate(_shape(node)) if size != 1}
+    return {f"d{n}": size for n, size in enumerate(_shape(node)) if size != 1}
 
 
 def _product(node: Any, to: Writer, at: Axes, element: str, first: int = 0) -> None:
@@ -114,7 +114,7 @@ def _softmax(is_log: bool) -> Filled:
         shape = _shape(node)
         dim = int(node.args[1]) % max(len(shape), 1)
         dtype = wide_of(node)
-        rows = {f"i{n}": size for n, size in enumerate(shape) if size != 1 and n != dim}
+        rows = {f"d{n}": size for n, size in enumerate(shape) if size != 1 and n != dim}
         buffers = [to.temporary(dtype, list(rows.values())) for _ in range(2)]
         top, total = (f"{b}[{', '.join(rows)}]" if rows else b for b in buffers)
         x, whole = to.read(node.args[0], at), own_axes(node)

@@ -88,6 +88,8 @@ def _decompositions() -> dict[Any, Any]:
             aten._softmax_backward_data,
             aten._log_softmax_backward_data,
             aten.silu_backward,
+            aten.hardswish_backward,
+            aten.hardtanh_backward,
             aten.addcmul,
             aten.addcdiv,
             aten.lerp,

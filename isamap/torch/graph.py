@@ -29,8 +29,10 @@ def name_of(node: Any) -> str:
 
 def is_view(node: Any) -> bool:
     """Whether a node gives another look at a tensor that is there."""
-    target = node.target
-    return name_of(node) != "" and bool(getattr(target, "is_view", False))
+    if is_result(node):
+        return is_view(node.args[0])
+    name = name_of(node)
+    return name in RESHAPES or (name != "" and bool(getattr(node.target, "is_view", False)))
 
 
 def is_result(node: Any) -> bool:
@@ -75,7 +77,20 @@ def lying(node: Any) -> Lying:
         raise NotTaken("a size that is not known before it runs")
     if prod(sizes) == 0:
         raise NotTaken("a tensor without elements")
-    return Lying(dtype, sizes, tuple(value.stride()))
+    strides = tuple(value.stride())
+    if _overlaps(sizes, strides):
+        raise NotTaken("a tensor whose elements overlap")
+    return Lying(dtype, sizes, strides)
+
+
+def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements may lie in one place otherwise than by being repeated along a whole axis."""
+    reach = 0
+    for stride, size in sorted((t, s) for t, s in zip(strides, sizes, strict=True) if s > 1 and t > 0):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
 
 
 def refusal(node: Any) -> str | None:

@@ -4,7 +4,7 @@ mul(add(x, b), 2)  ->  kernel add_mul() {
                          in a0: f32[16, 32];
                          in a1: f32[32];
                          out y0: f32[16, 32];
-                         for i0 in 16, i1 in 32 { y0[i0, i1] = (a0[i0, i1] + a1[i1]) * f32(2); }
+                         for d0 in 16, d1 in 32 { y0[d0, d1] = (a0[d0, d1] + a1[d1]) * f32(2); }
                        }
 """
 
@@ -22,7 +22,7 @@ from isamap.torch.graph import base_of, is_result, lying, name_of, promoted
 from isamap.torch.groups import Group, is_used_outside
 from isamap.torch.patterns import Sizes, Strides, broadcast, merged, reshaped
 from isamap.torch.pointwise import terms_of, value_of
-from isamap.torch.terms import Term, cast, number
+from isamap.torch.terms import NotTaken, Term, cast, number
 from isamap.transform.inlining import inlined
 
 
@@ -40,6 +40,7 @@ class Passed:
 class Text:
     """The text of a kernel, what it reads, and what it writes."""
 
+    name: str
     text: str
     reads: tuple[Passed, ...]
     writes: tuple[Passed, ...]
@@ -56,9 +57,10 @@ def kernel_text(group: Group) -> Text:
         elif node is not group.anchor:
             made.put(node)
     name = "_".join(name_of(m).partition(".")[0].strip("_") for m in group.members if not is_result(m))
-    text = f"kernel aten_{name[:60]}() {{\n" + "\n".join((*made.operands, *made.statements)) + "\n}\n"
+    name = f"aten_{name[:60]}"
+    text = f"kernel {name}() {{\n" + "\n".join((*made.operands, *made.statements)) + "\n}\n"
     routine = inlined(parse_kernel(Source(name, text))).kernel
-    return Text(print_routine(routine), tuple(made.reads.values()), tuple(made.writes))
+    return Text(name, print_routine(routine), tuple(made.reads.values()), tuple(made.writes))
 
 
 class _Made:
@@ -71,7 +73,7 @@ class _Made:
         self.reads: dict[tuple[Any, Sizes, Strides], Passed] = {}
         self.writes: list[Passed] = []
         self.sizes = group.sizes if group.anchor is not None else self._merged()
-        self.at = [f"i{n}" if size != 1 else "0" for n, size in enumerate(self.sizes)]
+        self.at = [f"d{n}" if size != 1 else "0" for n, size in enumerate(self.sizes)]
         self._values: dict[Any, Term] = {}
         self._further: dict[int, str] = {}
         self._temporaries = 0
@@ -155,7 +157,7 @@ class _Made:
             self.loop(self._axes(), f"{self._output(node)} = {found.text};")
 
     def _axes(self) -> dict[str, int]:
-        return {f"i{n}": size for n, size in enumerate(self.sizes) if size != 1}
+        return {f"d{n}": size for n, size in enumerate(self.sizes) if size != 1}
 
     def _term(self, term: Any, sizes: Sizes) -> Term:
         """An argument of a node of that shape."""
@@ -195,6 +197,8 @@ class _Made:
         whole: bool = False,
     ) -> str:
         """An element that is read; `whole` keeps axes of one element, beside which may be read."""
+        if whole and any(size > 1 and stride == 0 for size, stride in zip(sizes, strides, strict=True)):
+            raise NotTaken("a padded tensor that is repeated")
         walk = _walk(sizes, strides, whole)
         key = (node, tuple(sizes[d] for d in walk), tuple(strides[d] for d in walk))
         if key not in self.reads:

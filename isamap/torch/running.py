@@ -1,0 +1,201 @@
+"""A program run: values by node, addresses by node where kernels read or write, an arena in between.
+
+Tensors are made for what torch or the caller sees. What only kernels see lies in an arena at offsets that are
+planned; kernels are called by addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from isamap.driver.runnable import CompiledKernel
+from isamap.ir import DTYPES
+from isamap.plan.placement import Buffer
+from isamap.scheduler.memory.allocation import pack
+from isamap.torch.graph import is_view, lying
+from isamap.torch.kernel_text import Passed, Text
+
+LINE_BYTES = 64
+Values = dict[Any, Any]
+Addresses = dict[Any, int]
+Step = Callable[[Values, Addresses], None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Performed:
+    """A kernel, a call of it by addresses of what it reads and writes, and the nodes that it performs."""
+
+    text: Text
+    call: Callable[[Sequence[int]], None]
+    members: tuple[Any, ...]
+
+    @staticmethod
+    def of(text: Text, kernel: CompiledKernel, members: Sequence[Any]) -> Performed:
+        """A kernel for tensors that lie as its text says. Raises: UsageProblem where it takes none such."""
+        like = {p.name: _like(p) for p in (*text.reads, *text.writes)}
+        return Performed(text, kernel.moving(**like), tuple(members))
+
+    @property
+    def needed(self) -> list[Any]:
+        """The nodes whose tensors it reads, but for views, which are looked through."""
+        return [_seen_through(p.node) for p in self.text.reads]
+
+    @property
+    def written(self) -> list[Any]:
+        return [p.node for p in self.text.writes]
+
+
+def make_run(graph: Any, units: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """The function of a graph's inputs that performs units in their order."""
+    torch: Any = import_module("torch")
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    (output,) = (n for n in graph.nodes if n.op == "output")
+    last = _last_uses(units, output)
+    offsets, arena_bytes = _arena(units, last)
+    by_kernels = {node for unit in units if isinstance(unit, Performed) for node in unit.needed}
+    looked_at = [_looking(n) for n in inputs if n in by_kernels]
+    steps = [
+        _kernel(unit, offsets) if isinstance(unit, Performed) else _eager(unit, unit in by_kernels)
+        for unit in units
+    ]
+    gone = [[node for node, at in last.items() if at == n and node not in offsets] for n in range(len(units))]
+    ready, spare = list(zip(steps, gone, strict=True)), list[Any]()
+
+    def run(given: Sequence[Any]) -> Any:
+        values: Values = dict(zip(inputs, given, strict=True))
+        arena = _taken(spare, arena_bytes)
+        start = arena.data_ptr() if arena is not None else 0
+        addresses: Addresses = {node: start + offset for node, offset in offsets.items()}
+        with torch.no_grad():
+            for look in looked_at:
+                look(values, addresses)
+            for step, unneeded in ready:
+                step(values, addresses)
+                for node in unneeded:
+                    del values[node]
+        if arena is not None:
+            spare.append(arena)
+        return torch.fx.node.map_arg(output.args[0], values.__getitem__)
+
+    return run
+
+
+def _taken(spare: list[Any], size_bytes: int) -> Any:
+    """An arena that no other call has."""
+    if not size_bytes:
+        return None
+    try:
+        return spare.pop()
+    except IndexError:
+        torch: Any = import_module("torch")
+        return torch.empty(size_bytes, dtype=torch.uint8)
+
+
+def _seen_through(node: Any) -> Any:
+    """The node whose memory a chain of views looks at."""
+    while is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _needed(unit: Any) -> list[Any]:
+    return unit.needed if isinstance(unit, Performed) else unit.all_input_nodes
+
+
+def _last_uses(units: Sequence[Any], output: Any) -> dict[Any, int]:
+    """After which unit each value goes, but for those that are given back."""
+    last: dict[Any, int] = {}
+    for n, unit in enumerate(units):
+        made = unit.written if isinstance(unit, Performed) else [unit]
+        last |= dict.fromkeys((*_needed(unit), *made), n)
+    return {node: n for node, n in last.items() if node not in output.all_input_nodes}
+
+
+def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], int]:
+    """Where values that only kernels read and write lie, and how many bytes these are."""
+    torch_sees = {n for unit in units if not isinstance(unit, Performed) for n in unit.all_input_nodes}
+    buffers: dict[str, tuple[Any, Buffer]] = {}
+    for n, unit in enumerate(units):
+        for node in unit.written if isinstance(unit, Performed) else ():
+            if node in torch_sees or node not in last:
+                continue
+            size = node.meta["val"].untyped_storage().nbytes()
+            buffers[node.name] = node, Buffer(node.name, n, last[node] + 1, size, LINE_BYTES)
+    offsets = pack([buffer for _, buffer in buffers.values()])
+    end = max((offsets[name] + b.size_bytes for name, (_, b) in buffers.items()), default=0)
+    return {buffers[name][0]: offset for name, offset in offsets.items()}, end
+
+
+def _looking(node: Any) -> Step:
+    """The address of a tensor that kernels read, copied first where it does not lie as was foretold."""
+    torch: Any = import_module("torch")
+    found = lying(node)
+
+    def look(values: Values, addresses: Addresses) -> None:
+        tensor = values[node]
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        if tensor.stride() != found.strides:
+            tensor = torch.empty_strided(found.sizes, found.strides, dtype=tensor.dtype).copy_(tensor)
+        values[node,], addresses[node] = tensor, tensor.data_ptr()  # torch goes on with its own
+
+    return look
+
+
+def _eager(node: Any, is_read: bool) -> Step:
+    map_arg: Any = import_module("torch").fx.node.map_arg
+    if node.op == "get_attr":
+        constant = attrgetter(node.target)(node.graph.owning_module)
+        return lambda values, _: values.update({node: constant})
+    look = _looking(node) if is_read else None
+
+    def step(values: Values, addresses: Addresses) -> None:
+        args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+        values[node] = node.target(*args, **kwargs)
+        if look is not None:
+            look(values, addresses)
+
+    return step
+
+
+def _kernel(unit: Performed, offsets: dict[Any, int]) -> Step:
+    reads = [(_seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
+    places = [*reads, *((p.node, 0) for p in unit.text.writes)]
+    made = [(p.node, _making(p.node)) for p in unit.text.writes if p.node not in offsets]
+
+    def step(values: Values, addresses: Addresses) -> None:
+        for node, make in made:
+            tensor = values[node] = make()
+            addresses[node] = tensor.data_ptr()
+        unit.call([addresses[node] + distance for node, distance in places])
+
+    return step
+
+
+def _distance_bytes(passed: Passed) -> int:
+    """From the first element of the memory that a view looks at to that of the view."""
+    seen, base = passed.node.meta["val"], _seen_through(passed.node).meta["val"]
+    return (seen.storage_offset() - base.storage_offset()) * seen.element_size()
+
+
+def _like(passed: Passed) -> NDArray[Any]:
+    """An array as the tensor is passed, of no particular content; torch's are not real while it compiles."""
+    reach = sum((size - 1) * stride for size, stride in zip(passed.sizes, passed.strides, strict=True))
+    room = np.empty(reach + 1, DTYPES[lying(passed.node).dtype].numpy())
+    return as_strided(room, passed.sizes, [stride * room.itemsize for stride in passed.strides])
+
+
+def _making(node: Any) -> Callable[[], Any]:
+    torch: Any = import_module("torch")
+    found, dtype = lying(node), node.meta["val"].dtype
+    if node.meta["val"].is_contiguous():
+        return lambda: torch.empty(found.sizes, dtype=dtype)
+    return lambda: torch.empty_strided(found.sizes, found.strides, dtype=dtype)

@@ -1,0 +1,246 @@
+"""What models do to tensors, compiled by `torch.compile(…, backend=isamap)`: as torch does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
+
+from torch_models import MODELS  # noqa: E402 - after the skip
+
+import isamap.torch as backend  # noqa: E402 - after the skip
+
+OPTIONS = {"machine": "generic-c"}  # on which a kernel is compiled in half a second
+
+
+@pytest.fixture(autouse=True)
+def _new_graphs() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model: Any, **more: Any) -> Any:
+    return torch.compile(model, backend=backend.backend, options=OPTIONS, **more)
+
+
+def listed(result: Any) -> list[Any]:
+    return [*result] if type(result) is tuple else [result]
+
+
+def results(model: Any, call: Any, inputs: list[Any]) -> list[Any]:
+    """What a model gives, and the gradients of its weights, in f64."""
+    with torch.no_grad():
+        given = listed(call(*inputs))
+    model.zero_grad()
+    listed(call(*inputs))[0].square().sum().backward()
+    return [x.double() for x in (*given, *(p.grad.clone() for p in model.parameters()))]
+
+
+@pytest.mark.exhaustive(fast=0)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_and_its_gradients_err_no_more_than_those_of_torch(name: str, dtype: str) -> None:
+    model, inputs = MODELS[name]()
+    model, inputs = model.to(getattr(torch, dtype)), [x.to(getattr(torch, dtype)) for x in inputs]
+    ours, theirs = results(model, compiled(model), inputs), results(model, model, inputs)
+    exact = results(model.double(), model, [x.double() for x in inputs])
+    unit = torch.finfo(getattr(torch, dtype)).eps
+    for mine, other, true in zip(ours, theirs, exact, strict=True):
+        least = 4 * unit * true.abs().max()
+        assert (mine - true).abs().max() <= 2 * (other - true).abs().max() + least
+
+
+Case = tuple[Callable[[Any], Any], Callable[[], Any]]
+
+
+def ramp(*shape: int, dtype: Any = None) -> Any:
+    count = torch.Size(shape).numel()
+    return (torch.arange(count, dtype=dtype or torch.float32) - count // 2).reshape(shape)
+
+
+def randn(*shapes: tuple[int, ...]) -> Any:
+    return tuple(torch.randn(*shape) for shape in shapes)
+
+
+def twice(x: Any) -> Any:
+    y = x * 2
+    return y, y, y[0]
+
+
+def turned(x: Any) -> Any:
+    y = x * 2
+    return y + y.T
+
+
+def repeated(x: Any) -> Any:
+    y = x * 2
+    return y - y.sum(1, keepdim=True)
+
+
+CASES: dict[str, Case] = {
+    "a transposed input": (lambda x: torch.relu(x + 1), lambda: torch.randn(4, 6).T),
+    "columns far apart": (lambda x: x * 2 + 1, lambda: torch.randn(4, 12)[:, ::3]),
+    "a part of a tensor": (lambda x: x * 2 + 1, lambda: torch.randn(4, 12)[1:, 3:8]),
+    "windows that overlap": (lambda x: x * 2, lambda: torch.randn(9).unfold(0, 4, 1)),
+    "an expanded input": (lambda t: t[0] * t[1], lambda: (torch.randn(1, 5).expand(3, 5), torch.randn(3, 5))),
+    "rows and columns": (lambda t: t[0] - t[1], lambda: randn((3, 1), (5,))),
+    "a number in a tensor": (lambda t: t[0] * t[1] + t[1], lambda: (torch.randn(3), torch.tensor(2.5))),
+    "only numbers": (lambda x: torch.exp(x) + 1, lambda: torch.tensor(0.5)),
+    "no elements": (lambda x: (x * 2).sum(0), lambda: torch.randn(0, 4)),
+    "a product without depth": (lambda t: t[0] @ t[1] + 1, lambda: randn((2, 0), (0, 3))),
+    "one element": (lambda x: torch.tanh(x) @ x, lambda: torch.randn(1, 1)),
+    "channels last": (
+        lambda x: x * 2,
+        lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    ),
+    "products of turned matrices": (lambda t: t[0].T @ t[1].T, lambda: randn((3, 4), (5, 3))),
+    "a batch of one matrix": (lambda t: t[0] @ t[1], lambda: randn((3, 2, 4), (4, 5))),
+    "a padded image that is repeated": (
+        lambda t: torch.conv1d(t[0], t[1], padding=1),
+        lambda: (torch.randn(1, 1, 5).expand(2, 3, 5), torch.randn(4, 3, 3)),
+    ),
+    "a vector": (lambda t: t[0] @ t[1], lambda: randn((4,), (4,))),
+    "integers that wrap": (
+        lambda x: x * x + x,
+        lambda: torch.tensor([2**31 - 1, -(2**31), 7], dtype=torch.int32),
+    ),
+    "small integers that wrap": (
+        lambda x: x + x * 3,
+        lambda: ramp(256, dtype=torch.int16).to(torch.int8),
+    ),
+    "types that are promoted": (
+        lambda t: (t[0] + t[1], t[1] * t[2], t[2] + 1, t[0] * 2.5, t[1] < t[0]),
+        lambda: (ramp(6), ramp(6, dtype=torch.int32), ramp(6) > 0),
+    ),
+    "bf16 beside f32": (lambda t: t[0] + t[1], lambda: (torch.randn(5).bfloat16(), torch.randn(5))),
+    "bf16 rounded each time": (
+        lambda x: (x[0] + x[1]) * x[1] - x[0],
+        lambda: torch.randn(2, 300).bfloat16(),
+    ),
+    "f64": (
+        lambda x: torch.nn.functional.gelu(x) + torch.sigmoid(x),
+        lambda: torch.randn(9).double(),
+    ),
+    "truth values": (lambda x: (x[0] & ~x[1]) | (x[1] ^ x[0]), lambda: (ramp(4) > 0, ramp(4) < 1)),
+    "a choice": (lambda x: torch.where(x > 0, x, x * 0.1), lambda: torch.randn(3, 5)),
+    "not a number": (
+        lambda x: (torch.relu(x), x.clamp(-1, 1), torch.maximum(x, -x), torch.where(x > 0, x, 0.0)),
+        lambda: torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0]),
+    ),
+    "softmax of infinities": (
+        lambda x: torch.softmax(x, 1),
+        lambda: torch.tensor([[0.0, -float("inf")], [1e4, -1e4], [float("nan"), 0.0]]),
+    ),
+    "sums over any axes": (
+        lambda x: (x.sum(), x.sum(0), x.mean((0, 2), keepdim=True), x.amax(1), x.amin(-1)),
+        lambda: torch.randn(3, 4, 5),
+    ),
+    "sums of integers": (lambda x: (x.sum(), x.sum(1)), lambda: ramp(3, 4, dtype=torch.int32)),
+    "floor division": (lambda x: (x // 3, x % 3), lambda: ramp(9, dtype=torch.int32)),
+    "an input given back": (lambda x: (x, x.view(6), x + 1), lambda: torch.randn(2, 3)),
+    "one result twice": (twice, lambda: torch.randn(2, 3)),
+    "a view of a result": (lambda x: (x * 2).T[1:], lambda: torch.randn(4, 3)),
+    "a reshaped result read on": (
+        lambda t: (t[0] @ t[1]).view(2, 2, 3) * 2 + 1,
+        lambda: randn((4, 5), (5, 3)),
+    ),
+    "a result that is read turned": (turned, lambda: torch.randn(4, 4)),
+    "a result that is read repeated": (repeated, lambda: torch.randn(3, 4)),
+    "parts of a result": (lambda x: torch.cat([y * 2 for y in (x + 1).chunk(3, 1)]), lambda: ramp(2, 6)),
+    "strides of a convolution": (
+        lambda t: torch.conv2d(t[0], t[1], stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
+        lambda: randn((1, 2, 7, 8), (3, 2, 3, 2)),
+    ),
+    "groups of a convolution": (
+        lambda t: torch.conv1d(t[0], t[1], groups=2),
+        lambda: randn((2, 4, 9), (6, 2, 3)),
+    ),
+}
+
+
+@pytest.mark.exhaustive(fast=12)
+@pytest.mark.parametrize("name", CASES)
+def test_tensors_of_any_kind(name: str) -> None:
+    model, made = CASES[name]
+    given = made()
+    torch.testing.assert_close(compiled(model)(given), model(given), equal_nan=True)
+
+
+def test_what_is_changed_in_place_is_changed() -> None:
+    def model(x: Any, y: Any) -> Any:
+        x.add_(1)
+        y[:, 0] = 5
+        return x * y
+
+    first, second = [(torch.ones(2, 3), torch.ones(2, 3)) for _ in range(2)]
+    torch.testing.assert_close(compiled(model)(*first), model(*second))
+    torch.testing.assert_close(first, second)
+
+
+def test_weights_that_change_count() -> None:
+    layer, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+    fast = compiled(layer)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), layer(x))
+            layer.weight.data.mul_(2)
+            layer.bias.add_(1)
+
+
+def test_other_sizes_are_compiled_when_they_come() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+    fast = compiled(layer, dynamic=True)
+    with torch.no_grad():
+        for size in (2, 5, 1, 5):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(fast(x), layer(x))
+
+
+def test_two_threads_do_not_mix() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
+    fast, x = compiled(model), torch.randn(64, 32)
+    wrong: list[int] = []
+    with torch.no_grad():
+        fast(x)
+
+    def calls(seed: int) -> None:
+        with torch.no_grad():
+            given = x * seed
+            wanted = model(given)
+            wrong.extend(
+                n for n in range(50) if not torch.allclose(fast(given), wanted, rtol=1e-4, atol=1e-5)
+            )
+
+    threads = [Thread(target=calls, args=(seed,)) for seed in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_ties_of_a_maximum_share_its_gradient() -> None:
+    x, y = [torch.tensor([[1.0, 3.0, 3.0]], requires_grad=True) for _ in range(2)]
+
+    def highest(t: Any) -> Any:
+        return t.amax(1).sum()
+
+    compiled(highest)(x).backward()
+    highest(y).backward()
+    assert torch.equal(x.grad, y.grad)
+
+
+def test_operations_on_elements_go_with_the_product_before_them() -> None:
+    def model(x: Any, w: Any, r: Any) -> Any:
+        return torch.nn.functional.gelu(x @ w).view(2, 2, 3) + r
+
+    found = backend.explain(
+        model, (torch.randn(4, 5), torch.randn(5, 3), torch.randn(2, 2, 3)), options=OPTIONS
+    )
+    assert {n.where for n in found.nodes} == {"kernel 0: aten_mm_gelu_add", "nowhere"}
