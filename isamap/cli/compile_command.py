@@ -31,6 +31,7 @@ from isamap.cli.options import (
     Tuned,
     TuneLimit,
 )
+from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
@@ -49,7 +50,7 @@ OutputFolder = Annotated[
         "-o",
         "--output",
         metavar="FOLDER",
-        help="Where to; KERNEL-MACHINE by default.",
+        help="Where to; KERNEL-MACHINE by default. With --emit program or assembly, a file.",
         show_default=False,
     ),
 ]
@@ -69,6 +70,15 @@ StopAfter = Annotated[
         f"{', '.join(PASS_NAMES)}.",
     ),
 ]
+Emitted = Annotated[
+    str,
+    typer.Option(
+        "--emit",
+        metavar="KIND",
+        help="code, in C; or of a machine whose instructions have an encoding: program, a file of its words, "
+        "or assembly, their listing.",
+    ),
+]
 DumpFolder = Annotated[
     str | None,
     typer.Option(
@@ -86,6 +96,7 @@ def compile_command(
     sizes: SizeWords = None,
     output: OutputFolder = None,
     force: Force = False,
+    emit: Emitted = "code",
     stop_after: StopAfter = "",
     dump_passes: DumpFolder = None,
     schedule: ScheduleFile = None,
@@ -113,6 +124,11 @@ def compile_command(
         no_cache, tune, tune_limit, tuned, packed, cold,
     )  # fmt: skip
     named = read_sizes(sizes or ())
+    if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
+        refuse_beside_words(
+            hw, {"--stop-after": stop_after, "--dump-passes": dump_passes, "--packed": packed}
+        )
+        return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)
     if len(hw) > 1:
         requests = [make_request(kernel, name, named, choices) for name in hw]
         _refuse_for_several(requests, stop_after, dump_passes)

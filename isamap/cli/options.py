@@ -164,6 +164,15 @@ EmulatorCommand = Annotated[
         show_default=False,
     ),
 ]
+ProgramPath = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="FILE",
+        help="Read this file of `compile --emit program` and perform its words, instead of compiling.",
+        show_default=False,
+    ),
+]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither recall earlier results nor keep new ones.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
@@ -20,6 +21,7 @@ from isamap.cli.options import (
     NoCache,
     PackedNames,
     ProfileName,
+    ProgramPath,
     ScheduleFile,
     SizeWords,
     ThreadCount,
@@ -27,10 +29,12 @@ from isamap.cli.options import (
     Tuned,
     TuneLimit,
 )
+from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json, exit_of
 from isamap.cli.words import read_sizes
+from isamap.driver.request import Size
 
 if TYPE_CHECKING:
     from isamap.driver.runnable import Prepared
@@ -56,6 +60,7 @@ def run_command(
     tune: TuneCount = None,
     tune_limit: TuneLimit = "120",
     tuned: Tuned = False,
+    program: ProgramPath = None,
     no_cache: NoCache = False,
     as_json: AsJson = False,
 ) -> Answer:
@@ -63,6 +68,12 @@ def run_command(
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import profile_sizes, time_program
 
+    if program is not None:
+        refuse_beside_program(
+            {"--schedule": schedule, "--fix": fix, "--packed": packed, "--model": model, "--tune": tune,
+             "--transform": transform, "--evaluate": evaluate, "--tuned": tuned}
+        )  # fmt: skip
+        return _run_file(program, kernel, hw, read_sizes(sizes or ()))
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, tuned, packed,
@@ -78,6 +89,17 @@ def run_command(
     payload = {**outcome.summary, **case_json(timed.case), **_times(timed)}
     payload["compiler"] = prepared.compiled.compiler.version
     return Answer(payload, _run_text(prepared, timed), findings, exit_of(timed.case.ok, outcome.is_cut_short))
+
+
+def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:
+    """The words of a file, performed once on random data; a stream has no time to measure."""
+    (case,), counts = read_cases(path, kernel, machine, [sizes], ("random",))
+    findings = tuple(Finding.of(d) for d in case.problems)
+    payload = {**case_json(case), "program": path, "instructions": counts}
+    issued = ", ".join(f"{count} {name}" for name, count in counts.items())
+    compared = f"{case.checked}, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
+    text = f"program   {path}: {issued}\nverified  {compared}" if case.ok else "verified  NO: see below"
+    return Answer(payload, text, findings, exit_of(case.ok, False))
 
 
 def _times(timed: Timed) -> dict[str, object]:

@@ -20,10 +20,12 @@ from isamap.cli.options import (
     LimitSeconds,
     PackedNames,
     ProfileName,
+    ProgramPath,
     ScheduleFile,
     SizeWords,
     ThreadCount,
 )
+from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_matrix import Compared, Kept, verify_matrix
@@ -111,6 +113,7 @@ def verify_command(
     profile: ProfileName = "default",
     emulator: EmulatorCommand = None,
     jobs: Jobs = None,
+    program: ProgramPath = None,
     output: CellsFolder = None,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -125,6 +128,14 @@ def verify_command(
     )
     sets = _read_sets(sizes or (), sizes_file)
     kept = Kept(jobs, output, resume)
+    if program is not None:
+        refuse_beside_program(
+            {"--all": every, "--schedule": schedule, "--heuristic": heuristic, "--fix": fix,
+             "--packed": packed, "--model": model, "--transform": transform, "--emulator": emulator,
+             "-o": output}
+        )  # fmt: skip
+        word, hw_word = _needed(kernel, "a kernel"), _needed(hw, "the option --hw")
+        return _verify_file(program, word, hw_word, sets, fills)
     if every:
         return verify_matrix(kernel, hw, choices, sets, Compared(fills, guard, under), kept)
     _refuse_of_all(kept)
@@ -135,6 +146,17 @@ def verify_command(
         sets,
         Compared(fills, guard, under),
     )
+
+
+def _verify_file(
+    path: str, kernel: str, machine: str, sets: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
+) -> Answer:
+    """The words of a file, performed and compared."""
+    cases, counts = read_cases(path, kernel, machine, sets, fills)
+    wrong = [case for case in cases if not case.ok]
+    findings = tuple(Finding.of(d) for case in wrong for d in case.problems)
+    payload = {**_verify_payload(cases, 1), "emulator": None, "program": path, "instructions": counts}
+    return Answer(payload, _verify_text(cases), findings, exit_of(not wrong, False))
 
 
 def _needed(word: str | None, what: str) -> str:

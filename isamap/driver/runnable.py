@@ -30,7 +30,7 @@ from isamap.driver.request import Request
 from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 
-RanOn = Literal["native", "emulator", "model"]
+RanOn = Literal["native", "emulator", "model", "stream"]
 
 
 @dataclass(frozen=True, slots=True)

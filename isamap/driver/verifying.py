@@ -187,10 +187,22 @@ def compare(
         Diagnostic("result-wrong", f"`{n}` is written between its rows") for n in result.written_between
     ]
     judged = Judged(kernel, arrays, result.arrays, sizes, fill, prepared.ran_on, problems)
+    return case_of(judged, scalars, guard=guard)
+
+
+def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Case:
+    """All outputs of a run held against the oracle."""
     for name, wanted in _comparisons(judged, scalars):
         judged.hold(name, wanted)
     return Case(
-        sizes, fill, judged.error, judged.bound, prepared.ran_on, judged.checked, guard, tuple(problems)
+        judged.sizes,
+        judged.fill,
+        judged.error,
+        judged.bound,
+        judged.ran_on,
+        judged.checked,
+        guard,
+        tuple(judged.problems),
     )
 
 

@@ -18,6 +18,8 @@ from isamap.ir.samples import sample_sizes
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import CallTemplate, Declarations, StepsTemplate, Template, parse_emit
+from isamap.machine.encoding_checks import resolve_encoding
+from isamap.machine.encodings import Encoding
 from isamap.machine.families import Row, check_variables, describe_row
 from isamap.machine.model import Cost, Emission, EmitNothing, MachineInstruction, Memory
 from isamap.machine.sequences import resolve_steps
@@ -215,7 +217,13 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
         _check_c_types(written, instruction, world)
     with findings.collect(*notes):
         check_room(instruction, world.memories, world.constants)
-    built = MachineInstruction(instruction, emit, cost, spec.barrier, source, instruction.span)
+    encoding: Encoding | None = None
+    if spec.encoding is not None:
+        with findings.collect(*notes):
+            encoding = resolve_encoding(spec.encoding, row, instruction, world.memories, world.program)
+    built = MachineInstruction(
+        instruction, emit, cost, spec.barrier, source, instruction.span, encoding=encoding
+    )
     return Entry(built, spec.cost, row, world.clock_ghz)
 
 

@@ -25,6 +25,7 @@ from isamap.ir import Instruction
 from isamap.machine.chain import File, digest_at, digest_files, read_chain, split_word
 from isamap.machine.costs import over_link, read_cost
 from isamap.machine.emission import parse_texts
+from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.lengths import at_given
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
@@ -130,6 +131,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         tlb=world.tlb,
         loops=world.loops,
         model=world.model,
+        program=world.program,
         sources=world.sources,
         digest=digest,
         hints=hints,
@@ -152,6 +154,7 @@ def _world(sources: tuple[Source, ...]) -> World:
     own = texts[len(language) :]
     instructions = extend_instructions(world, spec.instructions, spec.remove, own, findings)
     check_inherited_room(parent, world, instructions, findings)
+    check_apart((entry.built for entry in instructions.values()), findings)
     findings.raise_any()
     return replace(world, instructions=instructions)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.machine.encodings import Encoding, ProgramFormat
 from isamap.machine.target_fields import Length
 from isamap.machine.timings import (
     MODEL,
@@ -266,7 +267,7 @@ class Cost:
 class MachineInstruction:
     """An instruction's meaning, how it is written, what it costs and where that is from.
 
-    `stated` is its cost as written where a link makes it more.
+    `stated` is its cost as written where a link makes it more. `encoding` are its words in a program.
     """
 
     instruction: Instruction
@@ -276,6 +277,7 @@ class MachineInstruction:
     source: str = ""
     span: Span | None = field(default=None, compare=False, repr=False)
     stated: Cost | None = field(default=None, compare=False, repr=False)
+    encoding: Encoding | None = None
 
     @property
     def name(self) -> str:
@@ -307,7 +309,8 @@ class Machine:
     cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
     kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's. `word`
     is what it was asked for by, and `figures` says whose measured figures stand in the place of stated ones.
-    `served` are a constant and the values that one program is to serve, where they are several.
+    `served` are a constant and the values that one program is to serve, where they are several. `program` is
+    what programs of its words share, where it has some.
     Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
     """
 
@@ -333,6 +336,7 @@ class Machine:
     word: str = ""
     figures: str = ""
     served: tuple[str, tuple[int, ...]] | None = None
+    program: ProgramFormat | None = None
 
     @property
     def called(self) -> str:

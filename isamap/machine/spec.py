@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from isamap.machine import allowed, families
+from isamap.machine.encoding_fields import (
+    PROGRAM,
+    WORDS,
+    EncodingSpec,
+    ProgramSpec,
+    read_encoding,
+    read_program,
+)
 from isamap.machine.families import Row, read_rows
 from isamap.machine.fields import (
     read_bytes,
@@ -130,12 +138,14 @@ class InstructionSpec:
     cost: CostSpec | None
     source: Scalar | None
     span: Span
+    encoding: EncodingSpec | None = None
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
         """Everything in which a variable of the family may stand."""
         cost = self.cost.texts if self.cost is not None else ()
-        return (self.semantics, *(t for t in (self.emit, *cost, self.source) if t is not None))
+        words = self.encoding.texts if self.encoding is not None else ()
+        return (self.semantics, *(t for t in (self.emit, *cost, self.source) if t is not None), *words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +169,7 @@ class Spec:
     states: tuple[StateSpec, ...]
     remove: tuple[Scalar, ...]
     instructions: tuple[InstructionSpec, ...]
+    program: ProgramSpec | None = None
 
 
 VERSION = "1"
@@ -181,7 +192,15 @@ STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
 COST = Keys({"unit": TEXT, **dict.fromkeys(_TIMES, EXPRESSION)}, ("unit",))
 INSTRUCTION = Keys(
-    {"for": families.ROWS, "semantics": TEXT, "emit": TEXT, "barrier": FLAG, "cost": COST, "source": TEXT},
+    {
+        "for": families.ROWS,
+        "semantics": TEXT,
+        "emit": TEXT,
+        "encoding": WORDS,
+        "barrier": FLAG,
+        "cost": COST,
+        "source": TEXT,
+    },
     ("semantics", "emit", "cost", "source"),
 )
 MACHINE = Keys(
@@ -202,6 +221,7 @@ MACHINE = Keys(
         "loops": LOOPS,
         "model": MODEL_KEYS,
         "states": NamedBy(STATE),
+        "program": PROGRAM,
         "remove": ListOf(TEXT),
         "instructions": ListOf(INSTRUCTION),
     },
@@ -242,6 +262,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         named("states", _read_state),
         listed("remove", _read_removed),
         listed("instructions", _read_instruction),
+        read_program(keys.get("program"), findings),
     )
 
 
@@ -341,9 +362,10 @@ def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
     barrier = read_flag(keys.get("barrier"), "`barrier`", findings)
     cost = _read_cost(keys["cost"], findings) if "cost" in keys else None
     source = read_text(keys.get("source"), "`source`", findings)
+    encoding = read_encoding(keys.get("encoding"), "`encoding`", findings)
     if semantics is None or not rows:
         return None
-    return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span)
+    return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span, encoding)
 
 
 def _read_cost(node: Node, findings: Findings) -> CostSpec:

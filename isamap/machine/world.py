@@ -11,6 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
 from isamap.machine.emission import Declarations
+from isamap.machine.encoding_checks import resolve_program
+from isamap.machine.encodings import ProgramFormat
 from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.parts import resolve_parts
@@ -51,6 +53,7 @@ class World:
     tlb: Tlb = NO_TLB
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
+    program: ProgramFormat | None = None
     summary: str = ""
     chain: tuple[str, ...] = ()
 
@@ -82,6 +85,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
     )
     _check_peaks(spec, world.clock_ghz, findings)
     for cited in (
+        *((spec.program.source,) if spec.program is not None else ()),
         *(u.source for u in spec.units),
         *(m.source for m in spec.memories),
         *(k.source for k in spec.links),
@@ -89,6 +93,10 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         *(stated.source for stated in (spec.tlb, spec.loops, spec.model) if stated is not None),
     ):
         check_source(cited, world.sources, findings)
+    if spec.program is not None:
+        world = replace(world, program=ProgramFormat(spec.program.word_bits))  # stands in for one refused
+        with findings.collect():
+            world = replace(world, program=resolve_program(spec.program))
     world = replace(world, declarations=_declarations(world, language or (), findings))
     constants = {constant.name for constant in world.constants}
     for length in spec.target.lengths:

@@ -23,6 +23,7 @@ from isamap.source.errors import (
     TypeProblem,
     Unkept,
     UsageProblem,
+    VerificationFailed,
 )
 from isamap.source.files import read_limited, replace_file
 from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
@@ -45,6 +46,7 @@ __all__ = [
     "TypeProblem",
     "Unkept",
     "UsageProblem",
+    "VerificationFailed",
     "added",
     "apply_edits",
     "did_you_mean",

@@ -12,6 +12,7 @@ from isamap.source.language_codes import LANGUAGE_CODES
 from isamap.source.machine_codes import MACHINE_CODES
 from isamap.source.match_codes import MATCH_CODES
 from isamap.source.plan_codes import PLAN_CODES
+from isamap.source.stream_codes import STREAM_CODES
 
 _OTHERS: dict[str, Explanation] = {
     "array-missing": Explanation(
@@ -45,7 +46,16 @@ _OTHERS: dict[str, Explanation] = {
     ),
 }
 
-_TABLES = (CODEGEN_CODES, COMMAND_CODES, LANGUAGE_CODES, MACHINE_CODES, MATCH_CODES, PLAN_CODES, _OTHERS)
+_TABLES = (
+    CODEGEN_CODES,
+    COMMAND_CODES,
+    LANGUAGE_CODES,
+    MACHINE_CODES,
+    MATCH_CODES,
+    PLAN_CODES,
+    STREAM_CODES,
+    _OTHERS,
+)
 
 CODES: dict[str, Explanation] = dict(
     sorted((item for table in _TABLES for item in table.items()), key=lambda item: item[0])

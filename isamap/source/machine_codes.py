@@ -95,6 +95,40 @@ MACHINE_CODES: dict[str, Explanation] = {
         "calls one after the other, each with its `;`, or one of the words `semantics` and `none`.",
     ),
     "empty-value": Explanation("a key without a value", "Leave the key out, or give it a value."),
+    "encoding-ambiguous": Explanation(
+        "two instructions with the same words",
+        "A program is read back from its words, so that each two instructions need a bit that is a constant "
+        "of both and differs: an opcode. Bits of no field are zero, and count as constants.",
+    ),
+    "encoding-bits": Explanation(
+        "bits that a word does not have",
+        "A field takes the bits `HIGH..LOW` of a word, both included, counted from 0 for the lowest, or a "
+        "single bit. `program` says how many bits a word has.",
+    ),
+    "encoding-holds": Explanation(
+        "a field that holds nothing known",
+        "A field has a `constant`, or it `holds` something that each issue decides: `x.address` or "
+        "`x.stride` of an operand in memory, `x.index` of one in registers that are named by number, or a "
+        "parameter.",
+    ),
+    "encoding-incomplete": Explanation(
+        "something that no field holds",
+        "An instruction is read back from its words alone: where each operand lies, a stride that each "
+        "issue decides, the number of a register, and every parameter stand in some field.",
+    ),
+    "encoding-overlap": Explanation(
+        "two fields with a bit in common",
+        "A bit of a word belongs to one field at most: what is written into the one would change the other.",
+    ),
+    "encoding-too-narrow": Explanation(
+        "a field with too few bits",
+        "A field holds every address of its memory, every register's number and every value of its "
+        "parameter, each divided by the field's `unit`; a constant fits its bits.",
+    ),
+    "encoding-words": Explanation(
+        "words of no size",
+        "Instructions have words where the machine says, under `program`, how many bits a word has.",
+    ),
     "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),
     "extends-leaves": Explanation(
         "a parent outside the folder",

@@ -21,6 +21,7 @@ PAGES = (
     "command-schedule.md",
     "access-counts.md",
     "command-match.md",
+    "programs.md",
     # What follows compiles hundreds of instructions, or predicts many kernels.
     pytest.param("command-hw.md", marks=pytest.mark.exhaustive),
     pytest.param("tutorial-accelerator.md", marks=pytest.mark.exhaustive),

@@ -1,0 +1,117 @@
+"""Files of words on the command line: what `compile --emit` writes, and `verify` and `run` read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.terminal import Progress
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.request import Request, Size
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.driver.verifying import Case
+    from isamap.stream.program_file import ProgramFile
+
+WORDS = ("program", "assembly")
+_HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing"}
+
+
+def refuse_beside_words(machines: Sequence[str], given: Mapping[str, object]) -> None:
+    """Nothing, unless an option is given that says something of code. Raises: UsageProblem."""
+    several = {"several --hw": len(machines) > 1}
+    if found := next((option for option, value in {**several, **given}.items() if value), None):
+        said = f"`{found}` is of code, and `--emit` asks for words"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+
+
+def refuse_beside_program(given: Mapping[str, object]) -> None:
+    """Nothing, unless an option is given that says how to compile. Raises: UsageProblem."""
+    if found := next((option for option, value in given.items() if value), None):
+        said = f"`{found}` says how to compile, and `--program` reads what was compiled"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+
+
+def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
+    """A program or its listing, in a file; a listing is printed where none is named."""
+    from isamap.driver.compiling import schedules_of
+    from isamap.driver.streams import compile_words
+    from isamap.stream.listing import list_program
+    from isamap.stream.program_file import read_program, write_program
+
+    with Progress() as progress:
+        program, made = compile_words(request, progress)
+    assert made.machine, "a program was made for one"
+    data = write_program(program)
+    listing = list_program(read_program(data, "the program"), made.machine) if kind == "assembly" else ""
+    path = output or (f"{program.kernel}-{program.machine}.program" if kind == "program" else None)
+    if path is not None:
+        _write(Path(path), data if kind == "program" else listing.encode(), kind, force)
+    said = f"{program.kernel} on {program.machine}: {program.instructions} instructions in "
+    said += f"{len(program.words)} words of {program.word_bits} bits\nwrote {path}"
+    payload = {
+        **_described(program),
+        "files": [path] if path is not None else [],
+        "text": listing,
+        "stage_seconds": dict(made.stage_seconds),
+    }
+    cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
+    findings = tuple(Finding.of(w) for w in made.warnings)
+    return Answer(payload, listing.rstrip() if path is None else said, findings, 4 if cut_short else 0)
+
+
+def _described(program: ProgramFile) -> dict[str, object]:
+    return {
+        "kernel": program.kernel,
+        "machine": program.machine,
+        "sizes": dict(program.sizes),
+        "instructions": program.instructions,
+        "words": len(program.words),
+        "word_bits": program.word_bits,
+        "memories": dict(program.memories),
+    }
+
+
+def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
+    """Raises: UsageProblem where another's file is in the way, or nothing can be written."""
+    try:
+        if path.exists() and not force:
+            with path.open("rb") as there:
+                if not there.read(32).startswith(_HEADS[kind]):
+                    said = f"{path} is not replaced: it is no {kind} of isamap"
+                    advice = "name another file with -o; `--force` replaces it"
+                    raise UsageProblem(Diagnostic("output-in-the-way", said, help=advice))
+        path.write_bytes(data)
+    except OSError as error:
+        said = f"{path} cannot be written: {error.strerror}"
+        raise UsageProblem(Diagnostic("output-unwritable", said)) from None
+
+
+def read_cases(
+    path: str, kernel: str, machine: str, sizes: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
+) -> tuple[list[Case], dict[str, int]]:
+    """The comparisons of a file's program, and how often each instruction stands in it.
+
+    Raises: UsageProblem where file, kernel, machine and sizes do not belong together.
+    """
+    from isamap.driver.streams import load_program, program_cases, program_kernel
+    from isamap.machine import load_machine
+    from isamap.stream.execute import count_instructions
+
+    described = load_machine(machine_of(machine))
+    program = load_program(path, described)
+    for own in sizes:
+        if other := next((name for name, size in own.items() if program.sizes.get(name) != size), None):
+            said = f"{path} was made for {other} = {program.sizes.get(other)}, not {own[other]}"
+            advice = "leave out -D: the file has its sizes"
+            raise UsageProblem(Diagnostic("program-mismatch", said, help=advice))
+    with Progress() as progress:
+        progress("verify")
+        bound = program_kernel(program, read_kernel(kernel))
+        cases = list(program_cases(program, described, bound, fills))
+    if any(case.checked == "nothing" for case in cases):
+        return cases, {}
+    return cases, count_instructions(program, described)

@@ -1,0 +1,93 @@
+"""Programs as words, made and judged: compiled to a file; a file performed, and held to the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.driver.length_versions import compile_request
+from isamap.driver.pipeline import Compilation
+from isamap.driver.request import Request
+from isamap.driver.sizes import complete_sizes
+from isamap.driver.verifying import Case, Judged, case_of
+from isamap.ir import Kernel, Range, bind
+from isamap.machine import Machine
+from isamap.source import Diagnostic, Source, UsageProblem, VerificationFailed, read_limited
+from isamap.stream.assemble import assemble
+from isamap.stream.execute import execute_program
+from isamap.stream.program_file import ProgramFile, read_program
+from isamap.syntax import parse_kernel
+
+MOST_FILE_BYTES = 1 << 28
+
+
+def compile_words(
+    request: Request, watch: Callable[[str], None] = lambda _: None
+) -> tuple[ProgramFile, Compilation]:
+    """The words of a kernel, with the compilation behind them. Raises: IsamapError of every kind."""
+    sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
+    if open_ones := [name for name, size in sizes.items() if isinstance(size, Range)]:
+        said = f"a program is made for numbers, and {open_ones[0]} is a range"
+        raise UsageProblem(Diagnostic("stream-unsupported", said, help="give each size as one number"))
+    made = compile_request(request, "lower", watch)
+    assert made.program, "the stages have run"
+    assert made.machine, "the stages have run"
+    watch("encode")
+    return assemble(made.program, made.machine), made
+
+
+def load_program(path: str, machine: Machine) -> ProgramFile:
+    """The program in a file, for this machine. Raises: UsageProblem, VerificationFailed."""
+    try:
+        data = read_limited(Path(path), MOST_FILE_BYTES)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise UsageProblem(Diagnostic("file-unreadable", f"{path} cannot be read: {said}")) from None
+    program = read_program(data, path)
+    if program.machine_sha256 != machine.digest:
+        same = program.machine == machine.name
+        said = f"another description of {machine.name}" if same else program.machine
+        raise _mismatch(f"{path} was made for {said}", "compile it again, or name the machine that it is for")
+    if machine.program is None or machine.program.word_bits != program.word_bits:
+        raise _mismatch(f"{path} has words of {program.word_bits} bits", "compile it again")
+    return program
+
+
+def program_kernel(program: ProgramFile, source: Source) -> Kernel:
+    """A kernel with the sizes of a program that performs it. Raises: UsageProblem where it does not."""
+    parsed = parse_kernel(source)
+    names = {param.name for param in parsed.params}
+    kernel = bind(parsed, {name: size for name, size in program.sizes.items() if name in names})
+    wanted = [
+        (o.name, o.role, o.dtype.name, tuple(int(n.evaluate({})) for n in o.given or o.shape))
+        for o in kernel.operands
+        if o.role != "temp"
+    ]
+    found = [(a.name, a.role, a.dtype.name, a.shape) for a in program.arrays if a.role != "buffer"]
+    if sorted(wanted) != sorted(found):
+        said = f"the program is of `{program.kernel}`, whose arrays are not those of `{kernel.name}`"
+        raise _mismatch(said, "name the kernel that it was compiled from")
+    return kernel
+
+
+def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill: str) -> Case:
+    """A program performed on one fill, and its results held against the oracle."""
+    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
+    try:
+        found = execute_program(program, machine, arrays)
+    except VerificationFailed as problem:
+        return Case(dict(program.sizes), fill, 0.0, 0.0, "stream", "nothing", True, problem.diagnostics)
+    judged = Judged(kernel, arrays, found, dict(program.sizes), fill, "stream", [])
+    return case_of(judged, scalars, guard=True)
+
+
+def program_cases(
+    program: ProgramFile, machine: Machine, kernel: Kernel, fills: tuple[str, ...]
+) -> Iterator[Case]:
+    """The comparisons of one program."""
+    return (verify_program(program, machine, kernel, fill) for fill in fills)
+
+
+def _mismatch(said: str, advice: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("program-mismatch", said, help=advice))

@@ -1,0 +1,101 @@
+"""What `encoding` and `program` say, as written: YAML to tables of fields whose texts are not yet read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
+from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
+from isamap.machine.tree import Findings, Node, Scalar
+from isamap.source import Span
+
+LEAST_BITS, MOST_BITS = 8, 128
+
+BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, ("bits",))
+WORDS = ListOf(NamedBy(BIT_FIELD), 1)
+PROGRAM = Keys({"word_bits": COUNT, "begin": WORDS, "source": TEXT}, ("word_bits", "source"))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """A field as written: it has a `constant`, or `holds` something in units."""
+
+    name: Scalar
+    bits: Scalar
+    constant: Scalar | None
+    holds: Scalar | None
+    unit: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingSpec:
+    """The words of an instruction, or those that programs begin with."""
+
+    words: tuple[tuple[FieldSpec, ...], ...]
+    span: Span
+
+    @property
+    def texts(self) -> tuple[Scalar, ...]:
+        """Everything in which a variable of a family may stand."""
+        fields = (f for word in self.words for f in word)
+        return tuple(t for f in fields for t in (f.bits, f.constant, f.holds, f.unit) if t is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """What all programs share, as written."""
+
+    word_bits: int
+    begin: EncodingSpec | None
+    source: Scalar | None
+
+
+def read_encoding(node: Node | None, what: str, findings: Findings) -> EncodingSpec | None:
+    """The words of a list; None where there is none, or a field was refused."""
+    if node is None:
+        return None
+    before = len(findings.diagnostics)
+    words = tuple(_read_word(item, findings) for item in read_items(node, what, findings))
+    if not words:
+        findings.report("empty-value", f"{what} has no words", node.span)
+        return None
+    return EncodingSpec(words, node.span) if len(findings.diagnostics) == before else None
+
+
+def _read_word(node: Node, findings: Findings) -> tuple[FieldSpec, ...]:
+    entries = read_names(node, "a word", findings)
+    found = (_read_field(name, value, findings) for name, value in entries)
+    return tuple(field for field in found if field is not None)
+
+
+def _read_field(name: Scalar, node: Node, findings: Findings) -> FieldSpec | None:
+    what = f"field `{name.text}`"
+    keys = read_mapping(node, what, BIT_FIELD, findings)
+    bits, constant, holds, unit = (
+        read_text(keys.get(key), f"`{key}` of {what}", findings) for key in BIT_FIELD.values
+    )
+    if bits is None:
+        return None
+    if (constant is None) == (holds is None):
+        said = "has a constant and holds something" if constant is not None else "says not what it holds"
+        findings.report(
+            "encoding-holds", f"{what} {said}", name.span, advice="write `constant: …`, or `holds: …`"
+        )
+        return None
+    return FieldSpec(name, bits, constant, holds, unit)
+
+
+def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
+    """What `program` says."""
+    if node is None:
+        return None
+    keys = read_mapping(node, "`program`", PROGRAM, findings)
+    bits = read_number(keys.get("word_bits"), "`word_bits`", findings, lowest=LEAST_BITS, whole=True)
+    if bits is not None and bits > MOST_BITS:
+        findings.report(
+            "number-out-of-range", f"`word_bits` is {bits:g}; it should be at most {MOST_BITS}",
+            keys["word_bits"].span,
+        )  # fmt: skip
+    begin = read_encoding(keys.get("begin"), "`begin`", findings)
+    source = read_text(keys.get("source"), "`source`", findings)
+    return ProgramSpec(int(bits), begin, source) if bits is not None else None

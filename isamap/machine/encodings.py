@@ -1,0 +1,111 @@
+"""How instructions are written as words: tables of bit fields, each a constant or what one issue decides.
+
+    bits: 31..0, holds: z.address, unit: 16     ->  BitField("local", 31, 0, Quantity("address", "z", 16))
+
+An encoding is invertible: each bit belongs to one field at most and is zero otherwise, and all that an issue
+decides is held by some field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from isamap.source import Span
+
+QuantityKind = Literal["address", "stride", "index", "param"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What one issue decides: where an operand begins, how far its rows lie apart, its register, a parameter.
+
+    Units: addresses and strides in `unit` bytes, a parameter in `unit`s of itself.
+    """
+
+    kind: QuantityKind
+    name: str
+    unit: int = field(default=1, compare=False)
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "param" else f"{self.name}.{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class BitField:
+    """Bits `high` to `low` of a word, both included: a constant, or a quantity in its units."""
+
+    name: str
+    high: int
+    low: int
+    holds: int | Quantity
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def limit(self) -> int:
+        """The first number that is too large."""
+        return 1 << (self.high - self.low + 1)
+
+    @property
+    def mask(self) -> int:
+        """Its bits in the word."""
+        return (self.limit - 1) << self.low
+
+    def put(self, value: int) -> int:
+        """The word with only this field."""
+        return value << self.low
+
+    def get(self, word: int) -> int:
+        """The number in a word."""
+        return (word & self.mask) >> self.low
+
+
+Word = tuple[BitField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The words of an instruction, in order."""
+
+    words: tuple[Word, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """All that its fields hold, each once."""
+        fields = (f.holds for word in self.words for f in word)
+        return tuple(dict.fromkeys(held for held in fields if isinstance(held, Quantity)))
+
+    @property
+    def fixed(self) -> tuple[tuple[int, int], ...]:
+        """By word, the bits that are the same in each issue, and their values."""
+        return tuple(_fixed(word) for word in self.words)
+
+
+def _fixed(word: Word) -> tuple[int, int]:
+    """Bits of constants, and those of no field, which are zero."""
+    free = sum(f.mask for f in word if isinstance(f.holds, Quantity))
+    return ~free, sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
+
+
+def are_apart(one: Encoding, other: Encoding) -> bool:
+    """Whether no words can be read as both."""
+    return any(
+        (one_bits & other_bits) & (one_value ^ other_value)
+        for (one_bits, one_value), (other_bits, other_value) in zip(one.fixed, other.fixed, strict=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFormat:
+    """What all programs of a machine share: the size of a word, and the words that each begins with."""
+
+    word_bits: int
+    begin: tuple[int, ...] = ()
+    source: str = ""
+
+
+def constant_words(words: Iterable[Word]) -> tuple[int, ...]:
+    """The words of fields that are all constants."""
+    return tuple(_fixed(word)[1] for word in words)

@@ -1,0 +1,114 @@
+"""One instruction with all that an issue of it decides, as numbers: what words say, and what is performed.
+
+mvin  x = dram + 64, rows 40 bytes apart   z = spad + 0, rows 16 bytes apart   R = 16, C = 16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from isamap.ir import Instruction, Operand, Param, Routine
+from isamap.ir.interpret import bind_all
+from isamap.machine.encodings import Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operand lies in a memory. Units: `address` and `strides`, one per axis, in bytes."""
+
+    memory: str
+    address: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register of a memory by its number."""
+
+    memory: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An instruction performed once; parameters of a type are given by their bits."""
+
+    instruction: str
+    operands: tuple[tuple[str, Place | Register], ...]
+    params: tuple[tuple[str, int], ...] = ()
+
+
+def free_axis(operand: Operand) -> int | None:
+    """The axis whose stride each issue decides."""
+    return next((axis for axis, stride in enumerate(operand.strides or ()) if stride is None), None)
+
+
+def quantities(command: Command, instruction: Instruction) -> dict[Quantity, int]:
+    """All that a command decides. Units: bytes."""
+    found = {Quantity("param", name): value for name, value in command.params}
+    for name, where in command.operands:
+        match where:
+            case Register(_, number):
+                found[Quantity("index", name)] = number
+            case Place(_, address, strides):
+                found[Quantity("address", name)] = address
+                axis = free_axis(instruction.operand(name))
+                if axis is not None:
+                    found[Quantity("stride", name)] = strides[axis]
+    return found
+
+
+def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
+    """The command that decides this much; what is not held is fixed by the instruction."""
+    params = tuple((p.name, _held(p, found)) for p in instruction.params)
+    bound = bound_instruction(instruction, integers(instruction, params))
+    operands = tuple((o.name, _where(o, bound, found)) for o in instruction.operands)
+    return Command(instruction.name, operands, params)
+
+
+def _held(param: Param, found: Mapping[Quantity, int]) -> int:
+    """What a field holds of a parameter, or the one value that it may have."""
+    if (held := found.get(Quantity("param", param.name))) is not None:
+        return held
+    only = param.low.value if param.low is not None else None
+    assert only is not None, "a parameter that no field holds has one value"
+    return only
+
+
+def _where(operand: Operand, bound: Routine, found: Mapping[Quantity, int]) -> Place | Register:
+    memory = operand.memory or ""
+    if (address := found.get(Quantity("address", operand.name))) is None:
+        return Register(memory, found.get(Quantity("index", operand.name), 0))
+    free = found.get(Quantity("stride", operand.name), 0)
+    return Place(memory, address, byte_strides(bound.operand(operand.name), free))
+
+
+def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
+    """Strides of a bound operand in bytes; `free` is that of the axis that has none of its own."""
+    size = operand.dtype.size_bytes
+    if operand.strides is not None:
+        return tuple(free if s is None else int(s.evaluate({})) * size for s in operand.strides)
+    strides: list[int] = []
+    dense = size
+    for extent in reversed(extents(operand)):
+        strides.append(dense)
+        dense *= extent
+    return tuple(reversed(strides))
+
+
+def extents(bound: Operand) -> tuple[int, ...]:
+    """The extents of an operand whose instruction is bound."""
+    return tuple(int(extent.evaluate({})) for extent in bound.shape)
+
+
+def integers(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The parameters that are integers: those that shapes depend on."""
+    return tuple((name, value) for name, value in params if instruction.param(name).dtype is None)
+
+
+@lru_cache(maxsize=4096)
+def bound_instruction(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> Routine:
+    """The instruction with its integer parameters put in. Raises: UsageProblem for one out of range."""
+    return bind_all(instruction, dict(params))

@@ -1,0 +1,179 @@
+"""A program performed: words decoded, each command's meaning interpreted on images of the machine's memories.
+
+Nothing is repaired and nothing assumed: an access has to lie in its memory, in main memory within one array,
+what is read has to have been written, and inputs are written by the caller alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.ir import DType, Operand, execute_bound
+from isamap.machine import Machine
+from isamap.source import Diagnostic, VerificationFailed
+from isamap.stream.command import Place, Register, bound_instruction, extents, integers
+from isamap.stream.program_file import ProgramFile
+from isamap.stream.words import Placed, decode
+
+Array = NDArray[Any]
+
+
+@dataclass(slots=True)
+class _Memory:
+    """An image, which of its bytes were written, and in which array each lies (0: in none, or not asked)."""
+
+    image: Array
+    written: Array
+    owner: Array | None = None
+
+
+@dataclass(slots=True)
+class _State:
+    program: ProgramFile
+    machine: Machine
+    memories: dict[str, _Memory]
+    registers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+
+
+def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs by name; `given` are inputs and old values of outputs, which are not changed.
+
+    Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
+    """
+    placed = decode(program.words, machine)
+    if len(placed) != program.instructions:
+        said = f"the words are {len(placed)} instructions, and the header promises {program.instructions}"
+        raise VerificationFailed(Diagnostic("program-word", said))
+    state = _State(program, machine, _memories(program, given))
+    for one in placed:
+        _perform(one, state)
+    found: dict[str, Array] = {}
+    for array in (a for a in program.arrays if a.role in ("out", "inout")):
+        image = state.memories[array.memory].image[array.offset : array.offset + array.size_bytes]
+        found[array.name] = image.view(array.dtype.numpy()).reshape(array.shape).copy()
+    return found
+
+
+def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]:
+    """How often each instruction stands in a program."""
+    return dict(Counter(one.command.instruction for one in decode(program.words, machine)).most_common())
+
+
+def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Memory]:
+    """The images before the first command: inputs are there, all else was never written."""
+    main = {a.memory for a in program.arrays if a.role != "buffer"}
+    memories: dict[str, _Memory] = {}
+    for name, size in program.memories.items():
+        image, written = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+        memories[name] = _Memory(image, written, np.zeros(size, np.int16) if name in main else None)
+    for number, array in enumerate(program.arrays, 1):
+        memory, where = memories[array.memory], slice(array.offset, array.offset + array.size_bytes)
+        if memory.owner is not None:
+            memory.owner[where] = number
+        if array.role in ("in", "inout"):
+            values = np.ascontiguousarray(given[array.name]).astype(array.dtype.numpy(), copy=False)
+            memory.image[where] = values.reshape(-1).view(np.uint8)
+            memory.written[where] = True
+    return memories
+
+
+def _perform(one: Placed, state: _State) -> None:
+    command = one.command
+    instruction = state.machine.instructions[command.instruction].instruction
+    bound = bound_instruction(instruction, integers(instruction, command.params))
+    where = dict(command.operands)
+    arrays = {o.name: _read(o, where[o.name], one, state) for o in bound.operands if o.role != "out"}
+    scalars = {
+        p.name: float(_value(dict(command.params)[p.name], p.dtype))
+        for p in instruction.params
+        if p.dtype is not None
+    }
+    done = execute_bound(bound, arrays, scalars)
+    for operand in bound.operands:
+        if operand.role != "in":
+            _write(operand, where[operand.name], done[operand.name], one, state)
+
+
+def _value(bits: int, dtype: DType) -> Any:
+    return np.frombuffer(bits.to_bytes(dtype.size_bytes, "little"), dtype.numpy())[0]
+
+
+def _read(operand: Operand, where: Place | Register, one: Placed, state: _State) -> Array:
+    shape = extents(operand)
+    match where:
+        case Register(memory, number):
+            held = state.registers.get((memory, number))
+            if held is None or held.shape != shape or held.dtype != operand.dtype.numpy():
+                raise _wrong(one, f"`{operand.name}` is register {number} of {memory}, which holds no such")
+            return held
+        case Place():
+            at = _bytes(operand, where, shape, one, state)
+            memory = state.memories[where.memory]
+            if not memory.written[at].all():
+                first = int(at[~memory.written[at]].min())
+                raise _wrong(
+                    one, f"`{operand.name}` is read at {where.memory} + {first}, never written before"
+                )
+            return memory.image[at].view(operand.dtype.numpy()).reshape(shape)
+
+
+def _write(operand: Operand, where: Place | Register, values: Array, one: Placed, state: _State) -> None:
+    values = np.ascontiguousarray(values, operand.dtype.numpy())
+    match where:
+        case Register(memory, number):
+            state.registers[memory, number] = values
+        case Place():
+            at = _bytes(operand, where, values.shape, one, state, writes=True)
+            memory = state.memories[where.memory]
+            memory.image[at] = values.view(np.uint8).reshape(at.shape)
+            memory.written[at] = True
+
+
+def _bytes(
+    operand: Operand,
+    where: Place,
+    shape: tuple[int, ...],
+    one: Placed,
+    state: _State,
+    *,
+    writes: bool = False,
+) -> Array:
+    """The addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
+    at = where.address + _offsets(shape, where.strides, operand.dtype.size_bytes)
+    memory = state.memories.get(where.memory)
+    size = 0 if memory is None else memory.image.size
+    if at.size and (at.min() < 0 or at.max() >= size):
+        last = int(at.max())
+        raise _wrong(one, f"`{operand.name}` reaches {where.memory} + {last}, which has {size} bytes")
+    if memory is not None and memory.owner is not None and at.size:
+        owners = np.unique(memory.owner[at])
+        if owners.size > 1 or owners[0] == 0:
+            raise _wrong(one, f"`{operand.name}` at {where.memory} + {where.address} is not within one array")
+        array = state.program.arrays[int(owners[0]) - 1]
+        if writes and array.role == "in":
+            raise _wrong(one, f"`{operand.name}` is written into `{array.name}`, an input")
+    return at
+
+
+@lru_cache(maxsize=4096)
+def _offsets(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Array:
+    """Where the bytes of an operand lie from its first one on; the last axis are those of one element."""
+    total = np.arange(item_bytes)
+    for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
+        steps = np.arange(extent) * stride
+        total = total + steps.reshape((extent, *(1 for _ in shape[axis + 1 :]), 1))
+    total.setflags(write=False)
+    return total
+
+
+def _wrong(one: Placed, said: str) -> VerificationFailed:
+    return VerificationFailed(
+        Diagnostic("program-access", f"word {one.at}, `{one.command.instruction}`: {said}")
+    )

@@ -1,0 +1,78 @@
+"""A program as text, made of what its words are read back as: one line for each instruction.
+
+3  mvin    x=A+0 z=a_tiles0+0 R=16 C=16   # dram[0x40] rows 40 apart, spad[0x0] rows 16 apart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isamap.ir import Instruction
+from isamap.machine import Machine
+from isamap.stream.command import Command, Place, Register
+from isamap.stream.layout import StreamArray
+from isamap.stream.program_file import ProgramFile
+from isamap.stream.words import decode
+
+MOST_TEXT = 44
+"""Longer lines do not move the comments of all others."""
+
+
+def list_program(program: ProgramFile, machine: Machine) -> str:
+    """The listing of a program. Raises: VerificationFailed where a word is no instruction."""
+    placed = decode(program.words, machine)
+    sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes.items())
+    head = [
+        f"# isamap listing: {program.kernel} on {program.machine}, {sizes}",
+        f"# {len(placed)} instructions in {len(program.words)} words of {program.word_bits} bits",
+        *(f"# {name}: {size} bytes" for name, size in program.memories.items()),
+        *(f"# {_described(array)}" for array in program.arrays),
+    ]
+    begun = placed[0].at if placed else len(program.words)
+    rows = [("0", "begin", " ".join(_hex(w, program.word_bits) for w in program.words[:begun]), "")]
+    for one in placed:
+        instruction = machine.instructions[one.command.instruction].instruction
+        shown = _shown(one.command, program.arrays, instruction)
+        rows.append((str(one.at), one.command.instruction, *shown))
+    rows = rows[0 if begun else 1 :]
+    at, name, text = (max((len(row[column]) for row in rows), default=0) for column in range(3))
+    text = min(text, MOST_TEXT)
+    lines = [f"{row[0]:>{at}}  {row[1]:{name}}  {row[2]:{text}}  {row[3]}".rstrip() for row in rows]
+    return "\n".join((*head, "", *lines)) + "\n"
+
+
+def _described(array: StreamArray) -> str:
+    shape = ", ".join(map(str, array.shape))
+    return f"{array.name}: {array.role} {array.dtype.name}[{shape}] at {array.memory}[{array.offset:#x}]"
+
+
+def _hex(word: int, bits: int) -> str:
+    return f"{word:0{-(-bits // 4)}x}"
+
+
+def _shown(command: Command, arrays: Sequence[StreamArray], instruction: Instruction) -> tuple[str, str]:
+    """Operands by the arrays that they lie in, and parameters; the addresses as a comment."""
+    words: list[str] = []
+    places: list[str] = []
+    for name, where in command.operands:
+        match where:
+            case Register(memory, number):
+                words.append(f"{name}={memory}{number}")
+            case Place(memory, address, strides):
+                words.append(f"{name}={_named(where, arrays)}")
+                apart = f" by {strides[0]}" if len(strides) > 1 else ""
+                places.append(f"{name} {memory}[{address:#x}]{apart}")
+    words += [f"{name}={_value(name, value, instruction)}" for name, value in command.params]
+    return " ".join(words), f"# {', '.join(places)}" if places else ""
+
+
+def _named(place: Place, arrays: Sequence[StreamArray]) -> str:
+    for array in arrays:
+        inside = place.address - array.offset
+        if array.memory == place.memory and 0 <= inside < array.size_bytes:
+            return f"{array.name}+{inside}"
+    return f"{place.memory}+{place.address}"
+
+
+def _value(name: str, value: int, instruction: Instruction) -> str:
+    return str(value) if instruction.param(name).dtype is None else hex(value)

@@ -1,0 +1,163 @@
+"""The file of a program: a header that any reader understands, then the words.
+
+    offset  bytes
+    0       8      the letters ISAMPROG
+    8       4      version of the format, 1
+    12      4      bytes of the header that follows, n
+    16      n      the header: a JSON object in UTF-8, blanks behind it up to a multiple of 16
+    16 + n  ...    the words, each in as many whole bytes as it needs; all numbers are little endian
+
+The header names kernel, machine (with the digest of its description), sizes, memories with their bytes, and
+arrays with where they lie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from isamap.ir.dtypes import DTYPES
+from isamap.source import Diagnostic, VerificationFailed
+from isamap.stream.layout import StreamArray
+
+MAGIC = b"ISAMPROG"
+VERSION = 1
+_HEAD_BYTES = 16
+MOST_IMAGE_BYTES = 1 << 32
+"""A file that asks for a larger memory is refused before any is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A program with all that its reader needs. Units: `memories` in bytes."""
+
+    kernel: str
+    machine: str
+    machine_sha256: str
+    sizes: Mapping[str, int]
+    word_bits: int
+    instructions: int
+    memories: Mapping[str, int]
+    arrays: tuple[StreamArray, ...]
+    words: tuple[int, ...]
+
+
+def write_program(program: ProgramFile) -> bytes:
+    """The bytes of the file."""
+    header = json.dumps(_header(program), ensure_ascii=False).encode()
+    header += b" " * (-len(header) % _HEAD_BYTES)
+    head = MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little")
+    width = -(-program.word_bits // 8)
+    return head + header + b"".join(word.to_bytes(width, "little") for word in program.words)
+
+
+def _header(program: ProgramFile) -> dict[str, object]:
+    return {
+        "kernel": program.kernel,
+        "machine": program.machine,
+        "machine_sha256": program.machine_sha256,
+        "sizes": dict(program.sizes),
+        "word_bits": program.word_bits,
+        "words": len(program.words),
+        "instructions": program.instructions,
+        "memories": dict(program.memories),
+        "arrays": [
+            {
+                "name": a.name,
+                "role": a.role,
+                "memory": a.memory,
+                "type": a.dtype.name,
+                "shape": list(a.shape),
+                "offset": a.offset,
+            }
+            for a in program.arrays
+        ],
+    }
+
+
+def read_program(data: bytes, name: str) -> ProgramFile:
+    """The program in the bytes of a file called so. Raises: VerificationFailed where they are none."""
+    if data[:8] != MAGIC:
+        raise _refused(name, "it does not begin with ISAMPROG")
+    version, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
+    if version != VERSION:
+        raise _refused(name, f"its version is {version}, and this reads {VERSION}")
+    try:
+        header = json.loads(data[_HEAD_BYTES : _HEAD_BYTES + length].decode())
+        program = _from_header(header)
+        count = _whole(header["words"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _refused(name, "its header is damaged") from None
+    width = -(-program.word_bits // 8)
+    body = data[_HEAD_BYTES + length :]
+    if len(body) != width * count:
+        raise _refused(name, f"it has {len(body)} bytes of words, and its header promises {width * count}")
+    words = tuple(int.from_bytes(body[at : at + width], "little") for at in range(0, len(body), width))
+    if beyond := next((at for at, word in enumerate(words) if word >> program.word_bits), None):
+        raise _refused(name, f"word {beyond} has more than {program.word_bits} bits")
+    return ProgramFile(
+        program.kernel,
+        program.machine,
+        program.machine_sha256,
+        program.sizes,
+        program.word_bits,
+        program.instructions,
+        program.memories,
+        program.arrays,
+        words,
+    )
+
+
+def _from_header(header: dict[str, Any]) -> ProgramFile:
+    """Raises: ValueError, KeyError, TypeError for what no writer writes."""
+    memories = {str(name): _whole(size) for name, size in header["memories"].items()}
+    arrays = tuple(_array(entry) for entry in header["arrays"])
+    for a in arrays:
+        if a.offset + a.size_bytes > memories[a.memory]:
+            raise ValueError(a.name)
+    if sum(memories.values()) > MOST_IMAGE_BYTES or not 8 <= _whole(header["word_bits"]) <= 128:
+        raise ValueError("sizes")
+    return ProgramFile(
+        str(header["kernel"]),
+        str(header["machine"]),
+        str(header["machine_sha256"]),
+        {str(name): _whole(size) for name, size in header["sizes"].items()},
+        header["word_bits"],
+        _whole(header["instructions"]),
+        memories,
+        arrays,
+        (),
+    )
+
+
+def _array(entry: dict[str, Any]) -> StreamArray:
+    shape = tuple(_whole(extent) for extent in cast("Sequence[Any]", entry["shape"]))
+    role = str(entry["role"])
+    if role not in ("in", "out", "inout", "buffer"):
+        raise ValueError(role)
+    return StreamArray(
+        str(entry["name"]),
+        role,
+        str(entry["memory"]),
+        DTYPES[entry["type"]],
+        shape,
+        _whole(entry["offset"]),
+    )
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _refused(name: str, why: str) -> VerificationFailed:
+    return VerificationFailed(
+        Diagnostic(
+            "program-file",
+            f"{name} is no program: {why}",
+            help="`isamap compile KERNEL --hw MACHINE --emit program` writes one",
+        )
+    )

@@ -1,0 +1,186 @@
+"""A lowered program as the commands that it issues, one after the other: loops run here, in the compiler.
+
+`for k0 < 3 { mvin x = A + 16*k0, … }` is three commands. So a program serves one set of sizes, and grows with
+them: MOST_COMMANDS bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+import numpy as np
+
+from isamap.ir import Const, DType, Index
+from isamap.lower.program import (
+    Argument,
+    Begin,
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    RegisterRef,
+    Share,
+    Value,
+)
+from isamap.lower.shares import spelled_out
+from isamap.machine import Machine, MachineInstruction
+from isamap.source import Diagnostic, UsageProblem
+from isamap.stream.command import (
+    Command,
+    Place,
+    Register,
+    bound_instruction,
+    byte_strides,
+    extents,
+    free_axis,
+    integers,
+)
+from isamap.stream.layout import StreamArray, dense_strides
+
+MOST_COMMANDS = 1_000_000
+
+
+def unroll(
+    program: LoweredProgram, machine: Machine, arrays: Mapping[str, StreamArray], most: int = MOST_COMMANDS
+) -> Iterator[Command]:
+    """The commands of a program. Raises: UsageProblem for what no word says, and for too many."""
+    assert not program.symbols, "a program is made for numbers"
+    walk = _Walk(machine, arrays, _strides(program, arrays))
+    for count, command in enumerate(walk.nodes(program.body), 1):
+        if count > most:
+            raise UsageProblem(
+                Diagnostic(
+                    "stream-too-long",
+                    f"the program has more than {most} instructions: its loops are written out",
+                    help="give smaller sizes; the plain-C model, `compile` without --emit, keeps its loops",
+                )
+            )
+        yield command
+
+
+def _strides(program: LoweredProgram, arrays: Mapping[str, StreamArray]) -> dict[str, int]:
+    """Sizes, and the strides of dense tensors. Units: elements."""
+    env = dict(program.sizes)
+    for tensor in program.tensors:
+        shape = tuple(extent.evaluate(env) for extent in tensor.shape)
+        for stride, dense in zip(tensor.strides, dense_strides(shape), strict=True):
+            if stride.value is None:
+                env |= dict.fromkeys(stride.symbols - env.keys(), dense)
+    return env
+
+
+@dataclass(slots=True)
+class _Walk:
+    machine: Machine
+    arrays: Mapping[str, StreamArray]
+    env: dict[str, int]
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+
+    def nodes(self, nodes: Sequence[Node]) -> Iterator[Command]:
+        """What nodes issue, in order."""
+        for node in nodes:
+            match node:
+                case Issue():
+                    if (command := self._command(node)) is not None:
+                        yield command
+                case Declare(values):
+                    self.values |= {value.name: value for value in values}
+                case For(variable, trips, body):
+                    yield from self._loop(variable, trips, body)
+                case Parallel(counters, body):  # one stream performs all parts
+                    for variable, trips in reversed(counters):
+                        body = (For(variable, trips, body),)
+                    yield from self.nodes(body)
+                case If(conditions, body):
+                    if all(_holds(condition, self.env) for condition in conditions):
+                        yield from self.nodes(body)
+                case Block(_, body):
+                    yield from self.nodes(body)
+                case Share():
+                    yield from self.nodes(spelled_out(node))
+                case Begin() | Hint():
+                    pass
+                case Fill(buffer):
+                    raise _unsupported(f"`{buffer}` is filled with zeros by the host", "an instruction")
+                case Configure(instruction):
+                    raise _unsupported(f"`{instruction}` loads configuration state", "constants in its words")
+                case _:
+                    assert_never(node)
+
+    def _loop(self, variable: str, trips: Index, body: tuple[Node, ...]) -> Iterator[Command]:
+        for trip in range(trips.evaluate(self.env)):
+            self.env[variable] = trip
+            yield from self.nodes(body)
+        self.env.pop(variable, None)
+
+    def _command(self, issue: Issue) -> Command | None:
+        """What an issue is here; None where it has no elements, as beyond a ragged end."""
+        item = self.machine.instructions[issue.instruction]
+        decided = dict(issue.params)
+        params = tuple((p.name, self._param(decided[p.name], p.dtype, item)) for p in item.instruction.params)
+        numbers = integers(item.instruction, params)
+        if any(e.evaluate(dict(numbers)) == 0 for o in item.instruction.operands for e in o.shape):
+            return None
+        bound = bound_instruction(item.instruction, numbers)
+        given = dict(issue.operands)
+        operands: list[tuple[str, Place | Register]] = []
+        for operand in item.instruction.operands:
+            match given[operand.name]:
+                case RegisterRef(value):
+                    held = self.values[value]
+                    operands.append((operand.name, Register(held.memory, held.register or 0)))
+                case MemoryRef(buffer, offset, strides):
+                    array, axis = self.arrays[buffer], free_axis(operand)
+                    size = array.dtype.size_bytes
+                    apart = tuple(stride.evaluate(self.env) * size for stride in strides)
+                    address = array.offset + offset.evaluate(self.env) * size
+                    own = bound.operand(operand.name)
+                    place = byte_strides(own, apart[axis] if axis is not None else 0)
+                    assert all(a == b for a, b, n in zip(apart, place, extents(own), strict=True) if n > 1), (
+                        f"`{item.name}` takes `{operand.name}` as its words say"
+                    )
+                    operands.append((operand.name, Place(array.memory, address, place)))
+        return Command(item.name, tuple(operands), params)
+
+    def _param(self, value: Argument, dtype: DType | None, item: MachineInstruction) -> int:
+        match value:
+            case int():
+                return value
+            case Index():
+                return value.evaluate(self.env)
+            case Const(number) if dtype is not None:
+                return bits_of(number, dtype)
+            case _:
+                raise _unsupported(
+                    f"`{item.name}` is given a number that only a call of the kernel knows", "constants"
+                )
+
+
+def bits_of(number: float, dtype: DType) -> int:
+    """A number of a type as the word holds it."""
+    return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
+
+
+def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
+    left, relation, right = condition
+    a, b = left.evaluate(env), right.evaluate(env)
+    return {"<": a < b, "<=": a <= b, "==": a == b}[relation]
+
+
+def _unsupported(what: str, instead: str) -> UsageProblem:
+    return UsageProblem(
+        Diagnostic(
+            "stream-unsupported", f"{what}, which no word of a program does", help=f"describe {instead}"
+        )
+    )

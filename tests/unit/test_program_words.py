@@ -1,0 +1,203 @@
+"""Words, files and images of programs: what is written is read back, and what is wrong is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from isamap.driver.request import Request
+from isamap.driver.streams import compile_words, load_program, program_kernel
+from isamap.machine import Machine, load_machine
+from isamap.machine.encodings import Quantity
+from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
+from isamap.stream.assemble import assemble
+from isamap.stream.command import Command, Place, Register, command_of, quantities
+from isamap.stream.execute import execute_program
+from isamap.stream.listing import list_program
+from isamap.stream.program_file import ProgramFile, read_program, write_program
+from isamap.stream.words import decode, encode
+
+WORDS = str(Path(__file__).parents[1] / "data" / "machines" / "words.yaml")
+QUARTER = "kernel quarter(M) { in x: f32[M]; out y: f32[M]; for i in M { y[i] = x[i] * 0.25; } }"
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return load_machine(WORDS)
+
+
+@pytest.fixture(scope="module")
+def program() -> ProgramFile:
+    request = Request(Source("quarter.ir", QUARTER), WORDS, {"M": 24}, heuristic="greedy")
+    return compile_words(request)[0]
+
+
+def drawn(machine: Machine, name: str, random: Random) -> Command:
+    """A command that any numbers decide which its fields can hold."""
+    item = machine.instructions[name]
+    assert item.encoding is not None
+    found: dict[Quantity, int] = {}
+    for field in (f for word in item.encoding.words for f in word if isinstance(f.holds, Quantity)):
+        assert isinstance(field.holds, Quantity)
+        limit = field.limit
+        if field.holds.kind == "param" and (p := item.instruction.param(field.holds.name)).dtype is None:
+            assert p.high is not None
+            limit = int(p.high.evaluate({})) // field.holds.unit + 1
+        least = int(field.holds.kind == "param")  # nothing has no elements
+        found[field.holds] = random.randrange(least, limit) * field.holds.unit
+    return command_of(item.instruction, found)
+
+
+@pytest.mark.parametrize("described", [WORDS, "gemmini"])
+def test_whatever_fields_hold_is_read_back_from_the_words(described: str) -> None:
+    there, random = load_machine(described), Random(0)
+    assert there.program is not None
+    for name, item in there.instructions.items():
+        for _ in range(20):
+            command = drawn(there, name, random)
+            words = encode(command, item)
+            assert all(0 <= word < 1 << there.program.word_bits for word in words)
+            (placed,) = decode((*there.program.begin, *words), there)
+            assert placed.command == command
+            assert item.encoding is not None
+            assert quantities(command, item.instruction).keys() == set(item.encoding.quantities)
+
+
+def test_registers_and_numbers_of_a_type_stand_in_words(program: ProgramFile, machine: Machine) -> None:
+    load, scale, store = (one.command for one in decode(program.words, machine)[:3])
+    assert load == Command("load", (("x", Place("dram", 64, (4,))), ("z", Register("row", 0))))
+    assert scale.params == (("S", 0x3E800000),)  # 0.25
+    assert store.operands[1] == ("z", Place("dram", 192, (4,)))
+    assert program.words[1] == 3 << 126 | 1 << 102 | 0 << 100 | 0x3E800000
+
+
+def test_a_program_does_what_its_kernel_says(program: ProgramFile, machine: Machine) -> None:
+    x = np.arange(24, dtype=np.float32)
+    assert np.array_equal(execute_program(program, machine, {"x": x})["y"], x / 4)
+
+
+def test_a_file_is_read_back_whole(program: ProgramFile) -> None:
+    data = write_program(program)
+    assert read_program(data, "p") == program
+    assert len(data) % 16 == 0, "the words begin at a multiple of 16, and have 16 bytes each"
+
+
+def spoilt(data: bytes, old: bytes, new: bytes) -> bytes:
+    assert old in data
+    return data.replace(old, new, 1)
+
+
+DAMAGED: list[tuple[Callable[[bytes], bytes], str]] = [
+    (lambda d: b"", "p is no program: it does not begin with ISAMPROG"),
+    (
+        lambda d: spoilt(d, b"ISAMPROG\x01", b"ISAMPROG\x02"),
+        "p is no program: its version is 2, and this reads 1",
+    ),
+    (lambda d: d[:40], "p is no program: its header is damaged"),
+    (lambda d: spoilt(d, b'"kernel"', b'"kernle"'), "p is no program: its header is damaged"),
+    (lambda d: spoilt(d, b'"f32"', b'"f33"'), "p is no program: its header is damaged"),
+    (lambda d: spoilt(d, b'"offset": 192', b'"offset": 999'), "p is no program: its header is damaged"),
+    (lambda d: spoilt(d, b'"shape": [24]', b'"shape": [-4]'), "p is no program: its header is damaged"),
+    (lambda d: spoilt(d, b'"dram": 320', b'"dram": 9e9'), "p is no program: its header is damaged"),
+    (lambda d: d[:-1], "p is no program: it has 143 bytes of words, and its header promises 144"),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGED)
+def test_a_damaged_file_is_refused(damage: Callable[[bytes], bytes], said: str, program: ProgramFile) -> None:
+    with pytest.raises(VerificationFailed) as refused:
+        read_program(damage(write_program(program)), "p")
+    assert [(d.code, d.message) for d in refused.value.diagnostics] == [("program-file", said)]
+
+
+SCALE = 3 << 126
+LOAD, STORE = 1 << 126, 2 << 126
+WRONG: list[tuple[int, int, str]] = [
+    (1, 0, f"word 1: {0:#034x} and what follows are no instruction of words"),
+    (1, SCALE | 1 << 110, f"word 1: {SCALE | 1 << 110:#034x} and what follows are no instruction of words"),
+    (0, LOAD | 80, "word 0, `load`: `x` reaches dram + 351, which has 320 bytes"),
+    (0, LOAD | 0, "word 0, `load`: `x` at dram + 0 is not within one array"),
+    (0, LOAD | 34, "word 0, `load`: `x` at dram + 136 is not within one array"),
+    (0, LOAD | 48, "word 0, `load`: `x` is read at dram + 192, never written before"),
+    (1, SCALE | 2 << 100, "word 1, `scale`: `x` is register 2 of row, which holds no such"),
+    (2, STORE | 16, "word 2, `store`: `z` is written into `x`, an input"),
+]
+
+
+@pytest.mark.parametrize(("at", "word", "said"), WRONG)
+def test_words_that_go_wrong_are_told(
+    at: int, word: int, said: str, program: ProgramFile, machine: Machine
+) -> None:
+    wrong = replace(program, words=(*program.words[:at], word, *program.words[at + 1 :]))
+    with pytest.raises(VerificationFailed) as refused:
+        execute_program(wrong, machine, {"x": np.zeros(24, np.float32)})
+    (found,) = refused.value.diagnostics
+    assert (found.code, found.message) == ("program-access" if "`" in said else "program-word", said)
+
+
+def test_a_program_that_was_cut_is_told(program: ProgramFile, machine: Machine) -> None:
+    cut = replace(program, words=program.words[:-1])
+    with pytest.raises(VerificationFailed, match="the words are 8 instructions, and the header promises 9"):
+        execute_program(cut, machine, {"x": np.zeros(24, np.float32)})
+
+
+def refusal(act: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(IsamapError) as refused:
+        act()
+    (found,) = refused.value.diagnostics
+    return found.code, found.message
+
+
+def test_a_program_of_something_else_is_refused(
+    program: ProgramFile, machine: Machine, tmp_path: Path
+) -> None:
+    path = tmp_path / "quarter.program"
+    path.write_bytes(write_program(program))
+    assert load_program(str(path), machine) == program
+    assert refusal(lambda: load_program(str(path), load_machine("gemmini"))) == (
+        "program-mismatch", f"{path} was made for words",
+    )  # fmt: skip
+    path.write_bytes(write_program(replace(program, machine_sha256="0" * 64)))
+    assert refusal(lambda: load_program(str(path), machine)) == (
+        "program-mismatch", f"{path} was made for another description of words",
+    )  # fmt: skip
+    half = Source("half.ir", QUARTER.replace("f32", "f64"))
+    assert refusal(lambda: program_kernel(program, half)) == (
+        "program-mismatch", "the program is of `quarter`, whose arrays are not those of `quarter`",
+    )  # fmt: skip
+
+
+def test_a_program_without_end_is_refused(machine: Machine) -> None:
+    request = Request(Source("quarter.ir", QUARTER), WORDS, {"M": 4096}, heuristic="greedy")
+    lowered = compile_words(request)[1].program
+    assert lowered is not None
+    assert refusal(lambda: assemble(lowered, machine, most=100)) == (
+        "stream-too-long", "the program has more than 100 instructions: its loops are written out",
+    )  # fmt: skip
+
+
+def test_a_number_beyond_its_field_is_refused(machine: Machine) -> None:
+    far = Command("store", (("x", Register("row", 0)), ("z", Place("dram", 1 << 23, (4,)))))
+    assert refusal(lambda: encode(far, machine.instructions["store"])) == (
+        "encoding-range",
+        "field `to` of `store` cannot hold `z.address` = 8388608: it is beyond 2097151 of 4 each",
+    )
+
+
+def test_sizes_that_are_open_have_no_program() -> None:
+    request = Request(Source("quarter.ir", QUARTER), WORDS, {"M": "8..64"}, heuristic="greedy")
+    with pytest.raises(UsageProblem, match="a program is made for numbers, and M is a range"):
+        compile_words(request)
+
+
+def test_a_listing_shows_registers_and_bits(program: ProgramFile, machine: Machine) -> None:
+    assert list_program(program, machine).splitlines()[-9:-6] == [
+        "0  load   x=x+0 z=row0                # x dram[0x40]",
+        "1  scale  x=row0 z=row1 S=0x3e800000",
+        "2  store  x=row1 z=y+0                # z dram[0xc0]",
+    ]
