@@ -20,6 +20,7 @@ _HOMES: dict[str, str] = {
     "accesses": "accesses_command",
     "run": "run_command",
     "verify": "verify_command",
+    "grad": "grad_command",
     "fmt": "texts_command",
     "explain": "texts_command",
     "memplan": "memplan_command",

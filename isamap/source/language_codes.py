@@ -176,6 +176,12 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "has every declaration of a text.",
         "kernel k(M) { inout C: f32[M]; for i in M, i in M { C[i] += 1; } }",
     ),
+    "no-gradient": Explanation(
+        "no derivative of a kernel",
+        "`isamap grad` takes the derivatives of a kernel's results by its inputs, both of floats. It has "
+        "none of operations on integers, of products over an axis (`*=`) and of ordered loops within each "
+        "other, nor where an assignment replaces a part of an array that is no whole slice.",
+    ),
     "nested-too-deeply": Explanation(
         "nesting deeper than 200 levels",
         "Texts are nested at most 200 levels deep, chains of operators included.",

@@ -1,0 +1,93 @@
+"""Expressions of derivatives, put together without what changes nothing: products with 1, sums with 0."""
+
+from __future__ import annotations
+
+from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue
+from isamap.ir.dtypes import F32
+
+
+def adjoint_type(dtype: DType) -> DType:
+    """The type in which derivatives by values of a type are computed: floats of 32 bits at least."""
+    return F32 if dtype.is_float and dtype.bits < F32.bits else dtype
+
+
+def number(value: float, like: Expr) -> Const:
+    """A number of the type of another expression."""
+    return Const(value, like.dtype)
+
+
+def is_fixed(e: Expr) -> bool:
+    """Whether an expression depends on sizes at most."""
+    match e:
+        case Const() | IndexValue():
+            return True
+        case Cast(value):
+            return is_fixed(value)
+        case Call(_, args):
+            return all(is_fixed(a) for a in args)
+        case _:
+            return False
+
+
+def _is(e: Expr, value: float) -> bool:
+    return isinstance(e, Const) and not isinstance(e.value, bool) and e.value == value
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """The sum."""
+    if _is(a, 0) or _is(b, 0):
+        return b if _is(a, 0) else a
+    if isinstance(b, Call) and b.op == "neg":
+        return sub(a, b.args[0])
+    return Call("add", (a, b), a.dtype)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    """The difference."""
+    return a if _is(b, 0) else Call("sub", (a, b), a.dtype)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """The product, the sign in front of it."""
+    for x, y in ((a, b), (b, a)):
+        if _is(x, 1):
+            return y
+        if _is(x, 0):
+            return x
+        if isinstance(x, Call) and x.op == "neg":
+            return neg(mul(x.args[0], y) if x is a else mul(y, x.args[0]))
+    return Call("mul", (a, b), a.dtype)
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    """The quotient."""
+    return a if _is(b, 1) or _is(a, 0) else Call("div", (a, b), a.dtype)
+
+
+def neg(a: Expr) -> Expr:
+    """The value with the other sign."""
+    if isinstance(a, Call) and a.op == "neg":
+        return a.args[0]
+    return a if _is(a, 0) else Call("neg", (a,), a.dtype)
+
+
+def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """`a` where the condition holds, else `b`."""
+    return a if a == b else Call("select", (condition, a, b), a.dtype)
+
+
+def function(op: str, a: Expr) -> Expr:
+    """An operation of one value."""
+    return Call(op, (a,), a.dtype)
+
+
+def cast(e: Expr, dtype: DType) -> Expr:
+    """The value in another type of floats."""
+    if e.dtype == dtype:
+        return e
+    return Const(e.value, dtype) if isinstance(e, Const) else Cast(e, dtype)
+
+
+def wide(e: Expr) -> Expr:
+    """The value in the type in which derivatives are computed; other than floats as they are."""
+    return cast(e, adjoint_type(e.dtype)) if e.dtype.is_float else e

@@ -1,0 +1,322 @@
+"""The statements of a kernel backwards: what results are worth, handed on to what they are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, number, wide
+from isamap.adjoint.building import refused
+from isamap.adjoint.contributions import Contribution, contribution
+from isamap.adjoint.names import Names
+from isamap.adjoint.partials import Source, depends, partials
+from isamap.adjoint.single_assignment import Built
+from isamap.ir import (
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    Index,
+    Kernel,
+    Operand,
+    Read,
+    Scalar,
+    verify,
+)
+from isamap.ir.dtypes import BOOL
+from isamap.ir.substitute import substitute_expr
+from isamap.transform.rewrite import map_accesses, shown, with_statements
+from isamap.transform.statements import Statement, reads
+
+BACKWARD = 1 << 16
+"""Ordered loops backwards are numbered from here."""
+
+
+@dataclass(slots=True)
+class Backward:
+    """The statements of the derivative so far.
+
+    `worth` has for each array that of what its elements are worth, `touched` those that a statement has
+    changed. `zeroed` begin as zeros: no statement assigns all elements at first. `useful` arrays are those
+    that results are computed from, `ties` the counts of equal maxima, `more` all other arrays.
+    """
+
+    kernel: Kernel
+    built: Built
+    active: set[str]
+    names: Names
+    useful: set[str] = field(default_factory=set[str])
+    worth: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    touched: set[str] = field(default_factory=set[str])
+    seeds: list[Operand] = field(default_factory=list[Operand])
+    made: list[Statement] = field(default_factory=list[Statement])
+    more: list[Operand] = field(default_factory=list[Operand])
+    zeroed: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    ties: dict[str, str] = field(default_factory=dict[str, str])
+
+    # --- what results are worth -----------------------------------------------------------------------
+
+    def seed(self, results: Sequence[str]) -> None:
+        """The inputs that say what results are worth, each the array of its result where nothing else is."""
+        read = {r.buffer for s in self.built.statements for r in reads(s.assign.value)}
+        for name in results:
+            operand, place = self.kernel.operand(name), self.built.finals[name]
+            seed = replace(
+                operand, name=self.names.fresh(f"d_{name}"), role="in", accumulate=None, outside=None
+            )
+            self.seeds.append(seed)
+            if place.name not in self.active:
+                continue
+            if place.step is None and place.name not in read:
+                self.worth[place.name] = seed
+                continue
+            axes = self.names.axes(operand.shape)
+            index = tuple(Index.of(a.name) for a in axes)
+            value = wide(Read(seed.name, index, operand.dtype))
+            self.add(place.name, Contribution(axes, place.index(index), value, None), (), ())
+
+    def reaching(self, results: set[str]) -> set[str]:
+        """Active arrays that results are computed from, these among them."""
+        found = results & self.active
+        while True:
+            given = [s for s in self.built.statements if s.assign.target.buffer in found]
+            more = {r.buffer for s in given for r in reads(s.assign.value)} & self.active
+            if more <= found:
+                return found
+            found |= more
+
+    def worth_of(self, name: str) -> Operand:
+        """The array of what the elements of an array are worth, or the number for a number."""
+        if name not in self.worth:
+            shape, dtype = self.shape(name), adjoint_type(self.dtype(name))
+            self.worth[name] = Operand(self.names.fresh(f"d_{name}"), "temp", dtype, shape)
+        return self.worth[name]
+
+    def shape(self, name: str) -> tuple[Index, ...]:
+        """The shape of an array of the kernel, or of what one is worth."""
+        for o in (*self.built.operands, *self.worth.values(), *self.seeds, *self.more):
+            if o.name == name:
+                return o.shape
+        return ()
+
+    def dtype(self, name: str) -> DType:
+        arrays = [o.dtype for o in self.built.operands if o.name == name]
+        scalars = [p.dtype for p in self.kernel.params if p.name == name and p.dtype is not None]
+        return (arrays or scalars)[0]
+
+    # --- statements backwards -------------------------------------------------------------------------
+
+    def run(self, results: Sequence[str]) -> None:
+        self.useful = self.reaching({self.built.finals[n].name for n in results})
+        groups = groupby(self.built.statements, lambda s: (s.ordered_loops or (None,))[0])
+        for loop, members in reversed([(n, list(group)) for n, group in groups]):
+            if loop is None:
+                for s in reversed(members):
+                    for name, c in self.contributions(s):
+                        self.add(name, c, (), ())
+                continue
+            found = [c for s in reversed(members) for c in self.contributions(s)]
+            axis = members[0].sequence[0]
+            # What no step reads is added up behind the loop, over all steps at once: large products.
+            wanted = {r.buffer for _, c in found for r in reads(c.value)}
+            later = [(n, c) for n, c in found if self.worth_of(n).name not in wanted]
+            for name, c in found:
+                if (name, c) not in later:
+                    self.add(name, c, (axis,), (BACKWARD + loop,))
+            for name, c in later:
+                first = {str(i): n for n, i in enumerate(c.index)}
+                axes = sorted((axis, *c.axes), key=lambda a: first.get(a.name, len(first)))
+                self.add(name, replace(c, axes=tuple(axes)), (), ())
+
+    def contributions(self, s: Statement) -> Iterator[tuple[str, Contribution]]:
+        """What a statement's target is worth, passed on to what its value is computed from."""
+        target = s.assign.target
+        if target.buffer not in self.useful or not depends(s.assign.value, self.active.__contains__):
+            return
+        own = self.worth_of(target.buffer)
+        worth = wide(Read(own.name, target.index, own.dtype))
+        value = s.assign.value
+        match s.assign.op:
+            case None | "add":
+                if self.reduced_by(target.buffer) in ("max", "min"):
+                    worth = self.share_of_extreme(s, worth)
+            case "max" | "min":
+                worth = self.share_of_extreme(s, worth)
+            case op:
+                raise refused(
+                    f"`{shown(s)}`: what is reduced by `{op}` has no derivative here",
+                    s.assign.span,
+                    "write a sum, a maximum or a minimum",
+                )
+        worth = cast(worth, adjoint_type(value.dtype))
+        stored = replace(target, span=None) if s.assign.op is None else None
+        found = partials(value, worth, self.active.__contains__, stored)
+        for source, part in found.items():
+            yield self.passed_on(s, source, part)
+
+    def passed_on(self, s: Statement, source: Source, part: Expr) -> tuple[str, Contribution]:
+        if isinstance(source, Scalar):
+            return source.name, Contribution(s.axes, (), part, s.assign.guard)
+        selecting = {str(i) for i in s.assign.target.index}
+        c = contribution(s.axes, source, part, s.assign.guard, self.shape, self.names, selecting)
+        return source.buffer, c
+
+    def reduced_by(self, name: str) -> str | None:
+        """The operation by which statements reduce into an array."""
+        found = [s.assign.op for s in self.built.statements if s.assign.target.buffer == name]
+        return next((op for op in found if op is not None), None)
+
+    def share_of_extreme(self, s: Statement, worth: Expr) -> Expr:
+        """Of several values that are the largest each is worth an equal share."""
+        target = s.assign.target
+        known = next((o for o in self.more if o.name == self.ties.get(target.buffer)), None)
+        if known is None:
+            known = self.count_ties(target)
+        is_it = Call("eq", (s.assign.value, replace(target, span=None)), BOOL)
+        share = div(worth, Read(known.name, target.index, known.dtype))
+        return choose(is_it, share, number(0, worth))
+
+    def count_ties(self, target: Read) -> Operand:
+        """The array that says how many of the values reduced into each element are equal to the result."""
+        dtype, shape = adjoint_type(target.dtype), self.shape(target.buffer)
+        counted = Operand(self.names.fresh(f"ties_{target.buffer}"), "temp", dtype, shape)
+        self.more.append(counted)
+        self.ties[target.buffer] = counted.name
+        self.zeroed[counted.name] = counted
+        for q in self.built.statements:
+            if q.assign.target.buffer == target.buffer and depends(q.assign.value, self.active.__contains__):
+                is_it = Call("eq", (q.assign.value, replace(q.assign.target, span=None)), BOOL)
+                value = choose(is_it, Const(1, dtype), Const(0, dtype))
+                at = Read(counted.name, q.assign.target.index, dtype)
+                axes = (*q.sequence, *q.axes)  # all steps are kept
+                self.made.append(Statement(axes, Assign(at, "add", value, q.assign.guard), dtype))
+        return counted
+
+    # --- arrays of what elements are worth ------------------------------------------------------------
+
+    def add(self, name: str, c: Contribution, sequence: tuple[Axis, ...], loops: tuple[int, ...]) -> None:
+        """A statement that adds a contribution, or assigns it where it is the first, for all elements."""
+        to = self.worth_of(name)
+        axes = {a.name: a.extent for a in (*sequence, *c.axes)}
+        plain = [str(i) for i in c.index]
+        whole = len(set(plain)) == len(plain) and set(plain) == axes.keys() and c.guard is None
+        whole = whole and all(axes[n] == e for n, e in zip(plain, to.shape, strict=True))
+        first = to.name not in self.touched
+        self.touched.add(to.name)
+        if first and not whole:
+            self.zeroed[to.name] = to
+        op = None if first and whole else "add"
+        turned = {a.name: a.extent - 1 - Index.of(a.name) for a in sequence}
+        index = tuple(i.substitute(turned) for i in c.index)
+        guard = substitute_expr(c.guard, turned) if c.guard is not None else None
+        value = cast(substitute_expr(c.value, turned), to.dtype)
+        assign = Assign(Read(to.name, index, to.dtype), op, value, guard)
+        self.made.append(Statement(c.axes, assign, to.dtype, sequence, loops))
+
+    def zeros(self, o: Operand) -> Statement:
+        axes = self.names.axes(o.shape)
+        at = Read(o.name, tuple(Index.of(a.name) for a in axes), o.dtype)
+        return Statement(axes, Assign(at, None, Const(0, o.dtype)), o.dtype)
+
+    # --- the kernel -----------------------------------------------------------------------------------
+
+    def finish(self, sources: Sequence[str]) -> Kernel:
+        """The kernel with what `sources` are worth as its outputs."""
+        outputs = [self.output(name) for name in sources]
+        of_type = {o.name: o for o in outputs}
+        zeros = [self.zeros(of_type.get(name, o)) for name, o in self.zeroed.items()]
+        backward = self.wanted([*zeros, *self.made], {o.name for o in outputs})
+        needed = {r.buffer for s in backward for r in _all_reads(s)} - {
+            s.assign.target.buffer for s in backward
+        }
+        forward = self.wanted(list(self.built.statements), needed)
+        given = [*forward, *backward]
+        used = {r.buffer for s in given for r in (s.assign.target, *_all_reads(s))}
+        ends = {o.name for o in (*outputs, *self.seeds)}
+        temps = [o for o in (*self.worth.values(), *self.more) if o.name not in ends]
+        operands = [
+            *(o for o in self.built.operands if o.role == "in" and o.name in used),
+            *self.seeds,
+            *outputs,
+            *(o for o in self.built.operands if o.role != "in" and o.name in used),
+            *(o for o in temps if o.name in used),
+        ]
+        scalars = {e for s in given for e in _scalars(s.assign.value)}
+        params = [p for p in self.kernel.params if p.dtype is None or p.name in scalars]
+        frame = replace(self.kernel, name=f"{self.kernel.name}_back", params=tuple(params))
+        made = with_statements(frame, given, operands)
+        if findings := verify(made):
+            said = f"the derivative of `{self.kernel.name}` could not be proved right: {findings[0].message}"
+            raise refused(
+                said, self.kernel.span, "name fewer inputs by --by, or state what holds of sizes by `where`"
+            )
+        return made
+
+    def output(self, name: str) -> Operand:
+        """The output of what an input is worth, in that input's own type."""
+        worth, dtype = self.worth[name], self.dtype(name)
+        if worth.role == "in":
+            wanted = Operand(self.names.fresh(f"{worth.name}_old"), "out", dtype, worth.shape)
+            self.hand_out(worth, wanted)
+        elif worth.dtype == dtype:
+            wanted = replace(worth, role="out")
+        else:
+            wanted = self.narrowed(worth, dtype)
+        return wanted
+
+    def narrowed(self, worth: Operand, dtype: DType) -> Operand:
+        """What is summed up in a wider type as an output: rounded once, behind the last sum."""
+        sums = [s for s in self.made if s.assign.target.buffer == worth.name]
+        if len(sums) == 1 and sums[0].assign.op is not None:
+            return replace(worth, role="out", dtype=dtype, accumulate=worth.dtype)
+        wanted = Operand(self.names.fresh(f"{worth.name}_sum"), "temp", worth.dtype, worth.shape)
+        self.made = [map_accesses(s, lambda r: _renamed(r, worth.name, wanted.name)) for s in self.made]
+        if worth.name in self.zeroed:
+            self.zeroed[wanted.name] = replace(self.zeroed.pop(worth.name), name=wanted.name)
+        self.more.append(wanted)
+        out = replace(worth, role="out", dtype=dtype)
+        self.hand_out(wanted, out)
+        return out
+
+    def hand_out(self, worth: Operand, output: Operand) -> None:
+        """Assigns an output as the last statement."""
+        axes = self.names.axes(worth.shape)
+        index = tuple(Index.of(a.name) for a in axes)
+        value = cast(Read(worth.name, index, worth.dtype), output.dtype)
+        assign = Assign(Read(output.name, index, output.dtype), None, value)
+        self.made.append(Statement(axes, assign, output.dtype))
+
+    def wanted(self, given: list[Statement], names: set[str]) -> list[Statement]:
+        """The statements that some arrays are computed by, in their order."""
+        needed = set(names)
+        while True:
+            kept = [s for s in given if s.assign.target.buffer in needed]
+            more = {r.buffer for s in kept for r in _all_reads(s)}
+            if more <= needed:
+                return kept
+            needed |= more
+
+
+def _all_reads(s: Statement) -> tuple[Read, ...]:
+    return (*reads(s.assign.value), *(reads(s.assign.guard) if s.assign.guard is not None else ()))
+
+
+def _renamed(r: Read, old: str, new: str) -> Read:
+    return replace(r, buffer=new) if r.buffer == old else r
+
+
+def _scalars(e: Expr) -> Iterator[str]:
+    match e:
+        case Scalar(name):
+            yield name
+        case Call(_, args):
+            for a in args:
+                yield from _scalars(a)
+        case Cast(value):
+            yield from _scalars(value)
+        case _:
+            pass

@@ -1,0 +1,220 @@
+"""Arrays that are built once: where values of a kernel's arrays are kept while its statements are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from isamap.adjoint.names import Names
+from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel, Operand, Read
+from isamap.ir.dtypes import BOOL, I64
+from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.transform.rewrite import accesses, map_reads, shown
+from isamap.transform.shared_elements import Conflicts, may_be_one
+from isamap.transform.statements import Statement, reads
+
+Others = Callable[[tuple[Axis, ...]], list[Expr]]
+"""Conditions on axes that run over an array, by which some of its elements are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value of an array is kept: `step` is its index along the steps, `drop` a dimension it lacks."""
+
+    name: str
+    step: Index | None = None
+    drop: int | None = None
+
+    def index(self, given: tuple[Index, ...]) -> tuple[Index, ...]:
+        kept = tuple(i for n, i in enumerate(given) if n != self.drop)
+        return kept if self.step is None else (self.step, *kept)
+
+
+def refused(message: str, span: Span | None, help_: str) -> UsageProblem:
+    """The error of a kernel that has no derivative here."""
+    return UsageProblem(Diagnostic("no-gradient", message, span, help=help_))
+
+
+@dataclass(slots=True)
+class Building:
+    """What is known while statements are read in their order.
+
+    `current` is where each array's value is, `unread` the places that no statement has read since they were
+    begun: only these are added to.
+    """
+
+    kernel: Kernel
+    of: Conflicts
+    names: Names
+    operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    current: dict[str, Place] = field(default_factory=dict[str, Place])
+    unread: set[str] = field(default_factory=set[str])
+    written: dict[str, list[Statement]] = field(default_factory=dict[str, list[Statement]])
+    made: list[Statement] = field(default_factory=list[Statement])
+
+    # --- one statement --------------------------------------------------------------------------------
+
+    def single(self, s: Statement) -> None:
+        """A statement that is in no ordered loop."""
+        operand = self.kernel.operand(s.assign.target.buffer)
+        own = any(r.buffer == operand.name for r in accesses(s)[1:])
+        known = self.current.get(operand.name)
+        if covers(s, operand, self.of):
+            place = self.begin(operand)
+        elif known is not None and s.assign.op is None and self.replaces(s, known):
+            place = self.begin(operand)
+            self.copy(known, place, operand, but=self.others(s, operand))
+        else:
+            place = self.open(operand, own or self.changes_how(s))
+        self.append(s, place, {})
+        self.current[operand.name] = place
+
+    def open(self, operand: Operand, anew: bool = False) -> Place:
+        """A place that may be added to: the value that is there where none has read it, else a copy of it."""
+        known = self.current.get(operand.name)
+        if known is None:
+            return self.begin(operand)
+        if known.name in self.unread and not anew:
+            return known
+        place = self.begin(operand)
+        self.copy(known, place, operand)
+        return place
+
+    def changes_how(self, s: Statement) -> bool:
+        """Whether other statements have reduced into its target by another operation."""
+        place = self.current.get(s.assign.target.buffer)
+        if place is None or s.assign.op is None:
+            return False
+        return any(q.assign.op not in (None, s.assign.op) for q in self.written.get(place.name, []))
+
+    def append(self, s: Statement, place: Place, inside: dict[str, Place]) -> None:
+        """The statement as it reads and writes places; `inside` are values of the step that it belongs to."""
+        target = s.assign.target
+
+        def there(r: Read) -> Read:
+            at = inside.get(r.buffer) or self.current.get(r.buffer)
+            if at is None:
+                raise refused(
+                    f"`{r.buffer}` is read by `{shown(s)}` before it is assigned",
+                    s.assign.span,
+                    "assign it first",
+                )
+            self.unread.discard(at.name)
+            return replace(r, buffer=at.name, index=at.index(r.index))
+
+        written = replace(target, buffer=place.name, index=place.index(target.index))
+        value = map_reads(s.assign.value, there)
+        guard = map_reads(s.assign.guard, there) if s.assign.guard is not None else None
+        moved = replace(s, assign=replace(s.assign, target=written, value=value, guard=guard))
+        self.written.setdefault(place.name, []).append(moved)
+        self.made.append(moved)
+
+    def replaces(self, s: Statement, place: Place) -> bool:
+        """Whether an assignment may replace some elements of what others have put into a place."""
+        of = Conflicts.of(replace(self.kernel, operands=tuple(self.operands.values())))
+        target = replace(s.assign.target, buffer=place.name, index=place.index(s.assign.target.index))
+        given = place.name not in self.written
+        return given or any(
+            (q.assign.op is not None or bool(reads(q.assign.value)))
+            and may_be_one(q.assign.target, q, target, s, of, in_turn=True)
+            for q in self.written[place.name]
+        )
+
+    def others(self, s: Statement, operand: Operand) -> Others:
+        """The conditions on axes over all elements of which one holds for those that an assignment leaves.
+
+        Raises: UsageProblem where that are no whole slices.
+        """
+        axes, target = {a.name: a.extent for a in s.axes}, s.assign.target
+        fixed: dict[int, Index] = {}
+        for n, (i, extent) in enumerate(zip(target.index, operand.shape, strict=True)):
+            if str(i) not in axes or not self.of.same(axes[str(i)], extent):
+                fixed[n] = i
+        free = {x for i in fixed.values() for x in i.symbols & axes.keys()}
+        names = [str(i) for n, i in enumerate(target.index) if n not in fixed]
+        if free or s.assign.guard is not None or len(set(names)) < len(names):
+            raise refused(
+                f"`{shown(s)}` replaces a part of `{operand.name}` that was assigned before",
+                s.assign.span,
+                "write the part into an array of its own, or choose by `select` in one statement",
+            )
+        return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
+
+    def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> Place:
+        """A new array for a value of an operand; with `steps`, one for each of so many."""
+        name = operand.name if operand.name not in self.operands else self.names.fresh(f"{operand.name}_1")
+        shape = tuple(e for n, e in enumerate(operand.shape) if n != drop)
+        shape = shape if steps is None else (steps, *shape)
+        self.operands[name] = replace(
+            operand, name=name, role="temp", shape=shape, strides=None, given=None, outside=None
+        )
+        self.unread.add(name)
+        return Place(name)
+
+    def copy(
+        self,
+        source: Place,
+        place: Place,
+        operand: Operand,
+        around: tuple[tuple[Axis, ...], tuple[int, ...]] = ((), ()),
+        but: Others | None = None,
+    ) -> None:
+        """A value into another place, in the ordered loops `around`; `but` says which elements."""
+        self.fill(source)
+        axes = self.names.axes(operand.shape, around[0])
+        index = tuple(Index.of(a.name) for a in axes)
+        value = Read(source.name, source.index(index), operand.dtype)
+        at = Read(place.name, place.index(index), operand.dtype)
+        self.unread.discard(source.name)
+        for guard in [None] if but is None else but(axes):
+            assign = Assign(at, None, value, guard)
+            s = Statement(axes, assign, operand.accumulate or operand.dtype, *around)
+            if guard is None:
+                self.written.setdefault(place.name, []).append(s)
+            self.made.append(s)
+
+    def fill(self, place: Place) -> None:
+        """Zeros for the elements of a place that nothing was assigned to, before all of it is read."""
+        first = next(iter(self.written.get(place.name, ())), None)
+        operand = self.operands[place.name]
+        if first is None or place.step is not None or covers(first, operand, self.of):
+            return
+        axes = self.names.axes(operand.shape)
+        at = Read(place.name, tuple(Index.of(a.name) for a in axes), operand.dtype)
+        zeros = Statement(axes, Assign(at, None, Const(0, operand.dtype)), operand.dtype)
+        self.written[place.name].insert(0, zeros)
+        self.made.insert(0, zeros)
+
+
+def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None) -> bool:
+    """Whether a statement assigns all elements (of the step's, where one dimension is left out)."""
+    if s.assign.op is not None or s.assign.guard is not None:
+        return False
+    pairs = [
+        (i, e) for n, (i, e) in enumerate(zip(s.assign.target.index, operand.shape, strict=True)) if n != but
+    ]
+    axes = {a.name: a.extent for a in s.axes}
+    names = [str(i) for i, _ in pairs]
+    plain = len(set(names)) == len(names) and set(names) <= axes.keys()
+    return plain and all(of.same(axes[str(i)], e) for i, e in pairs)
+
+
+def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
+    """The conditions, no two of which hold at once, that some index differs from what stands beside it."""
+    found: list[Expr] = []
+    equal: list[Expr] = []
+    for i, fixed in subscripts:
+        sides = (_value(i), _value(fixed))
+        ops = ("gt",) if fixed.value == 0 else ("lt", "gt")
+        found += [reduce(_and, [*equal, Call(op, sides, BOOL)]) for op in ops]
+        equal.append(Call("eq", sides, BOOL))
+    return found
+
+
+def _and(a: Expr, b: Expr) -> Expr:
+    return Call("and", (a, b), BOOL)
+
+
+def _value(i: Index) -> Expr:
+    return IndexValue(i, I64) if i.value is None else Const(i.value, I64)

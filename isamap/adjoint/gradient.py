@@ -1,0 +1,76 @@
+"""The kernel that computes derivatives of another one: its statements backwards, over arrays built once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isamap.adjoint.backward import Backward
+from isamap.adjoint.building import refused
+from isamap.adjoint.names import Names
+from isamap.adjoint.partials import depends
+from isamap.adjoint.single_assignment import Built, single_assignment
+from isamap.ir import Kernel
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
+
+
+def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
+    """The kernel `NAME_back`: what each element of `by` is worth where those of `of` are worth `d_…`.
+
+    It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
+    an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
+    results depend on; a number or the old values of a result have to be named. What it needs of the results
+    of `kernel` it computes again. Shapes: each `d_…` that of what it belongs to.
+    Raises: UsageProblem where a name is unknown or something has no derivative.
+    """
+    names = Names(kernel)
+    built = single_assignment(kernel, names)
+    results = _of(kernel, of)
+    sources = _by(kernel, by)
+    active = _active(built, set(sources))
+    backward = Backward(kernel, built, active, names)
+    backward.seed(results)
+    backward.run(results)
+    if not by:
+        sources = [n for n in sources if n in backward.worth]
+    for name in sources:
+        if name not in backward.worth:
+            said = f"no result that was asked for depends on `{name}`"
+            raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
+    if not sources:
+        raise refused("no result depends on an input of floats", kernel.span, "name results by --of")
+    return backward.finish(sources)
+
+
+def _of(kernel: Kernel, named: Sequence[str]) -> list[str]:
+    known = [o.name for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
+    return _checked(named, known, "a result of floats", "--of") or known
+
+
+def _by(kernel: Kernel, named: Sequence[str]) -> list[str]:
+    arrays = [o for o in kernel.operands if o.role in ("in", "inout") and o.dtype.is_float]
+    scalars = [p.name for p in kernel.params if p.dtype is not None and p.dtype.is_float]
+    known = [*(o.name for o in arrays), *scalars]
+    return _checked(named, known, "an input of floats", "--by") or [o.name for o in arrays if o.role == "in"]
+
+
+def _checked(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
+    for name in named:
+        if name not in known:
+            said = f"`{name}` is not {what} of the kernel"
+            help_ = did_you_mean(name, known) or f"{option} takes {', '.join(known)}"
+            raise UsageProblem(Diagnostic("no-gradient", said, help=help_))
+    return list(dict.fromkeys(named))
+
+
+def _active(built: Built, sources: set[str]) -> set[str]:
+    """Arrays that depend on `sources` by floats."""
+    found = set(sources)
+    while True:
+        more = {
+            s.assign.target.buffer
+            for s in built.statements
+            if s.accumulator.is_float and depends(s.assign.value, found.__contains__)
+        }
+        if more <= found:
+            return found
+        found |= more

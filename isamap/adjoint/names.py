@@ -1,0 +1,48 @@
+"""Names of arrays that nothing in a kernel has, and of axes that mean nothing else where they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from isamap.ir import Axis, Index, Kernel, Loop, Stmt
+from isamap.syntax.bodies import RESERVED
+
+
+class Names:
+    """The names of a kernel, and those that were made since."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
+        self._taken |= {let.name for let in kernel.lets} | RESERVED
+        self._axes = set(_axes(kernel.body))
+
+    def fresh(self, wanted: str) -> str:
+        """The wanted name or one like it, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
+        stem, _, end = wanted.rpartition("_")
+        others = (f"{stem}_{n}" for n in count(int(end))) if stem and end.isdecimal() else _longer(wanted)
+        name = next(n for n in others if n not in self._taken | self._axes)
+        self._taken.add(name)
+        return name
+
+    def axis(self, wanted: str, others: Iterable[Axis]) -> str:
+        """The wanted name or one like it, for an axis beside `others`."""
+        taken = self._taken | {a.name for a in others}
+        return next(n for n in _longer(wanted) if n not in taken)
+
+    def axes(self, shape: tuple[Index, ...], others: Iterable[Axis] = ()) -> tuple[Axis, ...]:
+        """An axis for each dimension."""
+        return tuple(Axis(self.axis(f"i{n}", others), extent) for n, extent in enumerate(shape))
+
+
+def _longer(name: str) -> Iterator[str]:
+    while True:
+        yield name
+        name += "_"
+
+
+def _axes(body: Iterable[Stmt]) -> Iterator[str]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from (a.name for a in s.axes)
+            yield from _axes(s.body)
