@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import count
 
@@ -20,7 +21,11 @@ class Names:
     def fresh(self, wanted: str) -> str:
         """The wanted name or one like it, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
         stem, _, end = wanted.rpartition("_")
-        others = (f"{stem}_{n}" for n in count(int(end))) if stem and end.isdecimal() else _longer(wanted)
+        others = (
+            (f"{stem}_{n}" for n in count(int(end)))
+            if stem and re.fullmatch("[0-9]+", end)
+            else _longer(wanted)
+        )
         name = next(n for n in others if n not in self._taken | self._axes)
         self._taken.add(name)
         return name
