@@ -16,7 +16,7 @@ from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
 from isamap.kernels import list_functions
 
 _DEFINED = frozenset(list_functions())
-_MATH = frozenset(("sqrt", "exp", "log", "tanh", "erf", "sin", "cos"))
+_MATH = frozenset(("sqrt", "exp", "log", "expm1", "log1p", "tanh", "erf", "sin", "cos"))
 _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "away": "round"}
 
 

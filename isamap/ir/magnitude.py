@@ -116,6 +116,8 @@ class _Work:
                 found = zero(1) | (zero(0) & (self.value(e.args[1]) == 0))
             case "log" | "sqrt":
                 found = zero(0)
+            case "log1p":
+                found = self.measure.may_be_zero(args[0], 1 + self.value(e.args[0]), e.args[0].dtype)
             case "mul" | "fma":
                 found = (infinite(0) & zero(1)) | (zero(0) & infinite(1))
             case _:
@@ -123,7 +125,9 @@ class _Work:
         if e.dtype.name == "f64":
             given = [np.isfinite(self.value(a)) for a in e.args if a.dtype.is_float]
             overflown = np.isinf(self.value(e)) & np.logical_and.reduce(np.broadcast_arrays(*given))
-            return found | (overflown if e.op not in ("div", "log") else overflown & ~_is_pole(e, self.value))
+            return found | (
+                overflown if e.op not in ("div", "log", "log1p") else overflown & ~_is_pole(e, self.value)
+            )
         return found
 
     def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
@@ -179,6 +183,10 @@ class _Work:
                 slope = y
             case "log":
                 slope = 1 / np.abs(x)
+            case "expm1":
+                slope = np.exp(x)
+            case "log1p":
+                slope = 1 / np.abs(1 + x)
             case "sqrt":
                 slope = 0.5 / np.maximum(y, np.finfo(np.float64).tiny)
             case "tanh":
@@ -293,8 +301,8 @@ class _Work:
 
 
 def _is_pole(e: Call, value: Callable[[Expr], Array]) -> Array:
-    """Where a quotient or a logarithm is infinite as its last operand is 0."""
-    return value(e.args[-1]) == 0
+    """Where a quotient or a logarithm is infinite as its last operand is 0, of `log1p` -1."""
+    return value(e.args[-1]) == (-1 if e.op == "log1p" else 0)
 
 
 def anything(radius: Array, dtype: DType) -> Array:

@@ -167,6 +167,8 @@ OPS: dict[str, Op] = {
         Op("sqrt", 1, "float", np.sqrt),
         Op("exp", 1, "float", np.exp, ulp=2),
         Op("log", 1, "float", np.log, ulp=2),
+        Op("expm1", 1, "float", np.expm1, ulp=2),
+        Op("log1p", 1, "float", np.log1p, ulp=2),
         Op("tanh", 1, "float", np.tanh, ulp=4),
         Op("sigmoid", 1, "float", _sigmoid, ulp=4),
         Op("erf", 1, "float", _erf, ulp=4),

@@ -132,7 +132,7 @@ Ranges = tuple[tuple[str, int, int], ...]
 
 Bounds = tuple[float, float]
 """Two numbers between which a cost lies."""
-_RISING = frozenset(("erf", "exp", "round", "sigmoid", "tanh"))
+_RISING = frozenset(("erf", "exp", "expm1", "round", "sigmoid", "tanh"))
 """Operations of one operand that never fall, and take every number."""
 
 

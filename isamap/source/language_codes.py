@@ -314,8 +314,8 @@ LANGUAGE_CODES: dict[str, Explanation] = {
     ),
     "unknown-function": Explanation(
         "a function that does not exist",
-        "Functions: abs sqrt exp log tanh sigmoid erf sin cos fma select round rounding_shift min "
-        "max; those of the library, gelu silu reciprocal rsqrt; and those that `function` defines above. "
+        "Functions: abs sqrt exp expm1 log log1p tanh sigmoid erf sin cos fma select round rounding_shift "
+        "min max; those of the library, gelu silu reciprocal rsqrt; and those that `function` defines above. "
         "Casts carry the name of a type.",
         "kernel k(M) { inout C: f32[M]; for i in M { C[i] = sqt(C[i]); } }",
     ),

@@ -244,6 +244,8 @@ def sigmoid(x: float) -> float:
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp": math.exp,
     "log": math.log,
+    "expm1": math.expm1,
+    "log1p": math.log1p,
     "tanh": math.tanh,
     "sigmoid": sigmoid,
     "erf": math.erf,
