@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from isamap.torch.backend import compiler
+from isamap.torch.compiling import compiler
 from isamap.torch.kernels import Options
 from isamap.torch.program import Program, Ran
 

@@ -45,6 +45,13 @@ def is_anchor(node: Any) -> bool:
     return name_of(node) in ANCHORS
 
 
+def seen_through(node: Any) -> Any:
+    """The node whose memory a chain of views looks at."""
+    while is_view(node):
+        node = node.args[0]
+    return node
+
+
 def base_of(node: Any) -> Any:
     """The node whose elements, in the same order, a chain of reshapes names."""
     while name_of(node) in RESHAPES:

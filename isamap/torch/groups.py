@@ -18,7 +18,7 @@ MOST_MEMBERS = 24
 """Statements of one kernel; what it takes to find a schedule grows with them."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Group:
     """Nodes in the order of the graph, the shape of all of them, and the anchor if there is one."""
 
@@ -29,58 +29,62 @@ class Group:
 
 def find_groups(graph: Any) -> tuple[list[Group], dict[Any, str]]:
     """The groups of a graph, and why other nodes are in none."""
-    nodes, refused = list(graph.nodes), dict[Any, str]()
-    of: dict[Any, Group] = {}
-    groups: list[Group] = []
-    for node in nodes:
+    place = {node: n for n, node in enumerate(graph.nodes)}
+    refused, of = dict[Any, str](), dict[Any, Group]()
+    for node in place:
         if node.op != "call_function":
             continue
-        if is_result(node) and (group := of.get(node.args[0])) is not None:
-            group.members.append(node)
-            of[node] = group
+        if is_result(node) and node.args[0] in of:
+            group = of[node.args[0]]
+        elif is_view(node) or is_result(node):
             continue
-        if is_view(node) or is_result(node):
-            continue
-        reason = refusal(node)
-        if reason is not None:
+        elif (reason := refusal(node)) is not None:
             refused[node] = reason
             continue
-        group = None if is_anchor(node) else _joined(node, of)
-        if group is None:
-            group = Group(_sizes(node), anchor=node if is_anchor(node) else None)
-            groups.append(group)
-        group.members.append(node)
-        of[node] = group
-    return groups, refused
+        else:
+            group = _joined(node, of) if not is_anchor(node) else Group(_sizes(node), anchor=node)
+        group.members = sorted((*group.members, node), key=place.__getitem__)
+        of |= dict.fromkeys(group.members, group)
+    return list(dict.fromkeys(of.values())), refused
 
 
 def _sizes(node: Any) -> tuple[int, ...]:
     return tuple(first_of(node).shape)
 
 
-def _joined(node: Any, of: dict[Any, Group]) -> Group | None:
-    """The group of an argument that a node can go on with: the latest one."""
-    found = [of[base] for term in node.all_input_nodes if (base := base_of(term)) in of]
-    for group in sorted(found, key=lambda g: (g.anchor is None, -len(g.members))):
-        if len(group.members) < MOST_MEMBERS and _fits(node, group, of) and _is_free(node, group, of):
-            return group
-    return None
+def _joined(node: Any, of: dict[Any, Group]) -> Group:
+    """The group that a node goes on with: those of its arguments as far as one kernel may perform them."""
+    arguments = [of[base] for term in node.all_input_nodes if (base := base_of(term)) in of]
+    found: Group | None = None
+    for group in sorted(dict.fromkeys(arguments), key=lambda g: (g.anchor is None, -len(g.members))):
+        into = found or group
+        members = list(dict.fromkeys((*into.members, *group.members)))
+        if group.anchor is not None and group is not into:
+            continue
+        if len(members) < MOST_MEMBERS and _is_one(into, {*members, node}, of):
+            into.members = members
+            found = into
+    return found or Group(_sizes(node))
 
 
-def _fits(node: Any, group: Group, of: dict[Any, Group]) -> bool:
+def _is_one(group: Group, members: set[Any], of: dict[Any, Group]) -> bool:
+    """Whether one kernel may perform these nodes, which are walked as the group is."""
+    single = [m for m in members if m is not group.anchor and not is_result(m)]
+    return all(_fits(m, group.sizes, members) for m in single) and _is_closed(members, of)
+
+
+def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
     """Whether a node goes over the elements of a group one by one, and all that it reads does."""
     sizes = _sizes(node)
-    if prod(sizes) != prod(group.sizes):
+    if prod(sizes) != prod(wanted):
         return False
-    walks = [node, *(t for t in terms_of(node, name_of(node)) if hasattr(t, "meta"))]
-    for term in walks:
-        if of.get(base_of(term)) is group and term is not node:
+    for term in (node, *(t for t in terms_of(node, name_of(node)) if hasattr(t, "meta"))):
+        if base_of(term) in inside and term is not node:
             if not is_within(term, sizes):
                 return False
             continue
         found = lying(term)
-        strides = broadcast(found.sizes, found.strides, sizes)
-        if reshaped(sizes, strides, group.sizes) is None:
+        if reshaped(sizes, broadcast(found.sizes, found.strides, sizes), wanted) is None:
             return False
     return True
 
@@ -90,22 +94,18 @@ def is_within(term: Any, sizes: tuple[int, ...]) -> bool:
     return prod(_sizes(term)) == prod(sizes)
 
 
-def _is_free(node: Any, group: Group, of: dict[Any, Group]) -> bool:
-    """Whether nothing that a node needs waits for the group from outside of it."""
-    inside = set(group.members)
+def _is_closed(inside: set[Any], of: dict[Any, Group]) -> bool:
+    """Whether nothing that these nodes need waits, outside of them, for one of them."""
     seen: set[Any] = set()
-    waiting = [t for t in node.all_input_nodes if base_of(t) not in inside]
+    waiting = [i for node in inside for i in node.all_input_nodes if base_of(i) not in inside]
     while waiting:
         found = waiting.pop()
         if found in inside:
             return False
-        if found in seen:
-            continue
-        seen.add(found)
-        other = of.get(found)
-        if other is not None:
-            waiting += [i for m in other.members for i in m.all_input_nodes if i not in seen]
-        waiting += found.all_input_nodes
+        if found not in seen:
+            seen.add(found)
+            members = of[found].members if found in of else [found]
+            waiting += [i for m in members for i in m.all_input_nodes]
     return True
 
 

@@ -18,6 +18,7 @@ class Options:
     threads: int = 1
     heuristic: str = "greedy"
     limit_s: float = 10.0
+    pack: bool = False
 
     @staticmethod
     def of(given: dict[str, Any] | None) -> Options:
@@ -31,12 +32,12 @@ class Options:
         return Options(**(given or {}))
 
 
-_KERNELS: dict[tuple[str, Options], CompiledKernel] = {}
+_KERNELS: dict[tuple[str, Options, tuple[str, ...]], CompiledKernel] = {}
 
 
-def kernel_of(text: str, options: Options) -> CompiledKernel:
-    """The kernel of a text. Raises: IsamapError of every kind."""
-    known = _KERNELS.get((text, options))
+def kernel_of(text: str, options: Options, packed: tuple[str, ...] = ()) -> CompiledKernel:
+    """The kernel of a text, which takes some operands packed. Raises: IsamapError of every kind."""
+    known = _KERNELS.get((text, options, packed))
     if known is None:
         known = compile_kernel(
             text,
@@ -45,6 +46,7 @@ def kernel_of(text: str, options: Options) -> CompiledKernel:
             threads=options.threads,
             heuristic=options.heuristic,
             limit_s=options.limit_s,
+            packed=packed,
         )
-        _KERNELS[text, options] = known
+        _KERNELS[text, options, packed] = known
     return known

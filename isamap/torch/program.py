@@ -11,6 +11,7 @@ from isamap.torch.graph import is_result, is_view, name_of
 from isamap.torch.groups import find_groups
 from isamap.torch.kernel_text import kernel_text
 from isamap.torch.kernels import Options, kernel_of
+from isamap.torch.packing import packed_of, weights_of
 from isamap.torch.running import Performed, make_run
 from isamap.torch.terms import NotTaken
 
@@ -41,11 +42,14 @@ class Program:
 def make_program(graph: Any, options: Options) -> Program:
     """The program of a graph whose nodes know the shapes of their results."""
     groups, refused = find_groups(graph)
+    weights = weights_of(graph) if options.pack else frozenset[Any]()
     kernels: list[Performed] = []
     for group in groups:
         try:
             text = kernel_text(group)
-            kernels.append(Performed.of(text, kernel_of(text.text, options), group.members))
+            packed = packed_of(group, text, weights)
+            kernel = kernel_of(text.text, options, packed)
+            kernels.append(Performed.of(text, kernel, group.members, packed))
         except NotTaken as reason:
             refused |= dict.fromkeys(group.members, str(reason))
         except IsamapError as error:

@@ -20,8 +20,9 @@ from isamap.driver.runnable import CompiledKernel
 from isamap.ir import DTYPES
 from isamap.plan.placement import Buffer
 from isamap.scheduler.memory.allocation import pack
-from isamap.torch.graph import is_view, lying
+from isamap.torch.graph import lying, seen_through
 from isamap.torch.kernel_text import Passed, Text
+from isamap.torch.packing import packing
 
 LINE_BYTES = 64
 Values = dict[Any, Any]
@@ -36,17 +37,30 @@ class Performed:
     text: Text
     call: Callable[[Sequence[int]], None]
     members: tuple[Any, ...]
+    packings: tuple[tuple[int, Any, Callable[[Any, Any], int]], ...] = ()
+    """Of reads that are passed packed: which of them, the tensor's node, and the address."""
 
     @staticmethod
-    def of(text: Text, kernel: CompiledKernel, members: Sequence[Any]) -> Performed:
+    def of(
+        text: Text, kernel: CompiledKernel, members: Sequence[Any], packed: Sequence[str] = ()
+    ) -> Performed:
         """A kernel for tensors that lie as its text says. Raises: UsageProblem where it takes none such."""
-        like = {p.name: _like(p) for p in (*text.reads, *text.writes)}
-        return Performed(text, kernel.moving(**like), tuple(members))
+        like: dict[str, Any] = {}
+        packings: list[tuple[int, Any, Callable[[Any, Any], int]]] = []
+        for n, p in enumerate((*text.reads, *text.writes)):
+            if p.name not in packed:
+                like[p.name] = _like(p)
+                continue
+            like |= kernel.pack(**{p.name: _like(p)})
+            size = p.node.meta["val"].element_size()
+            made = packing(kernel, p, _distance_bytes(p) // size)
+            packings.append((n, seen_through(p.node), made))
+        return Performed(text, kernel.moving(**like), tuple(members), tuple(packings))
 
     @property
     def needed(self) -> list[Any]:
         """The nodes whose tensors it reads, but for views, which are looked through."""
-        return [_seen_through(p.node) for p in self.text.reads]
+        return [seen_through(p.node) for p in self.text.reads]
 
     @property
     def written(self) -> list[Any]:
@@ -97,13 +111,6 @@ def _taken(spare: list[Any], size_bytes: int) -> Any:
     except IndexError:
         torch: Any = import_module("torch")
         return torch.empty(size_bytes, dtype=torch.uint8)
-
-
-def _seen_through(node: Any) -> Any:
-    """The node whose memory a chain of views looks at."""
-    while is_view(node):
-        node = node.args[0]
-    return node
 
 
 def _needed(unit: Any) -> list[Any]:
@@ -167,7 +174,7 @@ def _eager(node: Any, is_read: bool) -> Step:
 
 
 def _kernel(unit: Performed, offsets: dict[Any, int]) -> Step:
-    reads = [(_seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
+    reads = [(seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
     places = [*reads, *((p.node, 0) for p in unit.text.writes)]
     made = [(p.node, _making(p.node)) for p in unit.text.writes if p.node not in offsets]
 
@@ -175,14 +182,17 @@ def _kernel(unit: Performed, offsets: dict[Any, int]) -> Step:
         for node, make in made:
             tensor = values[node] = make()
             addresses[node] = tensor.data_ptr()
-        unit.call([addresses[node] + distance for node, distance in places])
+        where = [addresses[node] + distance for node, distance in places]
+        for n, node, packed in unit.packings:
+            where[n] = packed(values[node], values[node,])
+        unit.call(where)
 
     return step
 
 
 def _distance_bytes(passed: Passed) -> int:
     """From the first element of the memory that a view looks at to that of the view."""
-    seen, base = passed.node.meta["val"], _seen_through(passed.node).meta["val"]
+    seen, base = passed.node.meta["val"], seen_through(passed.node).meta["val"]
     return (seen.storage_offset() - base.storage_offset()) * seen.element_size()
 
 

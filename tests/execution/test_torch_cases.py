@@ -244,3 +244,14 @@ def test_operations_on_elements_go_with_the_product_before_them() -> None:
         model, (torch.randn(4, 5), torch.randn(5, 3), torch.randn(2, 2, 3)), options=OPTIONS
     )
     assert {n.where for n in found.nodes} == {"kernel 0: aten_mm_gelu_add", "nowhere"}
+
+
+def test_a_packed_weight_that_changes_is_packed_again() -> None:
+    layer, x = torch.nn.Linear(8, 16), torch.randn(3, 8)
+    fast = torch.compile(layer, backend=backend.backend, options=OPTIONS | {"pack": True})
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), layer(x))
+            layer.weight.mul_(2)
+        layer.weight = torch.nn.Parameter(torch.randn(16, 8))
+        torch.testing.assert_close(fast(x), layer(x))
