@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,7 @@ from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction
+    from isamap.machine.encodings import Word
     from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
     from isamap.tune.profile import Profile
 
@@ -102,6 +103,7 @@ def _machine_json(
         "products_per_cycle": {
             u.name: u.products_per_cycle for u in machine.units.values() if u.products_per_cycle is not None
         },
+        "program": asdict(machine.program) if machine.program is not None else None,
         "instructions": [_instruction_json(i) | dict(measured.get(i.name, {})) for i in _described(machine)],
     }
 
@@ -203,6 +205,10 @@ def _machine_text(
     timings = timing_rows(machine)
     parts += ["", table(timings)] if timings else []
     parts += ["", table([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
+    if machine.program is not None:
+        encoded = sum(i.encoding is not None for i in _described(machine))
+        said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
+        parts += ["", f"program  {machine.program.source}  {said}"]
     return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
 
 
@@ -241,4 +247,20 @@ def _instruction_json(i: MachineInstruction) -> dict[str, object]:
         "interval_ns": print_expr(i.cost.interval_ns),
         "latency_ns": print_expr(i.cost.latency_ns),
         "source": i.source,
+        "encoding": [_word_json(word) for word in i.encoding.words] if i.encoding is not None else None,
+    }
+
+
+def _word_json(word: Word) -> dict[str, object]:
+    """The fields of a word by name: their bits, and what they hold."""
+    return {
+        f.name: {
+            "bits": [f.high, f.low],
+            **(
+                {"constant": f.holds}
+                if isinstance(f.holds, int)
+                else {"holds": str(f.holds), "unit": f.holds.unit}
+            ),
+        }
+        for f in word
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
-from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
+from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
@@ -13,7 +13,9 @@ LEAST_BITS, MOST_BITS = 8, 128
 
 BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, ("bits",))
 WORDS = ListOf(NamedBy(BIT_FIELD), 1)
-PROGRAM = Keys({"word_bits": COUNT, "begin": WORDS, "source": TEXT}, ("word_bits", "source"))
+PROGRAM = Keys(
+    {"word_bits": Leaf("whole", LEAST_BITS), "begin": WORDS, "source": TEXT}, ("word_bits", "source")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,8 @@ def _read_field(name: Scalar, node: Node, findings: Findings) -> FieldSpec | Non
         return None
     if (constant is None) == (holds is None):
         said = "has a constant and holds something" if constant is not None else "says not what it holds"
-        findings.report(
-            "encoding-holds", f"{what} {said}", name.span, advice="write `constant: …`, or `holds: …`"
-        )
+        code = "given-twice" if constant is not None else "missing-key"
+        findings.report(code, f"{what} {said}", name.span, advice="write `constant: …`, or `holds: …`")
         return None
     return FieldSpec(name, bits, constant, holds, unit)
 

@@ -42,6 +42,10 @@ class BitField:
     holds: int | Quantity
     span: Span | None = field(default=None, compare=False, repr=False)
 
+    def __str__(self) -> str:
+        unit = f" / {self.holds.unit}" if isinstance(self.holds, Quantity) and self.holds.unit != 1 else ""
+        return f"{self.name} {self.high}..{self.low} = {self.holds}{unit}"
+
     @property
     def limit(self) -> int:
         """The first number that is too large."""
@@ -70,6 +74,9 @@ class Encoding:
 
     words: tuple[Word, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:

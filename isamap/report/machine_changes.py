@@ -91,7 +91,8 @@ def _instructions(machine: Machine) -> Mapping[str, MachineInstruction]:
 
 
 def _meaning_text(item: MachineInstruction) -> str:
-    return f"{' '.join(print_routine(item.instruction).split())} {item.emit}"
+    words = "" if item.encoding is None else f" {item.encoding}"
+    return f"{' '.join(print_routine(item.instruction).split())} {item.emit}{words}"
 
 
 def _cost_text(item: MachineInstruction) -> str:

@@ -51,12 +51,20 @@ class Placed:
     words: tuple[int, ...]
 
 
+_Encoded = tuple[Instruction, Encoding, tuple[tuple[int, int], ...]]
+"""An instruction, its words, and by word the bits that are the same in each issue with their values."""
+
+
 def decode(words: Sequence[int], machine: Machine) -> tuple[Placed, ...]:
     """All commands of a program. Raises: VerificationFailed at the first word that begins none."""
     begin = machine.program.begin if machine.program is not None else ()
     if tuple(words[: len(begin)]) != begin:
         raise _refused(0, "the program does not begin with the words that all programs of the machine do")
-    encoded = [item for item in machine.instructions.values() if item.encoding is not None]
+    encoded = [
+        (item.instruction, item.encoding, item.encoding.fixed)
+        for item in machine.instructions.values()
+        if item.encoding is not None
+    ]
     found: list[Placed] = []
     at = len(begin)
     while at < len(words):
@@ -66,25 +74,16 @@ def decode(words: Sequence[int], machine: Machine) -> tuple[Placed, ...]:
     return tuple(found)
 
 
-def _decode_one(
-    words: Sequence[int], at: int, encoded: Sequence[MachineInstruction], machine: Machine
-) -> Placed:
-    for item in encoded:
-        assert item.encoding is not None, "these are the encoded ones"
-        own = tuple(words[at : at + len(item.encoding.words)])
-        if _is(own, item.encoding):
-            return Placed(at, _command(item.instruction, item.encoding, own, at), own)
+def _decode_one(words: Sequence[int], at: int, encoded: Sequence[_Encoded], machine: Machine) -> Placed:
+    for instruction, encoding, fixed in encoded:
+        own = tuple(words[at : at + len(fixed)])
+        if len(own) == len(fixed) and all(
+            word & bits == value for word, (bits, value) in zip(own, fixed, strict=True)
+        ):
+            return Placed(at, _command(instruction, encoding, own, at), own)
     bits = machine.program.word_bits if machine.program is not None else 0
     shown = f"{words[at]:#0{bits // 4 + 2}x}"
     raise _refused(at, f"{shown} and what follows are no instruction of {machine.name}")
-
-
-def _is(words: tuple[int, ...], encoding: Encoding) -> bool:
-    """Whether all bits that an instruction fixes are as it has them."""
-    fixed = encoding.fixed
-    return len(words) == len(fixed) and all(
-        word & bits == value for word, (bits, value) in zip(words, fixed, strict=True)
-    )
 
 
 def _command(instruction: Instruction, encoding: Encoding, words: tuple[int, ...], at: int) -> Command:

@@ -48,7 +48,7 @@ def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, Leaf]]:
         case Keys(values, required):
             for key, inner in values.items():
                 beside = {k: right(values[k]) for k in required if k != key}
-                if "unit" in values:  # an interval and a latency, in one unit each
+                if "interval_ns" in values:  # an interval and a latency, in one unit each
                     beside |= {k: "1" for k in ("interval_ns", "latency_ns") if k[:3] != key[:3]}
                 around = "".join(f"{k}: {v}, " for k, v in beside.items())
                 yield from leaves(inner, frame % f"{{{around}{key}: %s}}")
@@ -63,8 +63,8 @@ def right(value: Value) -> str:
             return "true"
         case Leaf("text"):
             return "some"
-        case Leaf():
-            return "1"
+        case Leaf(least=least):
+            return f"{max(1, int(least))}"
         case ListOf(item):
             return f"[{right(item)}]"
         case NamedBy(inner):
@@ -72,7 +72,7 @@ def right(value: Value) -> str:
         case OneOf(kinds):
             return right(kinds[0])
         case Keys(values, required):
-            costs = ", interval_ns: 1, latency_ns: 1" if "unit" in values else ""
+            costs = ", interval_ns: 1, latency_ns: 1" if "interval_ns" in values else ""
             return f"{{{', '.join(f'{k}: {right(values[k])}' for k in required)}{costs}}}"
 
 
