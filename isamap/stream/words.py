@@ -36,7 +36,7 @@ def _put(field: BitField, found: dict[Quantity, int], item: MachineInstruction) 
                 "encoding-range",
                 f"field `{field.name}` of `{item.name}` cannot hold `{field.holds}` = {value}: it is {why}",
                 field.span,
-                help="choose other sizes, or another schedule with --fix",
+                help="lay the operand out as the instruction moves it, or try another schedule with --fix",
             )
         )
     return field.put(value // unit)

@@ -21,16 +21,23 @@ from numpy.typing import NDArray
 
 from isamap.codegen.fills import make_arrays
 from isamap.driver.inputs import read_kernel
-from isamap.driver.request import Request
+from isamap.driver.request import Request, Size
 from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import Kernel, interpret
 from isamap.machine import Machine, load_machine
+from isamap.machine.encodings import Quantity
 from isamap.source import UsageProblem
 from isamap.stream.program_file import ProgramFile, read_program, write_program
 from isamap.stream.words import decode
 
 SHIM = Path(__file__).resolve().parents[1] / "libgemmini"
-SIZES = [(16, 16, 16), (37, 20, 70), (64, 48, 33)]
+CONVOLUTION = str(SHIM.parents[1] / "docs" / "examples" / "conv2d_s8.ir")
+CASES: list[tuple[str, dict[str, Size]]] = [
+    ("gemm_s8s8", {"M": 16, "N": 16, "K": 16}),
+    ("gemm_s8s8", {"M": 37, "N": 20, "K": 70}),
+    ("gemm_s8s8", {"M": 64, "N": 48, "K": 33}),
+    (CONVOLUTION, {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,37 +45,36 @@ def machine() -> Machine:
     return load_machine("gemmini")
 
 
-def compiled(name: str, **sizes: int) -> bytes:
+def compiled(name: str, sizes: dict[str, Size]) -> bytes:
     program, _ = compile_words(Request(read_kernel(name), "gemmini", sizes, heuristic="greedy"))
     return write_program(program)
 
 
-def wanted(data: bytes, name: str) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-    """Arrays, and what the kernel's interpreter makes of them."""
+def started(data: bytes, name: str) -> tuple[File, NDArray[Any], dict[str, NDArray[Any]]]:
+    """The file, main memory before the first command, and what the kernel's interpreter makes of it."""
     kernel: Kernel = program_kernel(read_program(data, "a program"), read_kernel(name))
     arrays = make_arrays(kernel, "random")
-    return arrays, interpret(kernel, arrays, {})["C"]
-
-
-@pytest.mark.parametrize(("m", "n", "k"), SIZES)
-def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
-    m: int, n: int, k: int, machine: Machine
-) -> None:
-    data = compiled("gemm_s8s8", M=m, N=n, K=k)
-    program = read_program(data, "a program")
-    case = verify_program(program, machine, program_kernel(program, read_kernel("gemm_s8s8")), "random")
-    assert case.ok, case.problems
-    arrays, c = wanted(data, "gemm_s8s8")
     file = File(data)
-    memory = file.image(arrays)
+    return file, file.image(arrays), interpret(kernel, arrays, {})
+
+
+@pytest.mark.parametrize(("name", "sizes"), CASES, ids=["tile", "ragged", "wide", "convolution"])
+def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
+    name: str, sizes: dict[str, Size], machine: Machine
+) -> None:
+    data = compiled(name, sizes)
+    program = read_program(data, "a program")
+    case = verify_program(program, machine, program_kernel(program, read_kernel(name)), "random")
+    assert case.ok, case.problems
+    file, memory, wanted = started(data, name)
     Gemmini(memory).run(file.words)
-    assert np.array_equal(file.output(memory, "C"), c)
+    assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
 
 
 @pytest.mark.parametrize("kernel", ["gemm_nt_s8s8", "gemm_tn_s8s8"])
 def test_columns_that_no_row_address_reaches_are_refused(kernel: str) -> None:
     with pytest.raises(UsageProblem, match=r"`row` of `mvin` cannot hold `z.address` = 1"):
-        compiled(kernel, M=32, N=16, K=48)
+        compiled(kernel, {"M": 32, "N": 16, "K": 48})
 
 
 @pytest.mark.skipif("ISAMAP_LIBGEMMINI" not in os.environ, reason="ISAMAP_LIBGEMMINI names no libgemmini")
@@ -79,15 +85,13 @@ def test_the_simulator_of_its_authors_runs_the_words(tmp_path: Path) -> None:
     sources = [str(folder / "gemmini.cc"), str(SHIM / "run.cc")]
     command = [compiler, "-O1", "-w", "-fpermissive", "-std=c++17", f"-I{SHIM}", *sources]
     subprocess.run([*command, "-o", str(tmp_path / "run")], check=True)
-    for m, n, k in SIZES:
-        data = compiled("gemm_s8s8", M=m, N=n, K=k)
-        arrays, c = wanted(data, "gemm_s8s8")
-        file = File(data)
-        (tmp_path / "image").write_bytes(file.image(arrays).tobytes())
+    for name, sizes in CASES:
+        file, memory, wanted = started(compiled(name, sizes), name)
+        (tmp_path / "image").write_bytes(memory.tobytes())
         (tmp_path / "words").write_bytes(file.body)
         subprocess.run([tmp_path / "run", tmp_path / "image", tmp_path / "words"], check=True)
         memory = np.fromfile(tmp_path / "image", np.uint8)
-        assert np.array_equal(file.output(memory, "C"), c)
+        assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
 
 
 CORRUPTIONS = 30
@@ -100,7 +104,9 @@ def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, P
     one = placed[int(rng.integers(len(placed)))]
     encoding = machine.instructions[one.command.instruction].encoding
     assert encoding is not None
-    fields = [(at, f) for at, word in enumerate(encoding.words) for f in word]
+    everything = [(at, f) for at, word in enumerate(encoding.words) for f in word]
+    # Two thirds in what an issue decides: that constants are held against theirs is soon seen.
+    fields = [(at, f) for at, f in everything if seed % 3 == 0 or isinstance(f.holds, Quantity)]
     at, field = fields[int(rng.integers(len(fields)))]
     words = list(program.words)
     old = field.get(words[one.at + at])
@@ -114,7 +120,7 @@ def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, P
 
 
 def test_single_fields_that_are_corrupted_are_caught(machine: Machine) -> None:
-    program = read_program(compiled("gemm_s8s8", M=32, N=32, K=32), "a program")
+    program = read_program(compiled("gemm_s8s8", {"M": 32, "N": 32, "K": 32}), "a program")
     kernel = program_kernel(program, read_kernel("gemm_s8s8"))
     assert verify_program(program, machine, kernel, "random").ok
     missed = list[str]()
