@@ -10,8 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request
-from isamap.driver.streams import compile_words, load_program, program_kernel
+from isamap.driver.streams import compile_words, load_program, program_kernel, verify_program
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
@@ -53,7 +54,7 @@ def drawn(machine: Machine, name: str, random: Random) -> Command:
     return command_of(item.instruction, found)
 
 
-@pytest.mark.parametrize("described", [WORDS, "gemmini"])
+@pytest.mark.parametrize("described", [WORDS, "gemmini", "edge-npu"])
 def test_whatever_fields_hold_is_read_back_from_the_words(described: str) -> None:
     there, random = load_machine(described), Random(0)
     assert there.program is not None
@@ -79,6 +80,16 @@ def test_registers_and_numbers_of_a_type_stand_in_words(program: ProgramFile, ma
 def test_a_program_does_what_its_kernel_says(program: ProgramFile, machine: Machine) -> None:
     x = np.arange(24, dtype=np.float32)
     assert np.array_equal(execute_program(program, machine, {"x": x})["y"], x / 4)
+
+
+def test_registers_and_rows_that_the_schedule_chose_stand_in_words_of_the_edge_npu() -> None:
+    npu, kernel = load_machine("edge-npu"), read_kernel("gemm_s8s8")
+    request = Request(kernel, "edge-npu", {"M": 40, "N": 64, "K": 33}, heuristic="greedy")
+    product = read_program(write_program(compile_words(request)[0]), "p")
+    assert verify_program(product, npu, program_kernel(product, kernel), "random").ok
+    streams = [one.command for one in decode(product.words, npu) if one.command.instruction == "stream"]
+    assert {dict(one.operands)["b"] for one in streams} <= {Register("weights", 0), Register("weights", 1)}
+    assert {dict(one.params)["M"] for one in streams} <= {32 * rows for rows in range(1, 9)}
 
 
 def test_a_file_is_read_back_whole(program: ProgramFile) -> None:
