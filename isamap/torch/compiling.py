@@ -95,7 +95,8 @@ def _decompositions() -> dict[Any, Any]:
             aten.lerp,
             aten.mse_loss,
             aten.mse_loss_backward,
-            aten.native_batch_norm,
+            aten.native_batch_norm,  # not functional but for its decompositions
+            aten._native_batch_norm_legit,
             aten._native_batch_norm_legit_no_training,
         ]
     )

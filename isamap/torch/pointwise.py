@@ -205,6 +205,9 @@ def _options(node: Any, optioned: Optioned) -> Option:
         name: rest[n] if n < len(rest) else node.kwargs.get(name, default)
         for n, (name, default) in enumerate(optioned.options)
     }
+    for name, value in found.items():
+        if hasattr(value, "meta"):
+            _no(f"`{name}` as a tensor")
     return found.__getitem__
 
 

@@ -128,6 +128,14 @@ CASES: dict[str, Case] = {
         lambda: torch.randn(9).double(),
     ),
     "truth values": (lambda x: (x[0] & ~x[1]) | (x[1] ^ x[0]), lambda: (ramp(4) > 0, ramp(4) < 1)),
+    "limits that are tensors": (lambda t: torch.clamp(t[0], t[1]), lambda: randn((4,), (4,))),
+    "sums in another type": (lambda x: x.sum(0, dtype=torch.float64), lambda: torch.randn(3, 4)),
+    "powers": (lambda x: (x**2, x**3, x**-1, x**0.5, x**2.7), lambda: torch.rand(5) + 1),
+    "conversions": (
+        lambda x: (x.to(torch.int32), x.to(torch.bool), x.to(torch.bfloat16), x.to(torch.float64)),
+        lambda: torch.randn(9) * 10,
+    ),
+    "numbers too large for the type": (lambda x: x + 2**40, lambda: ramp(4, dtype=torch.int32)),
     "a choice": (lambda x: torch.where(x > 0, x, x * 0.1), lambda: torch.randn(3, 5)),
     "not a number": (
         lambda x: (torch.relu(x), x.clamp(-1, 1), torch.maximum(x, -x), torch.where(x > 0, x, 0.0)),
@@ -181,6 +189,16 @@ def test_what_is_changed_in_place_is_changed() -> None:
     first, second = [(torch.ones(2, 3), torch.ones(2, 3)) for _ in range(2)]
     torch.testing.assert_close(compiled(model)(*first), model(*second))
     torch.testing.assert_close(first, second)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_norms_of_batches_keep_their_means(training: bool) -> None:
+    ours, theirs = [torch.nn.BatchNorm1d(3).train(training) for _ in range(2)]
+    x, fast = torch.randn(5, 3), compiled(ours)
+    torch.testing.assert_close(fast(x), theirs(x))
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), theirs(x))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
 
 
 def test_weights_that_change_count() -> None:
