@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf, prod
 
 from isamap.plan.cost import Cost, evaluate
 from isamap.plan.decisions import mapping_of
-from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding.dealing import part_cost, part_options
@@ -57,7 +57,8 @@ def open_options(
 ) -> tuple[OpenOption, ...]:
     """The options that agree with what is fixed, most promising first; none when nothing does.
 
-    `stop` on the monotonic clock: from then on the first that agrees will do.
+    `stop` on the monotonic clock: from then on one that agrees will do, the first of those that compute most
+    at a time.
     """
     registers = dict(problem.registers)
     # They are of free decisions: with others fixed they are not what greedy finds.
@@ -66,7 +67,7 @@ def open_options(
     found: list[OpenOption] = []
     ways = (
         (n, way)
-        for n, o in enumerate(nest.options)
+        for n, o in sorted(enumerate(nest.options), key=lambda numbered: _issues(numbered[1]))
         for way in part_options(problem, nest.statement, o, fixed)
     )
     for number, option in ways:
@@ -87,6 +88,11 @@ def open_options(
             start = starts.get((number, option.parts))
             found.append(OpenOption(number, space, cost, blocks, floor, start))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
+
+
+def _issues(option: NestOption) -> int:
+    """How many instructions compute all of it."""
+    return prod(ceil(axis.extent / axis.tile) for axis in option.axes)
 
 
 def heeds(space: Space) -> bool:

@@ -250,3 +250,12 @@ def test_the_last_stage_named_has_all_mappings() -> None:
 
     assert len(matched.nests[0].options) > len(made.nests[0].options)
     assert matched.nests[0].others_ns == inf
+
+
+def test_when_time_is_over_vectors_are_looked_at_and_not_what_is_described_first() -> None:
+    """A GRU of 2816 units whose products had taken all the time computed its gates one number at a time."""
+    problem = whole("softmax_f32", "x86-avx512", {"M": 8, "N": 64}, 1)
+    for nest in problem.nests:
+        (only,) = open_options(problem, nest, MODEL, {}, stop=0.0)
+        best = open_options(problem, nest, MODEL, {})[0]
+        assert only.floor_ns <= 2 * best.floor_ns
