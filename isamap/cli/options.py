@@ -26,7 +26,8 @@ MachineName = Annotated[
     typer.Option(
         "--hw",
         metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description.",
+        help="A shipped machine's name, `host`, or the path of a description; @Q=8 behind it gives a length "
+        "of vectors, @Q=any all that the description names.",
         show_default=False,
     ),
 ]
@@ -35,8 +36,9 @@ MachineNames = Annotated[
     typer.Option(
         "--hw",
         metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description; several, each behind its own "
-        "--hw, give code that picks one when it runs.",
+        help="A shipped machine's name, `host`, or the path of a description; @Q=8 behind it gives a length "
+        "of vectors, @Q=any code for all that the description names; several, each behind its own --hw, give "
+        "code that picks one when it runs.",
         show_default=False,
     ),
 ]

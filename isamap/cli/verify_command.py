@@ -53,8 +53,8 @@ MachineOrAll = Annotated[
     typer.Option(
         "--hw",
         metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description; with --all also `x86-*`, "
-        "or several with commas.",
+        help="A shipped machine's name, `host`, or the path of a description; @Q=8 behind it gives a length "
+        "of vectors, @Q=any tries the program at all; with --all also `x86-*`, or several with commas.",
         show_default=False,
     ),
 ]

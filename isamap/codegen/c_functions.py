@@ -210,8 +210,18 @@ _UPWARD = {
 }
 
 
+# Clang has no __int128 for processors of 32 bits, and gcc 12 no _BitInt.
+_WIDE_INT = """\
+#ifdef __SIZEOF_INT128__
+typedef __int128 wide_int;
+#else
+typedef _BitInt(128) wide_int;
+#endif
+"""
+
+
 def _rounding_shift(mode: str, wide: bool) -> Helper:
-    t, name, last = ("__int128", "_wide", 100) if wide else ("int64_t", "", 62)
+    t, name, last = ("wide_int", "_wide", 100) if wide else ("int64_t", "", 62)
     half = f"\n  {t} half = n > 0 ? ({t})1 << (n - 1) : 0;" if mode in ("away", "even") else ""
     rest = "" if mode == "down" else f"\n  {t} rest = x - (whole << n);"
     text = f"""\
@@ -221,7 +231,7 @@ static inline {t} rounding_shift_{mode}{name}({t} x, {t} n) {{
   return whole + ({_UPWARD[mode]});
 }}
 """
-    return Helper(text)
+    return Helper(text, ("wide_int",) if wide else ())
 
 
 def _saturation(dtype: DType) -> dict[str, Helper]:
@@ -344,6 +354,7 @@ HELPERS: dict[str, Helper] = {
     **{name: helper for dtype in _INTEGERS for name, helper in _integer_helpers(dtype).items()},
     **{name: helper for dtype in _INTEGERS for name, helper in _saturation(dtype).items()},
     **{f"rounding_shift_{mode}": _rounding_shift(mode, wide=False) for mode in _UPWARD},
+    "wide_int": Helper(_WIDE_INT),
     **{f"rounding_shift_{mode}_wide": _rounding_shift(mode, wide=True) for mode in _UPWARD},
     "wrap_float": Helper(_WRAP_FLOAT),
     **{f"made_here_{t}": _made_here(t) for t in sorted({storage_type(d) for d in DTYPES.values()})},

@@ -258,13 +258,15 @@ def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None
 
     Units: nanoseconds.
     """
-    cell, here = in_tiles(acc, suppliers), tuple(Index.of(d) for d in dims(len(acc.shape)))
+    if len(acc.shape) != 1:
+        return None
+    cell, here = in_tiles(acc, suppliers), tuple(Index.of(d) for d in dims(1))
     held = Read(f"$value:{acc.memory}", here, acc.dtype)
     begun = find_supply(suppliers, acc.want({}))
     stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
     target, value = sum_of_lanes(cell.buffer, prod(acc.shape), tile)
     added = find_delivery(suppliers, target, value, "", None, Want(value, "", value.dtype, (), ()))
-    if begun is None or stored is None or added is None or len(acc.shape) != 1:
+    if begun is None or stored is None or added is None:
         return None
     return (begun.cost_ns if isinstance(begun, Supply) else 0.0) + stored.cost_ns + added.cost_ns
 
