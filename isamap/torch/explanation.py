@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from isamap.source import Diagnostic, UsageProblem
 from isamap.torch.compiling import compiler
 from isamap.torch.kernels import Options
 from isamap.torch.program import Program, Ran
@@ -43,15 +44,25 @@ class Explanation:
         return "\n".join(lines)
 
 
+def _torch() -> Any:
+    """The package. Raises: UsageProblem where it is not installed."""
+    try:
+        return import_module("torch")
+    except ModuleNotFoundError:
+        said = "`isamap.torch` compiles models of torch, which is not installed"
+        raise UsageProblem(Diagnostic("usage", said, help="pip install 'isamap[torch]'")) from None
+
+
 def explain(
     model: Any, inputs: Any, *, training: bool = False, options: dict[str, Any] | None = None
 ) -> Explanation:
     """Where each node of a model runs for such inputs, one tensor or several, and why not in a kernel.
 
     The model is compiled and called once; with `training`, its gradients are computed, too, of the sum of its
-    first result, and added to what its parameters hold.
+    first result, and added to what its parameters hold. Raises: UsageProblem for options that are not there,
+    and where torch is not installed.
     """
-    torch: Any = import_module("torch")
+    torch = _torch()
     found: list[tuple[str, tuple[Ran, ...]]] = []
 
     def seen(kind: str, program: Program) -> None:
