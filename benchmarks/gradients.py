@@ -140,13 +140,13 @@ def measured(case: Case, rounds: int) -> tuple[dict[str, list[float]], float]:
     given |= {n: torch.tensor(a.astype(np.float32)) for n, a in missing.items()}
     inputs = [given[n].requires_grad_() for n in case.by]
     result = case.forward(given)
-    worth = torch.tensor(arrays[f"d_{case.of}"])
+    upstream = torch.tensor(arrays[f"d_{case.of}"])
 
     def backward() -> object:
-        return torch.autograd.grad(result, inputs, worth, retain_graph=True)
+        return torch.autograd.grad(result, inputs, upstream, retain_graph=True)
 
     call()
-    theirs = dict(zip(case.by, torch.autograd.grad(result, inputs, worth, retain_graph=True), strict=True))
+    theirs = dict(zip(case.by, torch.autograd.grad(result, inputs, upstream, retain_graph=True), strict=True))
     differs = max(
         float(np.abs(arrays[f"d_{n}"] - t.numpy()).max() / np.abs(t.numpy()).max()) for n, t in theirs.items()
     )

@@ -1,4 +1,4 @@
-"""The statements of a kernel backwards: what results are worth, handed on to what they are computed from."""
+"""The statements of a kernel backwards: the adjoints of results, handed on to what they are computed from."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ BACKWARD = 1 << 16
 class Backward:
     """The statements of the derivative so far.
 
-    `worth` has for each array that of what its elements are worth, `touched` those that a statement has
-    changed. `zeroed` begin as zeros: no statement assigns all elements at first. `useful` arrays are those
-    that results are computed from, `ties` the counts of equal maxima, `more` all other arrays.
+    `adjoints` has for each array that of its adjoints, `touched` those that a statement has changed. `zeroed`
+    begin as zeros: no statement assigns all elements at first. `useful` arrays are those that results are
+    computed from, `ties` the counts of equal maxima, `more` all other arrays.
     """
 
     kernel: Kernel
@@ -50,7 +50,7 @@ class Backward:
     active: set[str]
     names: Names
     useful: set[str] = field(default_factory=set[str])
-    worth: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    adjoints: dict[str, Operand] = field(default_factory=dict[str, Operand])
     touched: set[str] = field(default_factory=set[str])
     seeds: list[Operand] = field(default_factory=list[Operand])
     made: list[Statement] = field(default_factory=list[Statement])
@@ -58,10 +58,10 @@ class Backward:
     zeroed: dict[str, Operand] = field(default_factory=dict[str, Operand])
     ties: dict[str, str] = field(default_factory=dict[str, str])
 
-    # --- what results are worth -----------------------------------------------------------------------
+    # --- adjoints of results -----------------------------------------------------------------------
 
     def seed(self, results: Sequence[str]) -> None:
-        """The inputs that say what results are worth, each the array of its result where nothing else is."""
+        """The inputs with the adjoints of results, taken as they are where nothing is added to them."""
         read = {r.buffer for s in self.built.statements for r in reads(s.assign.value)}
         for name in results:
             operand, place = self.kernel.operand(name), self.built.finals[name]
@@ -72,7 +72,7 @@ class Backward:
             if place.name not in self.active:
                 continue
             if place.step is None and place.name not in read:
-                self.worth[place.name] = seed
+                self.adjoints[place.name] = seed
                 continue
             axes = self.names.axes(operand.shape)
             index = tuple(Index.of(a.name) for a in axes)
@@ -89,16 +89,16 @@ class Backward:
                 return found
             found |= more
 
-    def worth_of(self, name: str) -> Operand:
-        """The array of what the elements of an array are worth, or the number for a number."""
-        if name not in self.worth:
+    def adjoints_of(self, name: str) -> Operand:
+        """The array of the adjoints of an array, or the adjoint of a number."""
+        if name not in self.adjoints:
             shape, dtype = self.shape(name), adjoint_type(self.dtype(name))
-            self.worth[name] = Operand(self.names.fresh(f"d_{name}"), "temp", dtype, shape)
-        return self.worth[name]
+            self.adjoints[name] = Operand(self.names.fresh(f"d_{name}"), "temp", dtype, shape)
+        return self.adjoints[name]
 
     def shape(self, name: str) -> tuple[Index, ...]:
-        """The shape of an array of the kernel, or of what one is worth."""
-        for o in (*self.built.operands, *self.worth.values(), *self.seeds, *self.more):
+        """The shape of an array of the kernel, or of adjoints."""
+        for o in (*self.built.operands, *self.adjoints.values(), *self.seeds, *self.more):
             if o.name == name:
                 return o.shape
         return ()
@@ -123,7 +123,7 @@ class Backward:
             axis = members[0].sequence[0]
             # What no step reads is added up behind the loop, over all steps at once: large products.
             wanted = {r.buffer for _, c in found for r in reads(c.value)}
-            later = [(n, c) for n, c in found if self.worth_of(n).name not in wanted]
+            later = [(n, c) for n, c in found if self.adjoints_of(n).name not in wanted]
             for name, c in found:
                 if (name, c) not in later:
                     self.add(name, c, (axis,), (BACKWARD + loop,))
@@ -133,28 +133,28 @@ class Backward:
                 self.add(name, replace(c, axes=tuple(axes)), (), ())
 
     def contributions(self, s: Statement) -> Iterator[tuple[str, Contribution]]:
-        """What a statement's target is worth, passed on to what its value is computed from."""
+        """The adjoint of a statement's target, passed on to what its value is computed from."""
         target = s.assign.target
         if target.buffer not in self.useful or not depends(s.assign.value, self.active.__contains__):
             return
-        own = self.worth_of(target.buffer)
-        worth = wide(Read(own.name, target.index, own.dtype))
+        own = self.adjoints_of(target.buffer)
+        adjoint = wide(Read(own.name, target.index, own.dtype))
         value = s.assign.value
         match s.assign.op:
             case None | "add":
                 if self.reduced_by(target.buffer) in ("max", "min"):
-                    worth = self.share_of_extreme(s, worth)
+                    adjoint = self.share_of_extreme(s, adjoint)
             case "max" | "min":
-                worth = self.share_of_extreme(s, worth)
+                adjoint = self.share_of_extreme(s, adjoint)
             case op:
                 raise refused(
                     f"`{shown(s)}`: what is reduced by `{op}` has no derivative here",
                     s.assign.span,
                     "write a sum, a maximum or a minimum",
                 )
-        worth = cast(worth, adjoint_type(value.dtype))
+        adjoint = cast(adjoint, adjoint_type(value.dtype))
         stored = replace(target, span=None) if s.assign.op is None else None
-        found = partials(value, worth, self.active.__contains__, stored)
+        found = partials(value, adjoint, self.active.__contains__, stored)
         for source, part in found.items():
             yield self.passed_on(s, source, part)
 
@@ -170,15 +170,15 @@ class Backward:
         found = [s.assign.op for s in self.built.statements if s.assign.target.buffer == name]
         return next((op for op in found if op is not None), None)
 
-    def share_of_extreme(self, s: Statement, worth: Expr) -> Expr:
-        """Of several values that are the largest each is worth an equal share."""
+    def share_of_extreme(self, s: Statement, adjoint: Expr) -> Expr:
+        """Of several values that are the largest each gets an equal share."""
         target = s.assign.target
         known = next((o for o in self.more if o.name == self.ties.get(target.buffer)), None)
         if known is None:
             known = self.count_ties(target)
         is_it = Call("eq", (s.assign.value, replace(target, span=None)), BOOL)
-        share = div(worth, Read(known.name, target.index, known.dtype))
-        return choose(is_it, share, number(0, worth))
+        share = div(adjoint, Read(known.name, target.index, known.dtype))
+        return choose(is_it, share, number(0, adjoint))
 
     def count_ties(self, target: Read) -> Operand:
         """The array that says how many of the values reduced into each element are equal to the result."""
@@ -196,11 +196,11 @@ class Backward:
                 self.made.append(Statement(axes, Assign(at, "add", value, q.assign.guard), dtype))
         return counted
 
-    # --- arrays of what elements are worth ------------------------------------------------------------
+    # --- arrays of adjoints ------------------------------------------------------------
 
     def add(self, name: str, c: Contribution, sequence: tuple[Axis, ...], loops: tuple[int, ...]) -> None:
         """A statement that adds a contribution, or assigns it where it is the first, for all elements."""
-        to = self.worth_of(name)
+        to = self.adjoints_of(name)
         axes = {a.name: a.extent for a in (*sequence, *c.axes)}
         plain = [str(i) for i in c.index]
         whole = len(set(plain)) == len(plain) and set(plain) == axes.keys() and c.guard is None
@@ -225,7 +225,7 @@ class Backward:
     # --- the kernel -----------------------------------------------------------------------------------
 
     def finish(self, sources: Sequence[str]) -> Kernel:
-        """The kernel with what `sources` are worth as its outputs."""
+        """The kernel with the adjoints of `sources` as its outputs."""
         outputs = [self.output(name) for name in sources]
         of_type = {o.name: o for o in outputs}
         zeros = [self.zeros(of_type.get(name, o)) for name, o in self.zeroed.items()]
@@ -237,7 +237,7 @@ class Backward:
         given = [*forward, *backward]
         used = {r.buffer for s in given for r in (s.assign.target, *_all_reads(s))}
         ends = {o.name for o in (*outputs, *self.seeds)}
-        temps = [o for o in (*self.worth.values(), *self.more) if o.name not in ends]
+        temps = [o for o in (*self.adjoints.values(), *self.more) if o.name not in ends]
         operands = [
             *(o for o in self.built.operands if o.role == "in" and o.name in used),
             *self.seeds,
@@ -257,36 +257,36 @@ class Backward:
         return made
 
     def output(self, name: str) -> Operand:
-        """The output of what an input is worth, in that input's own type."""
-        worth, dtype = self.worth[name], self.dtype(name)
-        if worth.role == "in":
-            wanted = Operand(self.names.fresh(f"{worth.name}_old"), "out", dtype, worth.shape)
-            self.hand_out(worth, wanted)
-        elif worth.dtype == dtype:
-            wanted = replace(worth, role="out")
+        """The output of an input's adjoints, in that input's own type."""
+        adjoint, dtype = self.adjoints[name], self.dtype(name)
+        if adjoint.role == "in":
+            wanted = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
+            self.hand_out(adjoint, wanted)
+        elif adjoint.dtype == dtype:
+            wanted = replace(adjoint, role="out")
         else:
-            wanted = self.narrowed(worth, dtype)
+            wanted = self.narrowed(adjoint, dtype)
         return wanted
 
-    def narrowed(self, worth: Operand, dtype: DType) -> Operand:
+    def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
         """What is summed up in a wider type as an output: rounded once, behind the last sum."""
-        sums = [s for s in self.made if s.assign.target.buffer == worth.name]
+        sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
-            return replace(worth, role="out", dtype=dtype, accumulate=worth.dtype)
-        wanted = Operand(self.names.fresh(f"{worth.name}_sum"), "temp", worth.dtype, worth.shape)
-        self.made = [map_accesses(s, lambda r: _renamed(r, worth.name, wanted.name)) for s in self.made]
-        if worth.name in self.zeroed:
-            self.zeroed[wanted.name] = replace(self.zeroed.pop(worth.name), name=wanted.name)
+            return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
+        wanted = Operand(self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape)
+        self.made = [map_accesses(s, lambda r: _renamed(r, adjoint.name, wanted.name)) for s in self.made]
+        if adjoint.name in self.zeroed:
+            self.zeroed[wanted.name] = replace(self.zeroed.pop(adjoint.name), name=wanted.name)
         self.more.append(wanted)
-        out = replace(worth, role="out", dtype=dtype)
+        out = replace(adjoint, role="out", dtype=dtype)
         self.hand_out(wanted, out)
         return out
 
-    def hand_out(self, worth: Operand, output: Operand) -> None:
+    def hand_out(self, adjoint: Operand, output: Operand) -> None:
         """Assigns an output as the last statement."""
-        axes = self.names.axes(worth.shape)
+        axes = self.names.axes(adjoint.shape)
         index = tuple(Index.of(a.name) for a in axes)
-        value = cast(Read(worth.name, index, worth.dtype), output.dtype)
+        value = cast(Read(adjoint.name, index, adjoint.dtype), output.dtype)
         assign = Assign(Read(output.name, index, output.dtype), None, value)
         self.made.append(Statement(axes, assign, output.dtype))
 

@@ -1,9 +1,9 @@
-"""Statements that add what elements are worth to an array of derivatives, gathered where that can be.
+"""Statements that add to the adjoints of an array, gathered where that can be.
 
     y[p] += x[p*2 + r - 1] * w[r]      for p in P, r in R
 
-is worth `d_y[p] * w[r]` to x, element by element of y, scattered over x. Turned round, each element of x
-gathers: `d_x[i] += (d_y[(i - r + 1) / 2] else 0) * w[r] if (i - r + 1) % 2 == 0`, over all its elements i.
+adds `d_y[p] * w[r]` to the adjoint of an element of x for each element of y: a scatter. Turned round, each
+element of x gathers: `d_x[i] += (d_y[(i - r + 1) / 2] else 0) * w[r] if (i - r + 1) % 2 == 0`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _turned(
         return None
     own = [a for a in c.axes if a.name in subscript.symbols - others and subscript.coefficient(a.name)]
     # An axis that selects results leaves the shorter loops, of a filter and the like; and outside the array
-    # of results they are worth nothing, which needs no condition.
+    # of results adjoints are 0, which needs no condition.
     own.sort(key=lambda a: (a.name not in selecting, subscript.coefficient(a.name) != Index.of(1)))
     for axis in own:
         factor = subscript.coefficient(axis.name)

@@ -14,7 +14,7 @@ from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
-    """The kernel `NAME_back`: what each element of `by` is worth where those of `of` are worth `d_…`.
+    """The kernel `NAME_back`: the adjoints of `by` from those of `of`.
 
     It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
     an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
@@ -31,9 +31,9 @@ def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> 
     backward.seed(results)
     backward.run(results)
     if not by:
-        sources = [n for n in sources if n in backward.worth]
+        sources = [n for n in sources if n in backward.adjoints]
     for name in sources:
-        if name not in backward.worth:
+        if name not in backward.adjoints:
             said = f"no result that was asked for depends on `{name}`"
             raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
     if not sources:

@@ -1,6 +1,6 @@
 """Derivatives of one expression: what each element that it reads adds to a result, in reverse mode.
 
-Of `d * (tanh(a[i]) * b[i])`, where `d` is what the result is worth, a is worth `d * b[i] * (1 - tanh(a[i])²)`
+Of `tanh(a[i]) * b[i]` with the adjoint `d`, a has `d * b[i] * (1 - tanh(a[i])²)`
 and b `d * tanh(a[i])`. Where the value is stored as it stands (`h[i] = tanh(u[i])`), what is stored is read
 instead of computed again.
 """
@@ -34,15 +34,15 @@ Source = Read | Scalar
 
 
 def partials(
-    value: Expr, worth: Expr, is_active: Callable[[str], bool], stored: Read | None = None
+    value: Expr, adjoint: Expr, is_active: Callable[[str], bool], stored: Read | None = None
 ) -> dict[Source, Expr]:
-    """For each active element that `value` reads, what it is worth where `value` is worth `worth`.
+    """The adjoint of each active element that `value` reads, from that of `value`.
 
-    `worth` has the adjoint type of the value. `stored` is where the value itself can be read.
+    `adjoint` has the adjoint type of the value. `stored` is where the value itself can be read.
     Raises: UsageProblem where an operation has no derivative.
     """
     found: dict[Source, Expr] = {}
-    _visit(_Taking(is_active, found), value, worth, stored)
+    _visit(_Taking(is_active, found), value, adjoint, stored)
     return found
 
 
@@ -52,22 +52,22 @@ class _Taking:
     found: dict[Source, Expr]
 
 
-def _visit(taking: _Taking, e: Expr, worth: Expr, stored: Read | None = None) -> None:
+def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) -> None:
     match e:
         case Read(name) | Scalar(name):
             if e.dtype.is_float and taking.is_active(name):
                 key = replace(e, span=None)
                 known = taking.found.get(key)
-                taking.found[key] = worth if known is None else add(known, worth)
+                taking.found[key] = adjoint if known is None else add(known, adjoint)
         case Cast(value, dtype):
             if value.dtype.is_float and dtype.is_float and depends(value, taking.is_active):
-                _visit(taking, value, cast(worth, adjoint_type(value.dtype)))
+                _visit(taking, value, cast(adjoint, adjoint_type(value.dtype)))
         case Call(op, args):
             if not e.dtype.is_float or not depends(e, taking.is_active):
                 return
             here = [wide(a) for a in args]
             result = wide(stored if stored is not None and stored.dtype == e.dtype else e)
-            for arg, part in zip(args, _rule(op, e.span)(here, result, worth), strict=True):
+            for arg, part in zip(args, _rule(op, e.span)(here, result, adjoint), strict=True):
                 if part is not None and depends(arg, taking.is_active):
                     _visit(taking, arg, part)
         case _:
@@ -90,7 +90,7 @@ def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
 # --- rules ------------------------------------------------------------------------------------------------
 
 Rule = Callable[[list[Expr], Expr, Expr], tuple[Expr | None, ...]]
-"""From the arguments, the result and what it is worth: what each argument is worth."""
+"""From the arguments, the result and its adjoint: the adjoint of each argument."""
 
 
 def _rule(op: str, span: Span | None) -> Rule:
@@ -111,7 +111,7 @@ def _select(a: list[Expr], _: Expr, w: Expr) -> tuple[Expr | None, ...]:
 
 
 def _larger(op: str) -> Rule:
-    """Of two equal values each is worth half, and nothing where the other is a number of the text."""
+    """Of two equal values each gets half, and nothing where the other is a number of the text."""
 
     def rule(a: list[Expr], _: Expr, w: Expr) -> tuple[Expr | None, ...]:
         return tuple(_chosen(op, x, y, w) for x, y in ((a[0], a[1]), (a[1], a[0])))
