@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from isamap.version import __version__
 
 if TYPE_CHECKING:
-    from isamap.driver.api import compile, find_mappings, verify  # noqa: A004 - said as `isamap.compile`
+    from isamap.driver.api import compile, find_mappings, gradient, verify  # noqa: A004 - said as `isamap.compile`
     from isamap.driver.given import load_machine
     from isamap.driver.runnable import CompiledKernel
     from isamap.machine import list_machines
@@ -26,6 +26,7 @@ _HOMES = {
     "IsamapError": "isamap.source",
     "compile": "isamap.driver.api",
     "find_mappings": "isamap.driver.api",
+    "gradient": "isamap.driver.api",
     "list_machines": "isamap.machine",
     "load_machine": "isamap.driver.given",
     "verify": "isamap.driver.api",
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "compile",
     "find_mappings",
+    "gradient",
     "list_machines",
     "load_machine",
     "verify",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import SupportsIndex
 
+from isamap.adjoint import gradient as derived
 from isamap.codegen.child import Emulator
 from isamap.driver.given import (
     given_choice,
@@ -26,7 +27,7 @@ from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TU
 from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.verifying import Case, all_cases
-from isamap.ir import bind
+from isamap.ir import bind, print_routine
 from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping
 from isamap.match import find_mappings as find_all
@@ -97,6 +98,16 @@ def find_mappings(
     if given:
         routine = bind(routine, complete_sizes(routine, given))
     return find_all(routine, load_machine(machine), counted)
+
+
+def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ()) -> str:
+    """The text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
+
+    `of` names results, `by` inputs; all of floats, unless some are named.
+    Raises: IsamapError where a name is unknown or an operation has no derivative.
+    """
+    named = given_names("of", of), given_names("by", by)
+    return print_routine(derived(parse_kernel(source_of(kernel)), *named))
 
 
 def verify(

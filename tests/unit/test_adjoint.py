@@ -12,6 +12,7 @@ from finite_differences import directional, some_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
+import isamap
 from isamap.adjoint import gradient
 from isamap.adjoint.partials import RULES
 from isamap.cli import main
@@ -158,6 +159,18 @@ def test_refusals(text: str, said: str) -> None:
         gradient(kernel)
     assert said in caught.value.diagnostics[0].message
     assert caught.value.diagnostics[0].help
+
+
+def test_from_python() -> None:
+    text = isamap.gradient("gemm_f32", by=["A"])
+    compiled = isamap.compile(text, "generic-c", {"M": 2, "N": 3, "K": 4}, heuristic="greedy")
+    rng = np.random.default_rng(0)
+    upstream, b = rng.random((2, 3), np.float32), rng.random((4, 3), np.float32)
+    found = np.empty((2, 4), np.float32)
+    compiled(d_C=upstream, B=b, d_A=found)
+    np.testing.assert_allclose(found, upstream @ b.T, rtol=1e-5)
+    with pytest.raises(UsageProblem, match="a list of names"):
+        isamap.gradient("gemm_f32", by="A")
 
 
 def test_the_command_writes_a_kernel_that_parses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
