@@ -36,7 +36,7 @@ def dma_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...] | None:
     """The loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
-    buffers = {copy.target.buffer, *(r for r in (getattr(copy.value, "buffer", ""),) if r)}
+    buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & suppliers.homes.keys():
         return None
     found = find_dma(copy, counts, suppliers)
@@ -56,9 +56,9 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
         variable = names.fresh(counter.strip("~+"))
         variables.append((variable, count))
         bindings[counter] = Index.of(variable)
-    refs = tuple((name, _reference(place, bindings)) for name, place in (found.source, found.target))
+    refs = tuple((name, _reference(place, bindings)) for name, place in found.places)
     given = found.params if isinstance(found, Dma) else ()
-    params = tuple((name, value.value if value.value is not None else value) for name, value in given)
+    params = tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in given)
     body: tuple[Node, ...] = (Issue(found.instruction, refs, params),)
     for variable, count in reversed(variables):
         body = (For(variable, count, body),)

@@ -21,6 +21,7 @@ from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
+from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least, divides, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
 from isamap.lower.turning import turned_by, turned_tiles
@@ -260,6 +261,11 @@ def copy_tile(
     """
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
+    if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
+        return _cleared(operand, buffer, offset, suppliers, names)
+    before: tuple[Node, ...] = ()
+    if back is not None:
+        copy, before = passing(copy, operand, buffer, back, tile, suppliers, names)
 
     def cleared() -> tuple[Node, ...]:
         return _cleared(operand, buffer, offset, suppliers, names) if back is None else ()
@@ -286,10 +292,10 @@ def copy_tile(
     else:
         whole += run(False)
     if not open_axes:
-        return whole
+        return (*before, *whole)
     if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
-        return over_tiles((*cleared(), *run(True)))
-    nodes: list[Node] = [If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
+        return (*before, *over_tiles((*cleared(), *run(True))))
+    nodes: list[Node] = [*before, If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
     nodes += [
         If(conditions, over_tiles((*cleared(), *run(True)))) for conditions in _first_short(open_axes, lefts)
     ]

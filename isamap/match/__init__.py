@@ -7,9 +7,11 @@ from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.moves.blocks import find_block, find_tiles_block, tiles_along
 from isamap.match.moves.chains import Movement, issued_ns
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
+from isamap.match.moves.passing import WayOut, lay_out_tile, through, way_out
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
+    clearing_ns,
     find_clearing,
     find_dma,
     homes_of,
@@ -99,12 +101,14 @@ __all__ = [
     "Variant",
     "Violation",
     "Want",
+    "WayOut",
     "Written",
     "accumulator_delivery",
     "apply_mapping",
     "bring",
     "choices",
     "choose_params",
+    "clearing_ns",
     "copy_by_axes",
     "copy_by_cells",
     "count_groupings",
@@ -133,6 +137,7 @@ __all__ = [
     "is_simple",
     "issued_ns",
     "lacking_abilities",
+    "lay_out_tile",
     "layouts",
     "least_copy_ns",
     "movements",
@@ -156,6 +161,7 @@ __all__ = [
     "sums_can_be_padded",
     "suppliers_of",
     "tensor_strides",
+    "through",
     "tile_of",
     "tiles_along",
     "tiles_apart",
@@ -163,5 +169,6 @@ __all__ = [
     "uncleared",
     "variants",
     "walk_of",
+    "way_out",
     "written_by",
 ]

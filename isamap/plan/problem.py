@@ -131,13 +131,15 @@ class TileOperand:
 class Fusion:
     """An elementwise statement that an option can take along: performed on each tile while it is held.
 
-    `needs` are the statements that have to be taken along with it. Units: `extra_ns` is what it adds for all
-    tiles together, in nanoseconds; it saves the time of the statement's own nest.
+    `needs` are the statements that have to be taken along with it. `passes` are scratchpads that a tile goes
+    through on its way out. Units: `extra_ns` is what it adds for all tiles together, in nanoseconds; it saves
+    the time of the statement's own nest; bytes of each scratchpad.
     """
 
     statement: int
     needs: tuple[int, ...]
     extra_ns: float
+    passes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,17 @@ class Problem:
     loops: LoopTimes = NO_LOOPS
     model: ModelFigures = MODEL
     blocks: tuple[tuple[str, int], ...] = ()
+
+    def room(self, option: NestOption) -> dict[str, int]:
+        """Bytes of each scratchpad for an option's buffers: the end is kept free for what passes through it.
+
+        One statement's tile is out before the next one's comes, so that they pass through the same bytes.
+        """
+        kept = dict(self.scratchpads)
+        for memory, size_bytes in self.scratchpads:
+            passing = (size for f in option.fusions for name, size in f.passes if name == memory)
+            kept[memory] = size_bytes - max(passing, default=0)
+        return kept
 
     @property
     def line_bytes(self) -> int:

@@ -27,7 +27,7 @@ from isamap.posing.matches import Matches, tiles_of
 from isamap.posing.option import option_of, reorders, whole_option
 from isamap.posing.packable import packed_options, require_packable
 from isamap.posing.supply_costs import input_of
-from isamap.posing.unmatched import no_mapping
+from isamap.posing.unmatched import require_performed
 from isamap.transform import Statement, statements
 
 
@@ -56,10 +56,10 @@ def build_problem(
             option = whole_option(tile, number, frame)
             if option is not None:
                 options.append(option)
-        if not options and named is None:
-            raise no_mapping(kernel, number, machine)
         known = tuple(packed_options(options, packed, statement, machine.name))
         nests.append(NestProblem(number, known, turns=frame.turns[number]))
+    if named is None:
+        require_performed(nests, kernel, machine)
     return frame.problem(nests)
 
 

@@ -20,15 +20,19 @@ from isamap.match import (
     Supply,
     Tile,
     Written,
+    clearing_ns,
     copy_by_axes,
     dims,
+    find_clearing,
     find_delivery,
     find_supply,
     find_transfer,
     in_register,
     in_tiles,
+    scratch_move,
     shown_axes,
     start_of_sum,
+    way_out,
     written_by,
 )
 from isamap.plan.problem import Fusion, NestProblem
@@ -60,7 +64,8 @@ def fusions(
         if extra_ns is not None:
             sizes = _bytes_of(companion, tile, profile)
             total_ns = tiles * max(0.0, extra_ns) + added(memories.moved_ns(size) for size in sizes)
-            found.append(Fusion(companion.number, companion.needs, total_ns))
+            passes = tuple(_passes(kernel, number, companion, tile, acc, suppliers))
+            found.append(Fusion(companion.number, companion.needs, total_ns, passes))
     return tuple(found)
 
 
@@ -107,6 +112,9 @@ def _start_ns(
 ) -> float | None:
     """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
     first = start_of_sum(tile, outcome(kernel, number, (companion.number,)))
+    if first is not None and suppliers.is_addressable(acc.memory):
+        made, plain = (_filled_ns(operand, tile, suppliers) for operand in (first[0], acc))
+        return None if made is None or plain is None else made - plain
     if first is None or _through_buffer(acc, first[1], tile, suppliers) is None:
         return None
     made, plain = (_brought_ns(operand, tile, suppliers) for operand in (first[0], acc))
@@ -127,6 +135,28 @@ def _follow_ns(
     return None if len(known[0]) < len(written) else sum(known[0]) - sum(known[1])
 
 
+def _passes(
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+) -> Iterator[tuple[str, int]]:
+    """The scratchpads that a tile passes through on its way out, with bytes of each."""
+    if companion.starts or not suppliers.is_addressable(acc.memory):
+        return
+    for written in written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ():
+        way = way_out(acc, written, tile, acc.memory, suppliers)
+        if way is not None and way.memory:
+            yield way.memory, way.size_bytes
+
+
+def _filled_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:
+    """Filling a tile of sums in their scratchpad: with zeros, or from an array."""
+    elements, home = prod(operand.cell_shape), operand.memory
+    if operand.subject == operand.fill:
+        clearing = find_clearing(suppliers, home, operand.dtype.name)
+        return None if clearing is None else elements * clearing_ns(clearing, suppliers)
+    move = scratch_move(operand, tile, home, suppliers)
+    return None if move is None else elements * move.cost_ns
+
+
 def _brought_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:
     found = find_supply(suppliers, operand.want({}))
     if isinstance(found, Supply):
@@ -137,7 +167,13 @@ def _brought_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float
 
 
 def _written_ns(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
-    """From the register, or through a buffer; both must be possible, as tails may take the other way."""
+    """From the register, or through a buffer; both must be possible, as tails may take the other way.
+
+    What lies in a scratchpad leaves it from there.
+    """
+    if suppliers.is_addressable(acc.memory):
+        way = way_out(acc, written, tile, acc.memory, suppliers)
+        return None if way is None else way.cost_ns * prod(acc.cell_shape)
     through = _through_buffer(acc, written, tile, suppliers)
     found = find_delivery(suppliers, written.target, in_register(written, acc), "", None, acc.want({}))
     return through if through is None or found is None else found.cost_ns

@@ -7,6 +7,7 @@ A mapping whose operands cannot all be moved comes nearer than an instruction th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -28,6 +29,7 @@ from isamap.match import (
     tile_of,
     uncleared,
 )
+from isamap.plan.problem import NestProblem
 from isamap.posing.estimate import open_compute_ns
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform import Statement, statements, symbols
@@ -75,6 +77,14 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
             help=advice,
         )
     )
+
+
+def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Machine) -> None:
+    """Raises: NoMapping for the first statement that has no mapping, and that no other takes along."""
+    taken = {fusion.statement for nest in nests for option in nest.options for fusion in option.fusions}
+    for nest in nests:
+        if not nest.options and nest.statement not in taken:
+            raise no_mapping(kernel, nest.statement, machine)
 
 
 def _missing_notes(

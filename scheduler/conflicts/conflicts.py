@@ -43,8 +43,8 @@ class Question:
     nest: NestProblem
 
     def space(self, option: NestOption, fixed: Assignment) -> Space:
-        scratchpads = dict(self.problem.scratchpads)
-        return Space(self.nest.statement, option, dict(self.problem.registers), fixed, scratchpads)
+        registers = dict(self.problem.registers)
+        return Space(self.nest.statement, option, registers, fixed, self.problem.room(option))
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
         """Whether an option, which is the fixed one if any is, has a schedule."""
@@ -83,6 +83,8 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
     """Why there is no schedule, for each statement that has none; nothing where each has one."""
     found: list[Diagnostic] = []
     for nest in problem.nests:
+        if not nest.options:  # it has no nest of its own, but may be taken along
+            continue
         own = {name: fixed[name] for name in fixed_names(fixed, nest.statement)}
         question = Question(problem, nest)
         if question.is_possible(own):

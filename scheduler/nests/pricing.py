@@ -68,7 +68,7 @@ def readings(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
     """Assignments that may have led to a nest, each with the nest that it leads to, in its normal form."""
-    space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
+    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
     for assignment in _readings(space, within(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
 

@@ -73,7 +73,7 @@ def open_options(
     for number, option in ways:
         if found and time.monotonic() > stop:
             break
-        space = Space(nest.statement, option, registers, fixed, dict(problem.scratchpads))
+        space = Space(nest.statement, option, registers, fixed, problem.room(option))
         if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
         if not heeds(space) or not all(open_values(space).values()):

@@ -20,7 +20,7 @@ from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.posing.frame import Frame
 from isamap.posing.matches import Matches
 from isamap.posing.outline import Outline, outlines
-from isamap.posing.unmatched import no_mapping
+from isamap.posing.unmatched import no_mapping, require_performed
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import greedy_candidate
@@ -66,10 +66,12 @@ def narrow_problem(
         saved = added(priced[n].price_ns if n in priced else inf for n in along[number])
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrowed(outlines(given[number], number, frame), judge, looks)
-        if not found.nest.options:
+        if not found.nest.options and all(number not in others for others in along):
             raise no_mapping(kernel, number, machine)
         priced[number] = found
-    return frame.problem([priced[number].nest for number in range(len(given))])
+    nests = [priced[number].nest for number in range(len(given))]
+    require_performed(nests, kernel, machine)
+    return frame.problem(nests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,3 +96,20 @@ def test_every_memory_that_one_issue_lacks_is_named() -> None:
         "  help: relieved by 2 registers of `x` and 1 registers of `y` and 2048 bytes of `spad` in the "
         "machine's description"
     )
+
+
+@pytest.mark.parametrize("heuristic", HEURISTICS)
+def test_what_passes_through_a_scratchpad_has_room_at_its_end(heuristic: str) -> None:
+    along = Fusion(1, (), 0.0, passes=(("spad", 1024),))
+    option = replace(tiled(TILE, TILE, TILE), fusions=(along,))
+    asked = with_bytes(option, acc=1024, spad=3 * 1024)
+    found = schedule(asked, heuristic=heuristic)
+    assert check_schedule(found, asked) == ()
+    assert {s.address for s in found.nests[0].stages if s.memory == "spad"} == {0, 1024}
+    full = replace(asked, scratchpads=(("acc", 1024), ("spad", 2 * 1024)))
+    assert "2048 bytes of `spad` are needed, there are 1024" in check_schedule(found, full)[0].message
+    with pytest.raises(Infeasible) as caught:
+        schedule(full, heuristic=heuristic)
+    assert (
+        "2048 bytes of `spad` are needed at least, and there are 1024" in caught.value.diagnostics[0].message
+    )

@@ -143,7 +143,7 @@ def _laid_over(
                 break
             places.append((operand.name, place))
         else:
-            return BlockMove(pattern.name, places[0], places[1], tuple(sizes.items()), cost)
+            return BlockMove(pattern.name, tuple(places), tuple(sizes.items()), cost)
     return None
 
 

@@ -308,9 +308,8 @@ def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Sup
     first = next((o for o in lying if not suppliers.holds_arrays(o.memory)), None)
     if first is None:
         return None
-    return (
-        f"{instruction.name} has {first.name} in {first.memory}, a scratchpad, where only sums are performed"
-    )
+    where = f"{first.memory}, a scratchpad, where only sums are performed, and what they take along"
+    return f"{instruction.name} has {first.name} in {where}"
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:

@@ -14,41 +14,41 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 
-from isamap.ir import Axis, Const, DType, Expr, Index, Read, substitute_expr
+from isamap.ir import Axis, Const, DType, Expr, Index, substitute_expr
 from isamap.ir.index import MinMax
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
 from isamap.match.patterns.address import Location
-from isamap.match.patterns.pattern import Pattern, pattern_of
-from isamap.match.patterns.unify import Binding
+from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
+from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
 from isamap.source import Diagnostic, NoMapping, added
+from isamap.transform import symbols
 
 
 @dataclass(frozen=True, slots=True)
 class Dma:
-    """An instruction that moves a part of a copy. `counters` are those that it counts itself.
+    """An instruction that moves a part of a copy, or computes it. `counters` are those that it counts itself.
 
-    Units: `cost_ns` per element.
+    `places` are where its operands lie. Units: `cost_ns` per element.
     """
 
     instruction: str
-    source: tuple[str, Location]
-    target: tuple[str, Location]
-    params: tuple[tuple[str, Index], ...]
+    places: tuple[tuple[str, Location], ...]
+    params: tuple[tuple[str, Index | Expr], ...]
     counters: tuple[str, ...]
     cost_ns: float
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
     """The cheapest instruction that moves as much of a copy as it can; None when there is none."""
-    if not isinstance(copy.value, Read) or copy.value.fill is not None:
-        return None
     best: Dma | None = None
     for pattern in _movers(suppliers):
+        if not heads_match(pattern.value, copy.value):
+            continue
         for counters in _assignments(pattern.axes, copy.counters):
             found = _laid_over(copy, counts, pattern, counters, suppliers)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
@@ -57,13 +57,13 @@ def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> D
 
 
 def _movers(suppliers: Suppliers) -> Iterator[Pattern]:
-    """Instructions that copy from one memory that is reached by address to another."""
+    """Instructions that assign what they read, or make of it, from memory to memory."""
     for item in suppliers.machine.instructions.values():
         pattern = pattern_of(item.instruction)
-        if pattern is None or pattern.statement.assign.op is not None or not isinstance(pattern.value, Read):
+        if pattern is None or pattern.statement.assign.op is not None:
             continue
         operands = [o.memory for o in pattern.instruction.operands]
-        if len(operands) == 2 and all(suppliers.is_addressable(memory) for memory in operands):
+        if len(operands) > 1 and all(suppliers.is_addressable(memory) for memory in operands):
             yield pattern
 
 
@@ -80,33 +80,34 @@ def _laid_over(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], suppliers: Suppliers
 ) -> Dma | None:
     """The instruction with its axes on these counters; None where addresses or extents do not fit."""
-    assert isinstance(copy.value, Read)
-    assert isinstance(pattern.value, Read)
     extents = {a.name: counts[counters[a.name]] if a.name in counters else Index.of(1) for a in pattern.axes}
-    params = _params(pattern, extents)
-    if params is None:
+    sizes = _params(pattern, extents)
+    if sizes is None:
         return None
     limits = {name: largest(extent) or 0 for name, extent in extents.items()}
-    numbers = {name: largest(value) or 0 for name, value in params.items()}
+    numbers = {name: largest(value) or 0 for name, value in sizes.items()}
     over: dict[str, Index] = {counter: Index.of(f"%{axis}") for axis, counter in counters.items()}
-    places: list[tuple[str, Location]] = []
-    for pattern_read, subject in ((pattern.value, copy.value), (pattern.target, copy.target)):
-        operand = pattern.instruction.operand(pattern_read.buffer)
-        moved: Expr = substitute_expr(subject, over)
-        binding = Binding(operand.name, pattern_read.index, moved)
-        place = suppliers.locate(pattern.instruction, binding, numbers, limits)
-        if place is None:
-            return None
-        places.append((operand.name, place))
-    elements = prod(limits.values())
-    cost = suppliers.interval_ns(pattern.name, numbers) / max(1, elements)
-    return Dma(
-        pattern.name, places[0], places[1], tuple(sorted(params.items())), tuple(counters.values()), cost
-    )
+    written = Binding(pattern.target.buffer, pattern.target.index, substitute_expr(copy.target, over))
+    known = {p.name for p in pattern.instruction.params}
+    for bindings in unify_once(pattern.value, substitute_expr(copy.value, over)):
+        given = {b.name: b.subject for b in bindings if b.name in known}
+        operands = [*(b for b in bindings if b.name not in known), written]
+        placed = [(b.name, suppliers.locate(pattern.instruction, b, numbers, limits)) for b in operands]
+        places = tuple((name, place) for name, place in placed if place is not None)
+        named = encoded_values(pattern.instruction, bindings)
+        if len(places) < len(placed) or named is None or known != {*sizes, *given}:
+            continue
+        if any(symbols(value) for value in given.values()):
+            continue
+        params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
+        elements = prod(limits.values())
+        cost = suppliers.interval_ns(pattern.name, numbers) / max(1, elements)
+        return Dma(pattern.name, places, tuple(sorted(params.items())), tuple(counters.values()), cost)
+    return None
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
-    """Values of the instruction's parameters; None where an extent is fixed, or limited, otherwise."""
+    """Values of the parameters that extents are; None where an extent is fixed, or limited, otherwise."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
         wanted, most = extents[axis.name], largest(extents[axis.name])
@@ -124,7 +125,7 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
             return None
         if found.setdefault(symbol, wanted) != wanted:
             return None
-    return found if {p.name for p in pattern.instruction.params} == found.keys() else None
+    return found
 
 
 def largest(count: Index) -> int | None:
@@ -163,6 +164,11 @@ def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | N
         if most is not None and pattern.axes[0].extent == Index.of(params[0].name):
             return Clearing(pattern.name, output.name, params[0].name, most)
     return None
+
+
+def clearing_ns(clearing: Clearing, suppliers: Suppliers) -> float:
+    """The time to set an element to zero, of as many as there are at once. Units: ns."""
+    return suppliers.interval_ns(clearing.instruction, {clearing.param: clearing.most}) / clearing.most
 
 
 @dataclass(frozen=True, slots=True)

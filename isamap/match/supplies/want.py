@@ -71,13 +71,12 @@ class Supply:
 class BlockMove:
     """An instruction that moves a block of a copy: `sizes` are how many elements along which counters.
 
-    Where it finds and leaves them is given over the numbers of blocks along these.
+    The `places` of its operands are given over the numbers of blocks along these.
     Units: `cost_ns` per element.
     """
 
     instruction: str
-    source: tuple[str, Location]
-    target: tuple[str, Location]
+    places: tuple[tuple[str, Location], ...]
     sizes: tuple[tuple[str, int], ...]
     cost_ns: float
 

@@ -16,7 +16,7 @@ from isamap.source import Diagnostic
 def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> Iterator[Diagnostic]:
     """What is wrong with where the stages of a nest lie."""
     operands = {operand.name: operand for operand in option.operands}
-    capacities = dict(problem.scratchpads)
+    capacities = problem.room(option)
     for stage in nest.stages:
         operand = operands[stage.operand]
         if stage.memory not in operand.homes:

@@ -1,0 +1,91 @@
+"""Statements performed where sums lie: what they start from, and what is computed of them on the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from isamap.codegen.runner import run_program
+from isamap.codegen.toolchain import compile_library
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.driver.streams import compile_words, program_kernel, verify_program
+from isamap.ir import bind, interpret
+from isamap.kernels import kernel_path
+from isamap.lower.program import issued
+from isamap.machine import load_machine
+from isamap.source import NoMapping, Source
+from isamap.stream.words import decode
+from isamap.syntax import parse_kernel
+
+REQUANTISED = kernel_path("gemm_s8s8_requant").read_text()
+CONSTANT = REQUANTISED.replace(", scalar scale: f32", "").replace("* scale", "* 0.0078125")
+BEGUN = """kernel begun(M, N, K) {{
+  in A: i8[M, K];
+  in B: i8[K, N];
+  in bias: i32[N];
+  out C: i32[M, N];
+  for m in M, n in N {{ C[m, n] = {first}; }}
+  for m in M, n in N, k in K {{ C[m, n] += i32(A[m, k]) * i32(B[k, n]); }}
+}}
+"""
+
+
+def instructions_of_right_program(
+    text: str, machine: str, sizes: Mapping[str, int], fixed: Mapping[str, int] | None = None
+) -> set[str]:
+    """What a program issues that computes as the interpreter does."""
+    source = Source("k.ir", text)
+    made = compile_kernel(Request(source, machine, dict(sizes), heuristic="greedy", fixed=dict(fixed or {})))
+    assert made.emitted
+    assert made.machine
+    assert made.program
+    bound, rng = bind(parse_kernel(source), sizes), np.random.default_rng(1)
+    arrays = {
+        o.name: rng.integers(-100, 100, tuple(s.value or 1 for s in o.shape)).astype(o.dtype.numpy())
+        for o in bound.operands
+        if o.role != "temp"
+    }
+    scalars = {"scale": 0.004} if "scalar" in text else {}
+    result = run_program(compile_library(made.emitted, made.machine), arrays, scalars=scalars, guard=True)
+    assert result.status == 0, result.meaning
+    assert np.array_equal(result.arrays["C"], interpret(bound, arrays, {}, scalars)["C"])
+    return set(issued(made.program.body))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (64, 64, 64), (70, 50, 45), (300, 33, 90)])
+def test_sums_become_bytes_without_a_trip_through_main_memory(m: int, n: int, k: int) -> None:
+    used = instructions_of_right_program(REQUANTISED, "edge-npu", {"M": m, "N": n, "K": k})
+    arrived = {"dma_in_i8", "dma_zeros_sums", "load_weights"}
+    assert used - {"dma_zeros"} == arrived | {"stream", "requantise", "dma_out_i8"}
+
+
+def test_parts_of_sums_go_through_main_memory_and_only_whole_ones_become_bytes() -> None:
+    sizes, fixed = {"M": 40, "N": 40, "K": 100}, {"nest1.block.k": 32}
+    used = instructions_of_right_program(REQUANTISED, "edge-npu", sizes, fixed)
+    assert {"dma_out_i32", "dma_in_i32", "requantise"} <= used
+
+
+def test_words_say_the_same() -> None:
+    npu, source = load_machine("edge-npu"), Source("k.ir", CONSTANT)
+    request = Request(source, "edge-npu", {"M": 70, "N": 50, "K": 45}, heuristic="greedy")
+    words = compile_words(request)[0]
+    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+    commands = [one.command for one in decode(words.words, npu)]
+    assert not {"dma_in_i32", "dma_out_i32"} & {c.instruction for c in commands}
+    assert {dict(c.params)["scale"] for c in commands if c.instruction == "requantise"} == {0x3C000000}
+
+
+@pytest.mark.parametrize("machine", ["gemmini", "systolic-16", "edge-npu"])
+@pytest.mark.parametrize("first", ["0", "bias[n]"])
+def test_sums_begin_in_their_scratchpad(first: str, machine: str) -> None:
+    used = instructions_of_right_program(BEGUN.format(first=first), machine, {"M": 20, "N": 33, "K": 17})
+    brought = {"mvin_sums", "dma_in_i32"} & used
+    assert bool(brought) == (first == "bias[n]")
+
+
+def test_a_statement_that_no_sum_can_take_along_is_refused() -> None:
+    with pytest.raises(NoMapping, match=r"systolic-16 cannot perform `C\[m, n\] = 1;`"):
+        instructions_of_right_program(BEGUN.format(first="1"), "systolic-16", {"M": 16, "N": 16, "K": 16})
