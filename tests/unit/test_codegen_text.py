@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from isamap.codegen.c_expr import Scope, value_text
-from isamap.codegen.c_names import Names, literal
+from isamap.codegen.c_names import Names, literal, spell
 from isamap.codegen.c_text import Text, index_text
 from isamap.ir import DTYPES, Assign, Index, Instruction, Loop, Read, index_min
 from isamap.source import Source
@@ -26,10 +31,24 @@ x, y = Index.of("x"), Index.of("y")
         ("_mm512_add_ps", "x_mm512_add_ps"),
         ("int8_t", "int8_t_"),
         ("linux", "linux_"),
+        ("div", "div_"),
+        ("sqrtl", "sqrtl_"),
     ],
 )
 def test_identifiers_are_never_words_of_c_or_of_headers(wanted: str, identifier: str) -> None:
     assert Names().take(wanted) == identifier
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="the headers are read by gcc")
+def test_nothing_that_headers_of_c_declare_is_a_name(tmp_path: Path) -> None:
+    source = tmp_path / "headers.c"
+    source.write_text("".join(f"#include <{name}.h>\n" for name in ("math", "stddef", "stdlib", "string")))
+    text = subprocess.run(["gcc", "-E", "-P", source], capture_output=True, text=True, check=True).stdout
+    while (outside := re.sub(r"\{[^{}]*\}", "", text)) != text:
+        text = outside
+    words = set(re.findall(r"\b([A-Za-z]\w*)\s*(?:\(|;)", text))
+    assert {"div", "rand", "strlen", "qsort", "div_t"} < words
+    assert [word for word in sorted(words) if spell(word) == word] == []
 
 
 def test_names_are_unique_within_their_scope_and_those_around_it() -> None:
