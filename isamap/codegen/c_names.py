@@ -30,7 +30,7 @@ fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lr
 nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc drem significand
 a64l aligned_alloc alloca arc4random arc4random_buf arc4random_uniform at_quick_exit atexit atof atoi atol
 bcmp bcopy bsearch bzero calloc clearenv div drand48 drand48_data drand48_r ecvt ecvt_r erand48 erand48_r
-explicit_bzero fcvt fcvt_r fd_mask fd_set ffs ffsl finite gcvt getenv getloadavg getsubopt initstate initstate_r
+explicit_bzero fcvt fcvt_r fd_mask fd_set ffs ffsl gcvt getenv getloadavg getsubopt initstate initstate_r
 isinf isnan jrand48 jrand48_r l64a lcong48 lcong48_r ldiv lgamma_r lgammaf_r lgammal_r llabs lldiv llrint
 llround lrand48 lrand48_r mblen mbstowcs mbtowc memccpy memchr mkdtemp mkstemp mkstemps mktemp mrand48
 mrand48_r nexttoward nrand48 nrand48_r on_exit posix_memalign pselect putenv qecvt qecvt_r qfcvt qfcvt_r
@@ -40,7 +40,7 @@ srandom_r stpcpy stpncpy strcasecmp strcasecmp_l strcat strchr strcmp strcoll st
 strdup strerror strerror_l strerror_r strlen strncasecmp strncasecmp_l strncat strncmp strncpy strndup
 strnlen strpbrk strrchr strsep strsignal strspn strstr strtod strtof strtok strtok_r strtol strtold strtoq
 strtoul strtouq strxfrm strxfrm_l system timespec timeval u_char u_int u_long u_short uint ulong unsetenv
-ushort valloc wcstombs wctomb
+ushort valloc wcstombs wctomb finite
 """
 """Words of C, of the emitted text, and of C's headers, of which `immintrin.h` includes `stdlib.h`."""
 RESERVED = frozenset(word + of for word in _WORDS.split() for of in ("", "f", "l"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from isamap.driver.kept import Outcome, Warned, recall, remember
+from isamap.driver.kept import Outcome, Warned, key_of, recall, recall_emitted, remember, remember_emitted
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
 
 if TYPE_CHECKING:
+    from isamap.codegen.c import EmittedC
     from isamap.driver.pipeline import Compilation, Seen
     from isamap.driver.stages import Watch
     from isamap.lower.program import LoweredProgram
@@ -21,38 +24,54 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
 
     Nothing is recalled where it is to be seen what passes leave.
     """
-    known = recall(request) if seen is None else None
+    key = key_of(request)
+    known = recall(key) if seen is None else None
     if known is not None:
         return replace(known, stage_seconds={})
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen
 
     outcome = describe(request, compile_request(request, watch=watch, seen=seen or unseen))
-    remember(request, outcome)
+    remember(key, outcome)
     return outcome
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
-    """A compilation with everything that its stages made, and its outcome."""
+    """The outcome of a compilation and its C; what its stages made is made again where both were recalled."""
 
-    compilation: Compilation
     outcome: Outcome
+    emitted: EmittedC
+    stages: Callable[[], Compilation]
+
+    @cached_property
+    def compilation(self) -> Compilation:
+        """Everything that the stages made."""
+        return self.stages()
 
 
 def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
-    """As `compile_files`, for callers that go on with the program; a schedule found before is used again."""
+    """As `compile_files`, for callers that go on with the program; what was found before is used again."""
     from isamap.driver.length_versions import compile_request
 
-    known = recall(request)
+    key = key_of(request)
+    known = recall(key)
+    emitted = recall_emitted(key) if known is not None else None
+    if known is not None and emitted is not None:
+        return Program(known, emitted, lambda: compile_request(_replayed(request, known)))
+    made = compile_request(request if known is None else _replayed(request, known), watch=watch)
+    assert made.emitted, "all stages have run"
+    outcome = known or describe(request, made)
     if known is None:
-        made = compile_request(request, watch=watch)
-        outcome = describe(request, made)
-        remember(request, outcome)
-        return Program(made, outcome)
+        remember(key, outcome)
+    remember_emitted(key, outcome, made.emitted)
+    return Program(outcome, made.emitted, lambda: made)
+
+
+def _replayed(request: Request, known: Outcome) -> Request:
+    """A request for the schedule that was found before."""
     name = next(name for name in known.files if name.endswith(".schedule"))
-    replayed = replace(request, schedule=Source(name, known.files[name]))
-    return Program(compile_request(replayed, watch=watch), known)
+    return replace(request, schedule=Source(name, known.files[name]))
 
 
 def describe(request: Request, made: Compilation) -> Outcome:

@@ -2,6 +2,9 @@
 
 What is kept is the content of the output folder, what a person is told, and nothing that differs from run to
 run. A result that the wall clock cut short is not kept.
+
+For callers that go on with the program its C is kept, too, with how it is called: it is built, or found
+built, without any stage. Only they read it, as it takes modules that a recalled `compile` does without.
 """
 
 from __future__ import annotations
@@ -10,13 +13,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isamap.codegen.cache import Cache
 from isamap.driver.request import Request, request_key
 from isamap.source import Diagnostic, OnlyWarned
 
-KIND = "compilations"
+if TYPE_CHECKING:
+    from isamap.codegen.c import EmittedC
+
+KIND, PROGRAMS = "compilations", "programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +56,15 @@ class Outcome:
         return not all(one["schedule"]["reproducible"] for one in every)
 
 
-def recall(request: Request) -> Outcome | None:
+def key_of(request: Request) -> str | None:
+    """The sha256 under which the request's results are kept; None where they are not."""
+    return request_key(request) if request.cache and not request.measures else None
+
+
+def recall(key: str | None) -> Outcome | None:
     """The outcome of an equal request; None where there is none yet, or none that can be read."""
     with OnlyWarned():
-        path = Cache.open(KIND).find(request_key(request)) if request.cache else None
+        path = Cache.open(KIND).find(key) if key is not None else None
         return _read(path) if path is not None else None
     return None
 
@@ -67,11 +78,35 @@ def _read(path: Path) -> Outcome | None:
         return None
 
 
-def remember(request: Request, outcome: Outcome) -> None:
-    """Keeps an outcome that depends on nothing but the request: not on the clock, nor on measurements."""
-    if outcome.is_cut_short or request.measures or not request.cache:
+def remember(key: str | None, outcome: Outcome) -> None:
+    """Keeps an outcome, but for one that depends on the clock."""
+    if key is None or outcome.is_cut_short:
         return
     stored: dict[str, Any] = asdict(outcome)
     stored["stage_seconds"] = {}
     with OnlyWarned():
-        Cache.open(KIND).keep(request_key(request), json.dumps(stored, sort_keys=True).encode())
+        Cache.open(KIND).keep(key, json.dumps(stored, sort_keys=True).encode())
+
+
+def recall_emitted(key: str | None) -> EmittedC | None:
+    """The C of an equal request; None where there is none yet, or none that can be read."""
+    from isamap.codegen.c import EmittedC
+    from isamap.scheduler.process.codec import read
+
+    with OnlyWarned():
+        path = Cache.open(PROGRAMS).find(key) if key is not None else None
+        try:
+            found = read(path.read_bytes()) if path is not None else None
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            return None
+        return found if isinstance(found, EmittedC) else None
+    return None
+
+
+def remember_emitted(key: str | None, outcome: Outcome, emitted: EmittedC) -> None:
+    """Keeps the C of an outcome that is kept itself."""
+    from isamap.scheduler.process.codec import write
+
+    if key is not None and not outcome.is_cut_short:
+        with OnlyWarned():
+            Cache.open(PROGRAMS).keep(key, write(emitted).encode())

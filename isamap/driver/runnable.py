@@ -81,8 +81,7 @@ def prepare(
         request = replace(request, model=True)
     program = compile_program(request, watch)
     watch("build")
-    emitted = program.compilation.emitted
-    assert emitted is not None
+    emitted = program.emitted
     target = None if emulator is None else emulator.target
     compiled = compile_library(emitted, machine, request.model, target=target)
     packers = compile_packers(emitted, machine, request.model, target)

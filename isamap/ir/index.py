@@ -83,8 +83,8 @@ class Index:
     """A polynomial: sorted pairs (monomial, coefficient), none of them zero; () is the constant monomial."""
 
     terms: tuple[tuple[Monomial, int], ...] = ()
-    _hash: int = field(default=0, compare=False, repr=False)
-    _symbols: frozenset[str] | None = field(default=None, compare=False, repr=False)
+    _hash: int = field(default=0, init=False, compare=False, repr=False)
+    _symbols: frozenset[str] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash(self.terms))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
@@ -36,7 +37,7 @@ Figure = TypeVar("Figure")
 _SPREAD = ("min", "low_quartile", "median", "high_quartile")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """Everything that one calibration measured. `when` is the time it began, in UTC."""
 
@@ -58,7 +59,7 @@ class Profile:
     unmeasured_pieces: Unmeasured | None = None
     unmeasured_packing: tuple[UnmeasuredPacking, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The sha256 of its content."""
         return _digest(_content(self))
@@ -88,6 +89,7 @@ def _entry(key: str, value: object) -> str:
     return f"{json.dumps(key)}: [\n{items}\n]"
 
 
+@lru_cache(maxsize=8)
 def parse_profile(source: Source) -> Profile:
     """The profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
     try:

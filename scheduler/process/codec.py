@@ -18,7 +18,18 @@ from importlib import import_module
 from typing import Any, cast
 
 Json = Any  # what json.loads gives
-OWN_MODULES = ("isamap.machine.timings:", "isamap.plan.", "isamap.scheduler.", "isamap.source.")
+OWN_MODULES = (
+    "isamap.codegen.c:",
+    "isamap.codegen.c_interface:",
+    "isamap.ir.dtypes:",
+    "isamap.ir.index:",
+    "isamap.lower.program:",
+    "isamap.machine.target_fields:",
+    "isamap.machine.timings:",
+    "isamap.plan.",
+    "isamap.scheduler.",
+    "isamap.source.",
+)
 
 
 def write(value: object) -> str:
