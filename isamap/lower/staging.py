@@ -87,6 +87,7 @@ def claim_buffer(
     names.buffers.append(Buffer(name, operand.dtype, elements, why, address, None, memory))
     if memory:
         suppliers.homes[name] = memory
+        suppliers.steps[name] = {OFFSET: prod(operand.cell_shape)}
     strides: list[Index] = []
     step = ONE
     for size in reversed(operand.cell_shape):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import lcm
 from typing import Literal
 
 from isamap.source import Span
@@ -77,6 +78,11 @@ class Encoding:
 
     def __str__(self) -> str:
         return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
+
+    def unit_of(self, operand: str) -> int:
+        """What the address of an operand has to be a multiple of, for its fields to hold it. Units: bytes."""
+        held = (f.holds for word in self.words for f in word if isinstance(f.holds, Quantity))
+        return lcm(*(q.unit for q in held if (q.kind, q.name) == ("address", operand)))
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:

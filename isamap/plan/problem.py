@@ -245,8 +245,9 @@ class Problem:
     are to perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other,
     once.
     `hinted` are the caches into which an instruction brings memory ahead of its use.
-    `scratchpads` are those with their bytes. `blocks` are axes with how many iterations of each the
-    statements share: those of the kernel in these blocks are asked about.
+    `scratchpads` are those with their bytes; addresses in them are multiples of `address_steps`. `blocks`
+    are axes with how many iterations of each the statements share: those of the kernel in these blocks are
+    asked about.
     """
 
     kernel: str
@@ -261,6 +262,7 @@ class Problem:
     threads: int = 1
     thread_start_ns: float = 0.0
     scratchpads: tuple[tuple[str, int], ...] = ()
+    address_steps: tuple[tuple[str, int], ...] = ()
     memory_rows: RowTimes = NO_ROWS
     memory_streams: StreamTimes | None = None
     tlb: Tlb = NO_TLB

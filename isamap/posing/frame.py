@@ -92,6 +92,7 @@ class Frame:
             thread_start_ns=machine.thread_start_ns if self.threads > 1 else 0.0,
             hinted=tuple(sorted(line_hints(machine))),
             scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
+            address_steps=tuple(sorted(self.suppliers.known.address_steps.items())),
             memory_rows=self.memories.beyond_rows,
             memory_streams=self.memories.beyond_streams,
             tlb=machine.tlb,

@@ -44,6 +44,9 @@ nest 0 {{
 }}
 """
 
+ROWS = """instruction mvin(scalar R: 0..16, scalar C: 0..16)
+        where align(z) % 16 == 0 {"""
+
 
 def compiled(
     machine: str,
@@ -171,3 +174,19 @@ def test_a_buffer_of_a_size_that_only_the_run_time_knows_has_no_address() -> Non
     with pytest.raises(UsageProblem) as caught:
         compiled("systolic-16", {"M": "1..64@32", "N": 32, "K": 32})
     assert caught.value.diagnostics[0].code == "scratchpad-open-size"
+
+
+def test_addresses_are_multiples_of_what_the_machine_says_of_them(tmp_path: Path) -> None:
+    stated = changed(tmp_path, ("instruction mvin(scalar R: 0..16, scalar C: 0..16) {", ROWS))
+    sizes = {"M": 37, "N": 100, "K": 70}
+    check(compiled(stated, {**sizes}), sizes)
+    with pytest.raises(UsageProblem) as caught:
+        compiled(stated, {**sizes}, SCHEDULE.format(a=" at 8", ahead="", b=" in spad at 65536"))
+    assert caught.value.diagnostics[0].render().splitlines() == [
+        "error[schedule-stage]: nest 0: `a` lies at 8 in `spad`, whose instructions count 16 bytes",
+        "  help: write `stage a in spad at 0;`, or another multiple of 16",
+    ]
+    transposed = Source("nt.ir", kernel_path("gemm_nt_s8s8").read_text())
+    with pytest.raises(NoMapping):
+        compile_kernel(Request(transposed, stated, {**sizes}, heuristic="greedy"))
+    compile_kernel(Request(transposed, "systolic-16", {**sizes}, heuristic="greedy"))

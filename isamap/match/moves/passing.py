@@ -8,7 +8,7 @@ reads a tile of sums where it lies and leaves bytes in a buffer of `spad`, which
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 from isamap.ir import Index, Read
 from isamap.ir.index import ONE, ZERO
@@ -51,7 +51,8 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
         known = tuple(move for move in moves if move is not None)
         if len(known) == 2:
             size = prod(acc.cell_shape) * copy.target.dtype.size_bytes
-            whole = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory.name])
+            whole = -(-size // step) * step
             return WayOut(memory.name, whole, added(move.cost_ns for move in known))
     return None
 

@@ -189,12 +189,19 @@ def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str
     """How a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
     found: dict[str, Supply | Leaf | Location] = {}
     for home in ("", *(m.name for m in scratchpads(suppliers.machine))):
+        if home and not is_whole(operand, home, suppliers):
+            continue
         brought = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers, home)))
         if brought is None or (home and scratch_move(operand, tile, home, suppliers) is None):
             continue
         if not home or is_cleared(operand, tile, home, suppliers):
             found[home] = brought
     return found
+
+
+def is_whole(operand: OperandTile, home: str, suppliers: Suppliers) -> bool:
+    """Whether tiles one behind the other in a scratchpad all begin where its instructions find them."""
+    return prod(operand.cell_shape) * operand.dtype.size_bytes % suppliers.known.address_steps[home] == 0
 
 
 def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> bool:

@@ -32,7 +32,10 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
     if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
-        return f"{machine} has nothing that copies {register} of {array_of(operand)} into {operand.memory}"
+        step = suppliers.known.address_steps[operand.memory]
+        where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
+        copied = f"{register} of {array_of(operand)} into {operand.memory}"
+        return f"{machine} has nothing that copies {copied}{where}"
     writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
         without = _without_state(operand, suppliers)

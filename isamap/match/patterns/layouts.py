@@ -7,10 +7,11 @@ not hold: then another place may do, such as a buffer that starts at a multiple 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import gcd
+from math import gcd, lcm
 
 from isamap.ir import Constraint, Index, Kernel, Operand
 from isamap.ir.bind import comparison_holds
+from isamap.machine import Machine, MachineInstruction
 from isamap.match.patterns.address import Location
 
 _POWERS = tuple(1 << n for n in range(16, 0, -1))
@@ -69,6 +70,23 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
         o.name: max(1, o.dtype.bits // 8, *(_stated(c, Index.of(f"align({o.name})")) for c in kernel.where))
         for o in kernel.operands
     }
+
+
+def address_unit(item: MachineInstruction, operand: Operand) -> int:
+    """What an instruction requires the address of an operand to be a multiple of. Units: bytes."""
+    align = Index.of(f"align({operand.name})")
+    stated = (_stated(c, align) for c in item.instruction.where)
+    return lcm(*stated, item.encoding.unit_of(operand.name) if item.encoding is not None else 1)
+
+
+def address_steps(machine: Machine) -> dict[str, int]:
+    """Per scratchpad what addresses of buffers are multiples of, as instructions require. Units: bytes."""
+    found = {m.name: 1 for m in machine.memories.values() if m.kind == "scratchpad"}
+    for item in machine.instructions.values():
+        for operand in item.instruction.operands:
+            if operand.memory in found:
+                found[operand.memory] = lcm(found[operand.memory], address_unit(item, operand))
+    return found
 
 
 def _stated(constraint: Constraint, align: Index) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import lcm
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
 from isamap.match.patterns.address import Location, locate
-from isamap.match.patterns.layouts import BUFFER_BYTES, alignment, layout_holds
+from isamap.match.patterns.layouts import BUFFER_BYTES, address_steps, alignment, layout_holds
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import Params, is_of_layout
 from isamap.match.patterns.unify import Binding
@@ -149,6 +150,11 @@ class Repertoire:
         return {}
 
     @cached_property
+    def address_steps(self) -> dict[str, int]:
+        """Per scratchpad what addresses of buffers are multiples of. Units: bytes."""
+        return address_steps(self.machine)
+
+    @cached_property
     def costs(self) -> dict[tuple[str, tuple[tuple[str, int], ...]], float]:
         """Intervals by instruction and parameters. Units: ns."""
         return {}
@@ -239,9 +245,13 @@ class Suppliers:
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:
-        """What divides the address of a place: buffers of the workspace start where lines do."""
+        """What divides the address of a place: buffers of the workspace start where lines do, those of a
+        scratchpad where all of its instructions find them.
+        """
         size = max(1, dtype.bits // 8)
-        base = self.alignments.get(place.buffer, size if place.buffer in self.homes else BUFFER_BYTES)
+        home = self.homes.get(place.buffer)
+        start = BUFFER_BYTES if home is None else lcm(size, self.known.address_steps[home])
+        base = self.alignments.get(place.buffer, start)
         return alignment(place, base, size, self.steps.get(place.buffer, {}))
 
     def locate(
@@ -252,6 +262,11 @@ class Suppliers:
         found = locate(self.strides, operand, binding, params, limits)
         if found is None or not self.lies_in(found.buffer, operand.memory):
             return None
+        if found.buffer in self.homes:
+            encoding = self.machine.instructions[instruction.name].encoding
+            unit = 1 if encoding is None else encoding.unit_of(operand.name)
+            if unit > 1 and self.aligned_bytes(found, operand.dtype) % unit:
+                return None
         where = [c for c in instruction.where if is_of_layout(c)]
         met = not where or layout_holds(
             where, operand, found, self.aligned_bytes(found, operand.dtype), params

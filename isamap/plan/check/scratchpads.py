@@ -23,6 +23,7 @@ def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> I
             yield _wrong_memory(nest, stage, operand)
     for memory, capacity in capacities.items():
         here = [stage for stage in nest.stages if stage.memory == memory]
+        yield from _check_steps(nest, memory, here, dict(problem.address_steps).get(memory, 1))
         yield from _check_memory(
             nest, memory, capacity, [(s, _bytes(nest, s, operands, option)) for s in here]
         )
@@ -65,6 +66,18 @@ def _check_memory(
                     f"`{stage.operand}` at {stage.address} to {stage.address + size} overlap in `{memory}`",
                     help="both are needed while the loops inside run: move one of them",
                 )
+
+
+def _check_steps(nest: NestSchedule, memory: str, stages: list[Stage], step: int) -> Iterator[Diagnostic]:
+    for stage in stages:
+        if stage.address is not None and stage.address % step:
+            yield Diagnostic(
+                "schedule-stage",
+                f"nest {nest.statement}: `{stage.operand}` lies at {stage.address} in `{memory}`, whose "
+                f"instructions count {step} bytes",
+                help=f"write `stage {stage.operand} in {memory} at {stage.address // step * step};`, or "
+                f"another multiple of {step}",
+            )
 
 
 def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Diagnostic:
