@@ -23,6 +23,7 @@ from isamap.driver.given import (
     machine_of,
 )
 from isamap.driver.inputs import find_profile, named_kernel, read_file
+from isamap.driver.kept import key_of, recall_emitted
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request
 from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.driver.sizes import complete_sizes
@@ -74,8 +75,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     is_isolated = given_flag("isolate", isolate)
     asked = _request(kernel, machine, sizes, text, heuristic, threads, packed)
     asked = replace(
-        asked,
-        limit_s=given_seconds("limit_s", limit_s, MIN_LIMIT_S, MAX_LIMIT_S),
+        _limited(asked, limit_s),
         fixed=given_fixes(fix, has_schedule=text is not None),
         tune=given_count("tune", tune, 2, MOST_TUNED, none=True),
         tuned=given_flag("tuned", tuned),
@@ -84,6 +84,21 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     _check_choosers(asked)
     word = given_word("profile", profile, 'a path, "default" or "none"')
     return CompiledKernel(prepare(replace(asked, profile=find_profile(word, asked.machine))), is_isolated)
+
+
+def is_kept(
+    kernel: str | Path,
+    machine: str | Path,
+    *,
+    heuristic: str = "cpsat",
+    threads: int = 1,
+    limit_s: float = 10.0,
+    packed: Sequence[str] = (),
+) -> bool:
+    """Whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
+    asked = _limited(_request(kernel, machine, None, None, heuristic, threads, packed), limit_s)
+    asked = replace(asked, profile=find_profile("default", asked.machine))
+    return recall_emitted(key_of(asked)) is not None
 
 
 def find_mappings(
@@ -167,6 +182,10 @@ def _request(
         threads=given_count("threads", threads, 1, MAX_THREADS),
         packed=given_names("packed", packed),
     )
+
+
+def _limited(asked: Request, limit_s: object) -> Request:
+    return replace(asked, limit_s=given_seconds("limit_s", limit_s, MIN_LIMIT_S, MAX_LIMIT_S))
 
 
 def _check_choosers(asked: Request) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from isamap.driver import ahead
 from isamap.driver.api import compile as compile_kernel
+from isamap.driver.api import is_kept
 from isamap.driver.runnable import CompiledKernel
-from isamap.source import Diagnostic, UsageProblem
+from isamap.driver.side_by_side import all_jobs
+from isamap.source import Diagnostic, IsamapError, UsageProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +36,39 @@ class Options:
                 raise UsageProblem(Diagnostic("usage", message, notes=notes))
         return Options(**(given or {}))
 
+    def asked(self) -> dict[str, Any]:
+        """What `isamap.compile` is asked besides the kernel and the machine."""
+        return {"heuristic": self.heuristic, "threads": self.threads, "limit_s": self.limit_s}
 
+
+Wanted = tuple[str, tuple[str, ...]]
+"""The text of a kernel, and the operands that it takes packed."""
 _KERNELS: dict[tuple[str, Options, tuple[str, ...]], CompiledKernel] = {}
+
+
+LEAST_AHEAD = 4
+"""Kernels for which processes are started: each needs a second or more before its first one."""
+
+
+def compile_ahead(wanted: Sequence[Wanted], options: Options) -> None:
+    """Compiles kernels that are not kept yet on all cores, where there are several of both."""
+    if (jobs := all_jobs()) == 1:
+        return
+    asked: list[dict[str, Any]] = [
+        {"kernel": text, "machine": options.machine, "packed": packed, **options.asked()}
+        for text, packed in dict.fromkeys(wanted)
+        if (text, options, packed) not in _KERNELS
+    ]
+    with suppress(IsamapError):  # which is said where each of them is asked for
+        new = [one for one in asked if not is_kept(**one)]
+        if len(new) >= LEAST_AHEAD:
+            ahead.compile_ahead(new, jobs)
 
 
 def kernel_of(text: str, options: Options, packed: tuple[str, ...] = ()) -> CompiledKernel:
     """The kernel of a text, which takes some operands packed. Raises: IsamapError of every kind."""
     known = _KERNELS.get((text, options, packed))
     if known is None:
-        known = compile_kernel(
-            text,
-            options.machine,
-            {},
-            threads=options.threads,
-            heuristic=options.heuristic,
-            limit_s=options.limit_s,
-            packed=packed,
-        )
+        known = compile_kernel(text, options.machine, packed=packed, **options.asked())
         _KERNELS[text, options, packed] = known
     return known

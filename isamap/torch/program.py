@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from isamap.source import IsamapError
 from isamap.torch.graph import is_result, is_view, name_of
-from isamap.torch.groups import find_groups
-from isamap.torch.kernel_text import kernel_text
-from isamap.torch.kernels import Options, kernel_of
+from isamap.torch.groups import Group, find_groups
+from isamap.torch.kernel_text import Text, kernel_text
+from isamap.torch.kernels import Options, compile_ahead, kernel_of
 from isamap.torch.packing import packed_of, weights_of
 from isamap.torch.running import Performed, make_run
 from isamap.torch.terms import NotTaken
@@ -43,19 +44,30 @@ def make_program(graph: Any, options: Options) -> Program:
     """The program of a graph whose nodes know the shapes of their results."""
     groups, refused = find_groups(graph)
     weights = weights_of(graph) if options.pack else frozenset[Any]()
-    kernels: list[Performed] = []
+    taken: list[tuple[Group, Text, tuple[str, ...]]] = []
     for group in groups:
-        try:
+        with _noted(group, refused):
             text = kernel_text(group)
-            packed = packed_of(group, text, weights)
+            taken.append((group, text, packed_of(group, text, weights)))
+    compile_ahead([(text.text, packed) for _, text, packed in taken], options)
+    kernels: list[Performed] = []
+    for group, text, packed in taken:
+        with _noted(group, refused):
             kernel = kernel_of(text.text, options, packed)
             kernels.append(Performed.of(text, kernel, group.members, packed))
-        except NotTaken as reason:
-            refused |= dict.fromkeys(group.members, str(reason))
-        except IsamapError as error:
-            refused |= dict.fromkeys(group.members, error.diagnostics[0].message)
     of = {member: kernel for kernel in kernels for member in kernel.members}
     return Program(make_run(graph, tuple(_in_order(graph, of))), tuple(_ran(graph, kernels, of, refused)))
+
+
+@contextmanager
+def _noted(group: Group, refused: dict[Any, str]) -> Generator[None]:
+    """What is refused inside is noted of all nodes of a group."""
+    try:
+        yield
+    except NotTaken as reason:
+        refused |= dict.fromkeys(group.members, str(reason))
+    except IsamapError as error:
+        refused |= dict.fromkeys(group.members, error.diagnostics[0].message)
 
 
 def _ran(

@@ -1,0 +1,86 @@
+"""Kernels compiled ahead by other processes: found in the cache, each compiled once, and never missed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+import isamap
+import isamap.driver.length_versions
+from isamap.driver import ahead
+from isamap.driver.api import is_kept
+from isamap.torch import kernels
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "_KERNELS", {})
+
+
+def asked(number: int, of: str = "") -> dict[str, Any]:
+    text = f"kernel k{number}() {{\n  out y: f32[4];\n  for n in 4 {{ y[n] = {number}{of}; }}\n}}\n"
+    return {"kernel": text, "machine": "generic-c", "heuristic": "greedy"}
+
+
+def test_what_was_compiled_ahead_is_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = [asked(1), asked(2)], asked(3, of=" + nothing")
+    ahead.compile_ahead([*good, bad], jobs=2)
+    assert [is_kept(**one) for one in (*good, asked(4))] == [True, True, False]
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        pytest.fail("compiled again")
+
+    monkeypatch.setattr(isamap.driver.length_versions, "compile_request", refuse)
+    y = np.zeros(4, np.float32)
+    isamap.compile(**good[1])(y=y)
+    assert y.tolist() == [2] * 4
+
+
+def test_a_process_that_fails_costs_nothing_but_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_COMMAND", (sys.executable, "-c", "raise SystemExit(3)"))
+    ahead.compile_ahead([asked(1)], jobs=2)
+    assert not is_kept(**asked(1))
+    assert isamap.compile(**asked(1)).files
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The texts that were to be compiled ahead since."""
+    found: list[list[str]] = []
+
+    def noted(wanted: Sequence[ahead.Asked], jobs: int) -> None:
+        assert jobs == 2
+        found.append([one["kernel"] for one in wanted])
+
+    monkeypatch.setattr(ahead, "compile_ahead", noted)
+    monkeypatch.setattr(kernels, "all_jobs", lambda: 2)
+    return found
+
+
+def test_each_kernel_of_a_graph_that_is_new_is_compiled_ahead_once(given: list[list[str]]) -> None:
+    options = kernels.Options(machine="generic-c")
+    texts = [asked(number)["kernel"] for number in range(6)]
+    isamap.compile(texts[0], "generic-c", heuristic="greedy")
+    kernels.kernel_of(texts[1], options)
+    kernels.compile_ahead([(text, ()) for text in (*texts, *texts)], options)
+    assert given == [texts[2:]]
+
+
+def test_for_a_few_kernels_no_process_is_started(given: list[list[str]]) -> None:
+    texts = [asked(number)["kernel"] for number in range(kernels.LEAST_AHEAD - 1)]
+    kernels.compile_ahead([(text, ()) for text in texts], kernels.Options(machine="generic-c"))
+    assert given == []
+
+
+def test_a_machine_that_is_none_is_said_where_a_kernel_is_asked_for(given: list[list[str]]) -> None:
+    options = kernels.Options(machine="nowhere")
+    kernels.compile_ahead([(asked(number)["kernel"], ()) for number in range(6)], options)
+    assert given == []
+    with pytest.raises(isamap.IsamapError, match="no machine called `nowhere`"):
+        kernels.kernel_of(asked(1)["kernel"], options)
