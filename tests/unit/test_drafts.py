@@ -12,8 +12,8 @@ from isamap.source import Source
 from isamap.syntax import parse_module
 
 
-def test_the_three_drafts_are_shipped() -> None:
-    assert set(shipped_drafts()) == {SYSTOLIC, SME, MMA}
+def test_the_drafts_are_shipped() -> None:
+    assert set(shipped_drafts()) == {SYSTOLIC, SME, MMA, "drafts/hexagon-hvx"}
 
 
 @pytest.mark.parametrize("name", [SYSTOLIC, SME, MMA])
