@@ -1,6 +1,6 @@
 """What is computed of sums in a scratchpad on their way out, in a buffer of another one.
 
-requantise x=c_tiles0 y=c_out0; dma_out_i8 x=c_out0 y=Y
+dma_in_f32 x=scale z=c_out1; requantise_columns x=c_tiles0 s=c_out1 y=c_out0; dma_out_i8 x=c_out0 y=Y
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Index
-from isamap.lower.copies import dma_loops
+from isamap.ir import Index, index_min
+from isamap.lower.copies import clear, dma_loops
+from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Buffer, Names, Node
 from isamap.match import (
     Copy,
@@ -18,7 +19,7 @@ from isamap.match import (
     Tile,
     WayOut,
     Written,
-    lay_out_tile,
+    lay_out_between,
     shown_axes,
     through,
     way_out,
@@ -33,30 +34,46 @@ def passing(
     buffer: str,
     written: Written,
     tile: Tile,
+    place: Place,
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Copy, tuple[Node, ...]]:
     """The copy that takes what is written of a tile out, and what computes it before, all of the tile."""
     home = suppliers.homes.get(buffer)
     way = way_out(operand, written, tile, home, suppliers) if home is not None else None
-    if way is None or not way.memory:
+    if way is None or not way.buffers:
         return copy, ()
-    computed, out = through(copy, buffer, _buffer(way, copy, operand, suppliers, names))
-    whole = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
-    nodes = dma_loops(computed, whole, suppliers, names)
-    assert nodes is not None, "planning has found what computes it"
-    return out, nodes
+    own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
+    *brought, computed, out = through(copy, buffer, own)
+    used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
+    whole = {f"~{a.name}": Index.of(a.tile) for a in used}
+    left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
+    nodes: tuple[Node, ...] = ()
+    for part, between in zip(brought, way.buffers[1:], strict=True):
+        if short & set(part.counters):
+            there = part.target
+            nodes += clear(there.buffer, there.dtype, Index.of(0), prod(between.shape), suppliers, names)
+        nodes += _moved(part, left, suppliers, names)
+    return out, (*nodes, *_moved(computed, whole, suppliers, names))
 
 
-def _buffer(way: WayOut, copy: Copy, operand: OperandTile, suppliers: Suppliers, names: Names) -> str:
+def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
+    nodes = dma_loops(copy, {c: counts[c] for c in copy.counters}, suppliers, names)
+    assert nodes is not None, "planning has found what moves and computes it"
+    return nodes
+
+
+def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Names) -> str:
     """The buffer at the end of its scratchpad, which schedules leave free: one for all tiles of a type."""
-    offset = (suppliers.machine.memories[way.memory].capacity_bytes or 0) - way.size_bytes
-    elements = Index.of(prod(operand.cell_shape))
-    wanted = Buffer("", copy.target.dtype, elements, WHY, offset, None, way.memory)
+    between = way.buffers[number]
+    behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
+    offset = (suppliers.machine.memories[between.memory].capacity_bytes or 0) - behind
+    elements = Index.of(prod(between.shape))
+    wanted = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
     known = next((b.name for b in names.buffers if replace(b, name="") == wanted), None)
     if known is not None:
         return known
-    name = names.fresh(f"{operand.name}_out")
+    name = names.fresh(f"{stem}_out")
     names.buffers.append(replace(wanted, name=name))
-    lay_out_tile(name, way.memory, operand, suppliers)
+    lay_out_between(name, between, suppliers)
     return name

@@ -266,7 +266,7 @@ def copy_tile(
         return _cleared(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
     if back is not None:
-        copy, before = passing(copy, operand, buffer, back, tile, suppliers, names)
+        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
 
     def cleared() -> tuple[Node, ...]:
         return _cleared(operand, buffer, offset, suppliers, names) if back is None else ()

@@ -7,7 +7,7 @@ from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.moves.blocks import find_block, find_tiles_block, tiles_along
 from isamap.match.moves.chains import Movement, issued_ns
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
-from isamap.match.moves.passing import WayOut, lay_out_tile, through, way_out
+from isamap.match.moves.passing import WayOut, beside, counted, lay_out_between, through, way_out
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
@@ -105,6 +105,7 @@ __all__ = [
     "Written",
     "accumulator_delivery",
     "apply_mapping",
+    "beside",
     "bring",
     "choices",
     "choose_params",
@@ -113,6 +114,7 @@ __all__ = [
     "copy_by_cells",
     "count_groupings",
     "count_variants",
+    "counted",
     "dims",
     "fills_all",
     "find_block",
@@ -137,7 +139,7 @@ __all__ = [
     "is_simple",
     "issued_ns",
     "lacking_abilities",
-    "lay_out_tile",
+    "lay_out_between",
     "layouts",
     "least_copy_ns",
     "movements",

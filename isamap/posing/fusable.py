@@ -30,6 +30,7 @@ from isamap.match import (
     in_register,
     in_tiles,
     scratch_move,
+    scratchpads,
     shown_axes,
     start_of_sum,
     way_out,
@@ -141,10 +142,12 @@ def _passes(
     """The scratchpads that a tile passes through on its way out, with bytes of each."""
     if companion.starts or not suppliers.is_addressable(acc.memory):
         return
-    for written in written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ():
-        way = way_out(acc, written, tile, acc.memory, suppliers)
-        if way is not None and way.memory:
-            yield way.memory, way.size_bytes
+    written = written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ()
+    ways = [way_out(acc, w, tile, acc.memory, suppliers) for w in written]
+    for memory in scratchpads(suppliers.machine):
+        taken = max((way.bytes_of(memory.name) for way in ways if way is not None), default=0)
+        if taken:
+            yield memory.name, taken
 
 
 def _filled_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:

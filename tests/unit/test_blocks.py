@@ -192,6 +192,6 @@ def test_axes_of_a_block_may_count_the_digits_of_one_counter(tmp_path: Path) -> 
     assert found is not None
     assert (found.instruction, dict(found.sizes), found.cost_ns) == ("pairs", {"~n": 4, "~k": 8}, 1 / 32)
     blocks_along = n * 4 * 2 + k * 8 * 4  # over numbers of blocks
-    assert found.target[1].offset == Index.of("@offset") + blocks_along
+    assert found.places[-1][1].offset == Index.of("@offset") + blocks_along
     fours = Read("t", (Index.of("@offset"), k.floordiv(4), n * 4 + k.mod(4)), BF16)
     assert find_block(Copy(fours, value, ("~n", "~k")), {"~n": 4, "~k": 16}, plain) is None

@@ -1,38 +1,56 @@
 """What is computed of sums in a scratchpad on their way out: in another one, from where it leaves.
 
-    for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * scale, even)); }    x @ acc, y @ spad
+    for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * s[n], even)); }    x @ acc, y @ spad, s @ spad
 
 reads a tile of sums where it lies and leaves bytes in a buffer of `spad`, which a DMA takes to their array.
+What else it reads, as a scale for each column, is brought into a buffer before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import lcm, prod
 
-from isamap.ir import Index, Read
+from isamap.ir import DType, Index, Read
 from isamap.ir.index import ONE, ZERO
-from isamap.match.moves.scratch_buffers import find_dma, scratchpads
+from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
 from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
-from isamap.transform import distinct_reads
+from isamap.transform import distinct_reads, symbols
+from isamap.transform.rewrite import map_reads
 
 ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
-    """How a tile leaves a scratchpad: through a buffer in `memory`, "" where one instruction does it.
-
-    Units: `cost_ns` per element, computing and moving it; `size_bytes` of the buffer.
-    """
+class Between:
+    """A buffer on the way. Units: `size_bytes` that it takes of its scratchpad."""
 
     memory: str
+    dtype: DType
+    shape: tuple[int, ...]
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """How a tile leaves a scratchpad: through `buffers`, that of what is computed first, then those of what
+    else is read; there is none where one instruction does it all.
+
+    Units: `cost_ns` per element, computing and moving it.
+    """
+
+    buffers: tuple[Between, ...]
     cost_ns: float
+
+    def bytes_of(self, memory: str) -> int:
+        """Bytes of a scratchpad that the buffers take."""
+        return sum(buffer.size_bytes for buffer in self.buffers if buffer.memory == memory)
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers) -> WayOut | None:
@@ -43,34 +61,78 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
-        return WayOut("", 0, at_once.cost_ns)
-    for memory in scratchpads(suppliers.machine):
-        middle = f"{PROBE}:{copy.target.dtype}:{acc.cell_shape}@{memory.name}"
-        lay_out_tile(middle, memory.name, acc, suppliers)
-        moves = tuple(find_dma(part, counts, suppliers) for part in through(copy, cells, middle))
-        known = tuple(move for move in moves if move is not None)
-        if len(known) == 2:
-            size = prod(acc.cell_shape) * copy.target.dtype.size_bytes
-            step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory.name])
-            whole = -(-size // step) * step
-            return WayOut(memory.name, whole, added(move.cost_ns for move in known))
+        return WayOut((), at_once.cost_ns)
+    kinds = [(copy.target.dtype, acc.cell_shape)]
+    kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in beside(copy, cells)]
+    for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(kinds)):
+        buffers = tuple(
+            Between(memory, dtype, shape, _padded(memory, prod(shape) * dtype.size_bytes, suppliers))
+            for memory, (dtype, shape) in zip(memories, kinds, strict=True)
+        )
+        cost = _cost_ns(copy, counts, cells, buffers, suppliers)
+        if cost is not None:
+            return WayOut(buffers, cost)
     return None
 
 
-def through(copy: Copy, cells: str, middle: str) -> tuple[Copy, ...]:
-    """A copy from a buffer as two: what is computed goes to another one, laid out alike, and on from there.
+def _padded(memory: str, size_bytes: int, suppliers: Suppliers) -> int:
+    step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
+    return -(-size_bytes // step) * step
 
-    Nothing where it is computed from more than the buffer's tile.
+
+def _cost_ns(
+    copy: Copy,
+    counts: Mapping[str, Index],
+    cells: str,
+    buffers: Sequence[Between],
+    suppliers: Suppliers,
+) -> float | None:
+    """What an element takes on its way through these buffers; None where nothing does some part of it."""
+    names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
+    for name, buffer in zip(names, buffers, strict=True):
+        lay_out_between(name, buffer, suppliers)
+    if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in buffers[1:] if b.shape):
+        return None  # the end of an axis leaves some of it without an element
+    moves = [find_dma(part, counts, suppliers) for part in through(copy, cells, names)]
+    if not moves:
+        return None
+    elements = [*(prod(b.shape) for b in buffers[1:]), *(prod(buffers[0].shape) for _ in range(2))]
+    known = [m.cost_ns * n for m, n in zip(moves, elements, strict=True) if m is not None]
+    return added(known) / elements[-1] if len(known) == len(moves) else None
+
+
+def counted(read: Read, copy: Copy) -> tuple[str, ...]:
+    """The counters of a copy along which an element that it reads differs."""
+    return tuple(counter for counter in copy.counters if counter in symbols(read))
+
+
+def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
+    """What a copy reads beside the buffer of tiles."""
+    return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
+
+
+def through(copy: Copy, cells: str, names: Sequence[str]) -> tuple[Copy, ...]:
+    """A copy from a buffer of tiles as several, in order: of each other array into a buffer, of what is
+    computed into the first one, laid out as tiles are, and on from there.
+
+    Nothing where the tile is read in two places, or an array beyond its edge.
     """
-    read = distinct_reads(copy.value)
-    if len(read) != 1 or read[0].buffer != cells:
+    own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
+    others = beside(copy, cells)
+    if len(own) != 1 or any(read.fill is not None for read in others):
         return ()
-    there = Read(middle, (ZERO, *read[0].index[1:]), copy.target.dtype)
-    return Copy(there, copy.value, copy.counters), Copy(copy.target, there, copy.counters)
+    there = Read(names[0], (ZERO, *own[0].index[1:]), copy.target.dtype)
+    here = {
+        r: Read(name, (ZERO, *map(Index.of, counted(r, copy))), r.dtype)
+        for r, name in zip(others, names[1:], strict=True)
+    }
+    value = map_reads(copy.value, lambda read: here.get(read, read))
+    brought = (Copy(place, read, counted(read, copy)) for read, place in here.items())
+    return *brought, Copy(there, value, copy.counters), Copy(copy.target, there, copy.counters)
 
 
-def lay_out_tile(name: str, memory: str, acc: OperandTile, suppliers: Suppliers) -> None:
-    """Tells suppliers of a buffer of one tile in a scratchpad."""
-    shape = acc.cell_shape
-    suppliers.homes[name] = memory
+def lay_out_between(name: str, buffer: Between, suppliers: Suppliers) -> None:
+    """Tells suppliers of a buffer on the way."""
+    shape = buffer.shape
+    suppliers.homes[name] = buffer.memory
     suppliers.strides[name] = (ONE, *(Index.of(prod(shape[d + 1 :])) for d in range(len(shape))))
