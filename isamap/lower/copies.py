@@ -42,7 +42,7 @@ def dma_loops(
     found = find_dma(copy, counts, suppliers)
     if found is None:
         return None
-    return mover_loops(found, {c: n for c, n in counts.items() if c not in found.counters}, names)
+    return mover_loops(found, found.trips(counts), names)
 
 
 def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
@@ -58,11 +58,19 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
         bindings[counter] = Index.of(variable)
     refs = tuple((name, _reference(place, bindings)) for name, place in found.places)
     given = found.params if isinstance(found, Dma) else ()
-    params = tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in given)
+    params = tuple((name, _given(value, bindings)) for name, value in given)
     body: tuple[Node, ...] = (Issue(found.instruction, refs, params),)
     for variable, count in reversed(variables):
         body = (For(variable, count, body),)
     return body
+
+
+def _given(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
+    """A parameter as an issue has it: a number where it is one."""
+    if not isinstance(value, Index):
+        return value
+    here = value.substitute(bindings)
+    return here if here.value is None else here.value
 
 
 def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:

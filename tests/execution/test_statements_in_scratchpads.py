@@ -93,6 +93,8 @@ def test_words_say_the_same(text: str) -> None:
     assert verify_program(words, npu, program_kernel(words, source), "random").ok
     commands = [one.command for one in decode(words.words, npu)]
     assert not {"dma_in_i32", "dma_out_i32"} & {c.instruction for c in commands}
+    rows = {dict(c.params)["R"] for c in commands if "R" in dict(c.params) and c.instruction != "dma_in_f32"}
+    assert rows == {32, 13, 6}, "as many as one takes, and what is left of 70 and of 45"
     scales = {dict(c.params)["scale"] for c in commands if c.instruction == "requantise"}
     assert scales == ({0x3C000000} if text == CONSTANT else set())
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import prod
 
-from isamap.ir import Axis, Const, DType, Expr, Index, substitute_expr
+from isamap.ir import Axis, Const, DType, Expr, Index, index_min, substitute_expr
 from isamap.ir.index import MinMax
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
@@ -31,16 +31,23 @@ from isamap.transform import symbols
 
 @dataclass(frozen=True, slots=True)
 class Dma:
-    """An instruction that moves a part of a copy, or computes it. `counters` are those that it counts itself.
+    """An instruction that moves a part of a copy, or computes it.
 
-    `places` are where its operands lie. Units: `cost_ns` per element.
+    `pieces` are how far it counts counters itself: of one that goes further it takes a piece at a time, and
+    the counter counts pieces. `places` are where its operands lie. Units: `cost_ns` per element.
     """
 
     instruction: str
     places: tuple[tuple[str, Location], ...]
     params: tuple[tuple[str, Index | Expr], ...]
-    counters: tuple[str, ...]
+    pieces: tuple[tuple[str, int], ...]
     cost_ns: float
+
+    def trips(self, counts: Mapping[str, Index]) -> dict[str, Index]:
+        """How often it is issued along each counter of the copy that it does not count to the end."""
+        pieces = dict(self.pieces)
+        around = {c: n for c, n in counts.items() if c not in pieces or (largest(n) or 0) > pieces[c]}
+        return {c: n.ceildiv(pieces.get(c, 1)) for c, n in around.items()}
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
@@ -80,13 +87,12 @@ def _laid_over(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], suppliers: Suppliers
 ) -> Dma | None:
     """The instruction with its axes on these counters; None where addresses or extents do not fit."""
-    extents = {a.name: counts[counters[a.name]] if a.name in counters else Index.of(1) for a in pattern.axes}
+    extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
     if sizes is None:
         return None
     limits = {name: largest(extent) or 0 for name, extent in extents.items()}
     numbers = {name: largest(value) or 0 for name, value in sizes.items()}
-    over: dict[str, Index] = {counter: Index.of(f"%{axis}") for axis, counter in counters.items()}
     written = Binding(pattern.target.buffer, pattern.target.index, substitute_expr(copy.target, over))
     known = {p.name for p in pattern.instruction.params}
     for bindings in unify_once(pattern.value, substitute_expr(copy.value, over)):
@@ -100,10 +106,37 @@ def _laid_over(
         if any(symbols(value) for value in given.values()):
             continue
         params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
-        elements = prod(limits.values())
-        cost = suppliers.interval_ns(pattern.name, numbers) / max(1, elements)
-        return Dma(pattern.name, places, tuple(sorted(params.items())), tuple(counters.values()), cost)
+        pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
+        cost = suppliers.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
+        return Dma(pattern.name, places, tuple(sorted(params.items())), pieces, cost)
     return None
+
+
+def _pieces(
+    pattern: Pattern, counters: Mapping[str, str], counts: Mapping[str, Index]
+) -> tuple[dict[str, Index], dict[str, Index]]:
+    """How far each axis of the instruction goes, and counters over these axes and over pieces of them."""
+    extents: dict[str, Index] = {}
+    over: dict[str, Index] = {}
+    for axis in pattern.axes:
+        counter = counters.get(axis.name)
+        if counter is None:
+            extents[axis.name] = Index.of(1)
+            continue
+        count, most = counts[counter], _most(pattern, axis)
+        extents[axis.name], over[counter] = count, Index.of(f"%{axis.name}")
+        if most is not None and (largest(count) or 0) > most:
+            before = Index.of(counter) * most
+            is_even = count.value is not None and count.value % most == 0
+            extents[axis.name] = Index.of(most) if is_even else index_min(most, count - before)
+            over[counter] += before
+    return extents, over
+
+
+def _most(pattern: Pattern, axis: Axis) -> int | None:
+    """How far an axis goes at most where a parameter says how far; None where there is no limit."""
+    limits = [p.high for p in pattern.instruction.params if axis.extent == Index.of(p.name)]
+    return limits[0].value if limits and limits[0] is not None else None
 
 
 def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] | None:
@@ -252,8 +285,8 @@ def scratch_move(
     elements = prod(operand.cell_shape)
     dma = find_dma(copy, counts, suppliers)
     if dma is not None:
-        at_once = prod(largest(counts[c]) or 1 for c in dma.counters)
-        return ScratchMove(dma.instruction, elements // at_once, dma.cost_ns)
+        issues = prod(largest(n) or 1 for n in dma.trips(counts).values())
+        return ScratchMove(dma.instruction, issues, dma.cost_ns)
     found = find_transfer(copy, counts, suppliers)
     if found is None:
         return None
