@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,7 +61,8 @@ def instructions_of_right_program(
     scalars = {"scale": 0.004} if "scalar" in text else {}
     result = run_program(compile_library(made.emitted, made.machine), arrays, scalars=scalars, guard=True)
     assert result.status == 0, result.meaning
-    assert np.array_equal(result.arrays["C"], interpret(bound, arrays, {}, scalars)["C"])
+    (output,) = (o.name for o in bound.operands if o.role == "out")
+    assert np.array_equal(result.arrays[output], interpret(bound, arrays, {}, scalars)[output])
     return set(issued(made.program.body))
 
 
@@ -83,6 +85,14 @@ def test_what_else_is_read_is_brought_beside_the_sums(m: int, n: int, k: int) ->
     assert {"dma_in_f32", "requantise_columns"} <= used
     assert ("dma_zeros_scales" in used) == (n % 32 > 0)
     assert not {"dma_in_i32", "dma_out_i32"} & used
+
+
+def test_a_convolution_adds_its_bias_and_scales_its_channels_where_its_sums_lie() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "examples" / "conv2d_s8_requant.ir").read_text()
+    sizes = {"N": 1, "H": 6, "W": 7, "C": 9, "K": 33, "R": 3, "S": 2}
+    used = instructions_of_right_program(text, "edge-npu", sizes)
+    assert {"dma_in_i32", "requantise_columns"} <= used
+    assert "dma_out_i32" not in used
 
 
 @pytest.mark.parametrize("text", [CONSTANT, COLUMNS], ids=["constant", "columns"])
