@@ -8,47 +8,13 @@ Each fills a buffer of the shape of its result, or of its first result, in the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
-from isamap.torch.terms import TYPES, NotTaken, first_of, wide
-
-Axes = Sequence[str]
-"""A name for each dimension of a result, "0" where it has one element; or an expression of such names."""
-
-
-class Writer(Protocol):
-    """What anchors write to."""
-
-    def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
-        """An element of a tensor in the type that torch computes in, with what it is outside of it."""
-        ...
-
-    def temporary(self, dtype: str, sizes: Sequence[int]) -> str:
-        """The name of a new buffer."""
-        ...
-
-    def further(self, result: int, element: str) -> None:
-        """Says where another result of a node is, in the axes of the first."""
-        ...
-
-    def loop(self, axes: Mapping[str, int], *statements: str) -> None:
-        """A nest with its statements."""
-        ...
-
-
-Filled = Callable[[Any, Writer, Axes, str], None]
-"""Statements that fill an element: of a node, to a writer, at its axes, named so."""
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    return tuple(first_of(node).shape)
-
-
-def own_axes(node: Any) -> dict[str, int]:
-    """The loops over a result."""
-    return {f"d{n}": size for n, size in enumerate(_shape(node)) if size != 1}
+from isamap.torch.convolutions import convolution, convolution_backward
+from isamap.torch.terms import NotTaken
+from isamap.torch.writing import Axes, Filled, Several, Writer, own_axes, shape_of, wide_of
 
 
 def _product(node: Any, to: Writer, at: Axes, element: str, first: int = 0) -> None:
@@ -111,7 +77,7 @@ def _dimensions(node: Any, rank: int) -> set[int]:
 
 def _softmax(is_log: bool) -> Filled:
     def filled(node: Any, to: Writer, at: Axes, element: str) -> None:
-        shape = _shape(node)
+        shape = shape_of(node)
         dim = int(node.args[1]) % max(len(shape), 1)
         dtype = wide_of(node)
         rows = {f"d{n}": size for n, size in enumerate(shape) if size != 1 and n != dim}
@@ -134,30 +100,9 @@ def _softmax(is_log: bool) -> Filled:
     return filled
 
 
-def _convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
-    x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
-    shape, filters = tuple(x.meta["val"].shape), tuple(w.meta["val"].shape)
-    if is_transposed:
-        raise NotTaken("a transposed convolution has no kernel here")
-    of_group = shape[1] // groups, filters[0] // groups
-    inner = {"c": filters[1], **{f"r{d}": size for d, size in enumerate(filters[2:])}}
-    inner = {name: size for name, size in inner.items() if size != 1}
-    c = "c" if filters[1] != 1 else "0"
-    channel = c if groups == 1 else f"{at[1]} / {of_group[1]} * {of_group[0]} + {c}"
-    taps = [f"r{d}" if size != 1 else "0" for d, size in enumerate(filters[2:])]
-    places = [
-        f"{at[2 + d]}*{s} + {tap}*{far} - {pad}"
-        for d, (tap, s, far, pad) in enumerate(zip(taps, stride, dilation, padding, strict=True))
-    ]
-    image = to.read(x, (at[0], channel, *places), padded="0" if any(padding) else "")
-    start = to.read(bias, (at[1],)) if bias is not None else "0"
-    to.loop(own_axes(node), f"{element} = {start};")
-    to.loop({**own_axes(node), **inner}, f"{element} += {image} * {to.read(w, (at[1], c, *taps))};")
-
-
 def _layer_norm(node: Any, to: Writer, at: Axes, element: str) -> None:
     x, normalized, gamma, beta, eps = node.args
-    shape, dtype = _shape(node), wide_of(node)
+    shape, dtype = shape_of(node), wide_of(node)
     first = len(shape) - len(normalized)
     whole = own_axes(node)
     rows = {name: size for name, size in whole.items() if int(name[1:]) < first}
@@ -176,16 +121,11 @@ def _layer_norm(node: Any, to: Writer, at: Axes, element: str) -> None:
     to.further(2, rate)
 
 
-def wide_of(node: Any) -> str:
-    """The type in which a node is computed."""
-    return wide(TYPES[str(first_of(node).dtype)])
-
-
 ANCHORS: Mapping[str, Filled] = {
     "mm.default": _mm,
     "bmm.default": _mm,
     "addmm.default": _addmm,
-    "convolution.default": _convolution,
+    "convolution.default": convolution,
     "native_layer_norm.default": _layer_norm,
     "sum.dim_IntList": _reduced("+=", "0"),
     "sum.default": _reduced("+=", "0"),
@@ -196,3 +136,5 @@ ANCHORS: Mapping[str, Filled] = {
     "_softmax.default": _softmax(is_log=False),
     "_log_softmax.default": _softmax(is_log=True),
 }
+
+SEVERAL: Mapping[str, Several] = {"convolution_backward.default": convolution_backward}

@@ -8,7 +8,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from isamap.torch.anchors import ANCHORS
+from isamap.torch.anchors import ANCHORS, SEVERAL
 from isamap.torch.pointwise import is_pointwise, terms_of
 from isamap.torch.terms import TYPES, NotTaken
 
@@ -42,7 +42,7 @@ def is_result(node: Any) -> bool:
 
 def is_anchor(node: Any) -> bool:
     """Whether a node comes first in a kernel."""
-    return name_of(node) in ANCHORS
+    return name_of(node) in ANCHORS or name_of(node) in SEVERAL
 
 
 def seen_through(node: Any) -> Any:
@@ -111,7 +111,7 @@ def refusal(node: Any) -> str | None:
                 elif not isinstance(term, int | float):
                     raise NotTaken(f"the argument {term}")
             lying(node)
-        elif name in ANCHORS:
+        elif is_anchor(node):
             for term in node.all_input_nodes:
                 lying(term)
             for result in _results(node):

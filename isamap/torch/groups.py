@@ -79,8 +79,8 @@ def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
     if prod(sizes) != prod(wanted):
         return False
     for term in (node, *(t for t in terms_of(node, name_of(node)) if hasattr(t, "meta"))):
-        if base_of(term) in inside and term is not node:
-            if not is_within(term, sizes):
+        if (base := base_of(term)) in inside and term is not node:
+            if not is_within(term, sizes) or (is_result(base) and base.args[1] != 0):
                 return False
             continue
         found = lying(term)

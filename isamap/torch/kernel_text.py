@@ -17,12 +17,13 @@ from typing import Any
 from isamap.ir import print_routine
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.torch.anchors import ANCHORS, own_axes, wide_of
+from isamap.torch.anchors import ANCHORS, SEVERAL
 from isamap.torch.graph import base_of, is_result, lying, name_of, promoted
 from isamap.torch.groups import Group, is_used_outside
 from isamap.torch.patterns import Sizes, Strides, broadcast, merged, reshaped
 from isamap.torch.pointwise import terms_of, value_of
 from isamap.torch.terms import NotTaken, Term, cast, number
+from isamap.torch.writing import own_axes, wide_of
 from isamap.transform.inlining import inlined
 
 
@@ -78,7 +79,7 @@ class _Made:
         self._further: dict[int, str] = {}
         self._temporaries = 0
 
-    # --- what anchors write to (anchors.Writer) ---
+    # --- what anchors write to (writing.Writer) ---
 
     def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
         """An element of a tensor, in the type in which the anchor is computed."""
@@ -97,8 +98,25 @@ class _Made:
         self.operands.append(f"temp {name}: {dtype}{_extents(sizes)};")
         return name
 
+    def array(self, node: Any, axis: int, parts: int) -> str:
+        """The name of an array of a tensor's elements, one of its axes cut: its own, or that of a copy."""
+        found, dtype = lying(node), wide_of(self.group.anchor)
+        sizes, strides = found.sizes, found.strides
+        if parts != 1:
+            each = sizes[axis] // parts
+            strides = (*strides[:axis], strides[axis] * each, *strides[axis:])
+            sizes = (*sizes[:axis], parts, each, *sizes[axis + 1 :])
+        axes = {f"d{n}": size for n, size in enumerate(sizes)}
+        in_order = _walk(sizes, strides, whole=True) == list(range(len(sizes))) and strides[-1] == 1
+        if found.dtype == dtype and in_order and all(strides):
+            return self._element(node, dtype, sizes, strides, list(axes), whole=True).partition("[")[0]
+        name = self.temporary(dtype, sizes)
+        element = Term(self._element(node, found.dtype, sizes, strides, list(axes)), found.dtype)
+        self.loop(axes, f"{name}[{', '.join(axes)}] = {cast(element, dtype).text};")
+        return name
+
     def further(self, result: int, element: str) -> None:
-        """Says where another result of the anchor is."""
+        """Says where a result of several of the anchor is."""
         self._further[result] = element
 
     def loop(self, axes: Mapping[str, int], *statements: str) -> None:
@@ -111,6 +129,9 @@ class _Made:
 
     def put_anchor(self, node: Any) -> None:
         """The statements of an anchor; its value is rounded where another reads it."""
+        if name_of(node) in SEVERAL:
+            SEVERAL[name_of(node)](node, self)
+            return
         dtype, is_single = wide_of(node), not isinstance(node.meta["val"], tuple | list)
         if is_single and is_used_outside(node, self.group) and lying(node).dtype == dtype:
             element = self._output(node)
@@ -129,7 +150,7 @@ class _Made:
             self._keep(node, found)
         elif is_used_outside(node, self.group):
             sizes, strides = lying(node).sizes, lying(node).strides
-            index = [axis if size != 1 else "0" for axis, size in zip(self.at, sizes, strict=True)]
+            index = [f"d{n}" if size != 1 else "0" for n, size in enumerate(sizes)]
             target = self._written(node, sizes, strides, index)
             self.loop(own_axes(node), f"{target} = {cast(found, lying(node).dtype).text};")
 

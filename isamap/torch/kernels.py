@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isamap.driver import ahead
@@ -17,11 +17,14 @@ from isamap.source import Diagnostic, IsamapError, UsageProblem
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are compiled, as `torch.compile(…, options={…})` says it."""
+    """How kernels are compiled, as `torch.compile(…, options={…})` says it.
+
+    Where no heuristic is named, what is worth a search gets one.
+    """
 
     machine: str = "host"
     threads: int = 1
-    heuristic: str = "greedy"
+    heuristic: str = ""
     limit_s: float = 10.0
     pack: bool = False
 
@@ -36,27 +39,31 @@ class Options:
                 raise UsageProblem(Diagnostic("usage", message, notes=notes))
         return Options(**(given or {}))
 
+    def of_kernel(self, *, is_searched: bool) -> Options:
+        """The same with a heuristic for a kernel."""
+        return self if self.heuristic else replace(self, heuristic="cpsat" if is_searched else "greedy")
+
     def asked(self) -> dict[str, Any]:
         """What `isamap.compile` is asked besides the kernel and the machine."""
         return {"heuristic": self.heuristic, "threads": self.threads, "limit_s": self.limit_s}
 
 
-Wanted = tuple[str, tuple[str, ...]]
-"""The text of a kernel, and the operands that it takes packed."""
-_KERNELS: dict[tuple[str, Options, tuple[str, ...]], CompiledKernel] = {}
+Wanted = tuple[str, Options, tuple[str, ...]]
+"""The text of a kernel, how it is compiled, and the operands that it takes packed."""
+_KERNELS: dict[Wanted, CompiledKernel] = {}
 
 
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or more before its first one."""
 
 
-def compile_ahead(wanted: Sequence[Wanted], options: Options) -> None:
+def compile_ahead(wanted: Sequence[Wanted]) -> None:
     """Compiles kernels that are not kept yet on all cores, where there are several of both."""
     if (jobs := all_jobs()) == 1:
         return
     asked: list[dict[str, Any]] = [
         {"kernel": text, "machine": options.machine, "packed": packed, **options.asked()}
-        for text, packed in dict.fromkeys(wanted)
+        for text, options, packed in dict.fromkeys(wanted)
         if (text, options, packed) not in _KERNELS
     ]
     with suppress(IsamapError):  # which is said where each of them is asked for

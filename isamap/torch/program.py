@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from isamap.source import IsamapError
+from isamap.torch.anchors import SEVERAL
 from isamap.torch.graph import is_result, is_view, name_of
 from isamap.torch.groups import Group, find_groups
 from isamap.torch.kernel_text import Text, kernel_text
-from isamap.torch.kernels import Options, compile_ahead, kernel_of
+from isamap.torch.kernels import Options, Wanted, compile_ahead, kernel_of
 from isamap.torch.packing import packed_of, weights_of
 from isamap.torch.running import Performed, make_run
 from isamap.torch.terms import NotTaken
@@ -44,17 +45,17 @@ def make_program(graph: Any, options: Options) -> Program:
     """The program of a graph whose nodes know the shapes of their results."""
     groups, refused = find_groups(graph)
     weights = weights_of(graph) if options.pack else frozenset[Any]()
-    taken: list[tuple[Group, Text, tuple[str, ...]]] = []
+    taken: list[tuple[Group, Text, Wanted]] = []
     for group in groups:
         with _noted(group, refused):
             text = kernel_text(group)
-            taken.append((group, text, packed_of(group, text, weights)))
-    compile_ahead([(text.text, packed) for _, text, packed in taken], options)
+            own = options.of_kernel(is_searched=group.anchor is not None and name_of(group.anchor) in SEVERAL)
+            taken.append((group, text, (text.text, own, packed_of(group, text, weights))))
+    compile_ahead([wanted for _, _, wanted in taken])
     kernels: list[Performed] = []
-    for group, text, packed in taken:
+    for group, text, wanted in taken:
         with _noted(group, refused):
-            kernel = kernel_of(text.text, options, packed)
-            kernels.append(Performed.of(text, kernel, group.members, packed))
+            kernels.append(Performed.of(text, kernel_of(*wanted), group.members, packed=wanted[2]))
     of = {member: kernel for kernel in kernels for member in kernel.members}
     return Program(make_run(graph, tuple(_in_order(graph, of))), tuple(_ran(graph, kernels, of, refused)))
 

@@ -45,9 +45,9 @@ def number(value: float | bool) -> Term:
 
 
 def first_of(node: Any) -> Any:
-    """What is known of the result of a node, or of the first of several."""
+    """What is known of the result of a node, or of the first of several that are there."""
     value: Any = node.meta["val"]
-    return value[0] if type(value) in (tuple, list) else value
+    return next(v for v in value if v is not None) if type(value) in (tuple, list) else value
 
 
 def wide(dtype: str) -> str:

@@ -14,7 +14,7 @@ from torch_models import MODELS  # noqa: E402 - after the skip
 
 import isamap.torch as backend  # noqa: E402 - after the skip
 
-OPTIONS = {"machine": "generic-c"}  # on which a kernel is compiled in half a second
+OPTIONS = {"machine": "generic-c", "heuristic": "greedy"}  # so that a kernel takes half a second
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +170,58 @@ CASES: dict[str, Case] = {
         lambda: randn((2, 4, 9), (6, 2, 3)),
     ),
 }
+
+
+CONVOLUTIONS: dict[str, Case] = {
+    "strides, padding and dilation": (
+        lambda t: torch.conv2d(t[0], t[1], t[2], stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
+        lambda: randn((1, 2, 7, 8), (3, 2, 3, 2), (3,)),
+    ),
+    "pixels that no filter reaches": (
+        lambda t: torch.conv2d(t[0], t[1], stride=3),
+        lambda: randn((2, 1, 9, 8), (1, 1, 2, 2)),
+    ),
+    "groups": (lambda t: torch.conv1d(t[0], t[1], groups=2), lambda: randn((2, 4, 9), (6, 2, 3))),
+    "a group for each channel": (
+        lambda t: torch.conv2d(t[0], t[1], t[2], padding=1, groups=3),
+        lambda: randn((2, 3, 5, 6), (3, 1, 3, 3), (3,)),
+    ),
+    "three dimensions": (
+        lambda t: torch.conv3d(t[0], t[1], padding=(0, 1, 0)),
+        lambda: randn((1, 2, 3, 4, 5), (2, 2, 2, 3, 1)),
+    ),
+    "channels last": (
+        lambda t: torch.conv2d(t[0].contiguous(memory_format=torch.channels_last), t[1], padding=1),
+        lambda: randn((2, 3, 5, 4), (4, 3, 3, 3)),
+    ),
+    "only filters": (lambda t: torch.conv2d(t[0].detach(), t[1]), lambda: randn((1, 2, 5, 5), (3, 2, 2, 2))),
+    "relu before and behind": (
+        lambda t: torch.relu(torch.conv1d(torch.relu(t[0]), t[1], padding=1)),
+        lambda: randn((2, 2, 6), (2, 2, 3)),
+    ),
+}
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_gradients_of_convolutions(name: str, dtype: str) -> None:
+    model, made = CONVOLUTIONS[name]
+    given = [t.to(getattr(torch, dtype)).requires_grad_() for t in made()]
+    ours, theirs = [[t.detach().clone().requires_grad_() for t in given] for _ in range(2)]
+    compiled(model)(ours).square().sum().backward()
+    model(theirs).square().sum().backward()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(
+            mine.grad, other.grad, rtol=3e-2 if dtype == "bfloat16" else 1e-5, atol=1e-4
+        )
+
+
+def test_gradients_of_a_convolution_are_one_kernel() -> None:
+    layer = torch.nn.Conv2d(2, 3, 3, padding=1)
+    found = backend.explain(layer, torch.randn(1, 2, 4, 4), training=True, options=OPTIONS)
+    (where,) = {n.where for n in found.nodes if n.operation == "convolution_backward.default"}
+    assert where == "kernel 0: aten_convolution_backward"
 
 
 @pytest.mark.exhaustive(fast=12)

@@ -64,23 +64,31 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_each_kernel_of_a_graph_that_is_new_is_compiled_ahead_once(given: list[list[str]]) -> None:
-    options = kernels.Options(machine="generic-c")
+    options = kernels.Options("generic-c", heuristic="greedy")
     texts = [asked(number)["kernel"] for number in range(6)]
     isamap.compile(texts[0], "generic-c", heuristic="greedy")
     kernels.kernel_of(texts[1], options)
-    kernels.compile_ahead([(text, ()) for text in (*texts, *texts)], options)
+    kernels.compile_ahead([(text, options, ()) for text in (*texts, *texts)])
     assert given == [texts[2:]]
 
 
 def test_for_a_few_kernels_no_process_is_started(given: list[list[str]]) -> None:
     texts = [asked(number)["kernel"] for number in range(kernels.LEAST_AHEAD - 1)]
-    kernels.compile_ahead([(text, ()) for text in texts], kernels.Options(machine="generic-c"))
+    options = kernels.Options("generic-c", heuristic="greedy")
+    kernels.compile_ahead([(text, options, ()) for text in texts])
     assert given == []
 
 
 def test_a_machine_that_is_none_is_said_where_a_kernel_is_asked_for(given: list[list[str]]) -> None:
-    options = kernels.Options(machine="nowhere")
-    kernels.compile_ahead([(asked(number)["kernel"], ()) for number in range(6)], options)
+    options = kernels.Options("nowhere", heuristic="greedy")
+    kernels.compile_ahead([(asked(number)["kernel"], options, ()) for number in range(6)])
     assert given == []
     with pytest.raises(isamap.IsamapError, match="no machine called `nowhere`"):
         kernels.kernel_of(asked(1)["kernel"], options)
+
+
+def test_a_heuristic_that_is_named_counts_and_else_what_is_worth_a_search_gets_one() -> None:
+    options = kernels.Options()
+    assert [options.of_kernel(is_searched=s).heuristic for s in (False, True)] == ["greedy", "cpsat"]
+    named = kernels.Options(heuristic="greedy")
+    assert named.of_kernel(is_searched=True) == named

@@ -1,0 +1,59 @@
+"""What anchors write to: the statements of a kernel in the making, and how they name elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from isamap.torch.terms import TYPES, first_of, wide
+
+Axes = Sequence[str]
+"""A name for each dimension of a result, "0" where it has one element; or an expression of such names."""
+
+
+class Writer(Protocol):
+    """What anchors write to."""
+
+    def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
+        """An element of a tensor in the type that torch computes in, with what it is outside of it."""
+        ...
+
+    def temporary(self, dtype: str, sizes: Sequence[int]) -> str:
+        """The name of a new buffer."""
+        ...
+
+    def array(self, node: Any, axis: int, parts: int) -> str:
+        """The name of an array that has a tensor's elements in the type that torch computes in.
+
+        One of its axes is cut into so many parts; several are an axis of their own in front of it.
+        """
+        ...
+
+    def further(self, result: int, element: str) -> None:
+        """Says where a result of several is, in its own axes."""
+        ...
+
+    def loop(self, axes: Mapping[str, int], *statements: str) -> None:
+        """A nest with its statements."""
+        ...
+
+
+Filled = Callable[[Any, Writer, Axes, str], None]
+"""Statements that fill an element: of a node, to a writer, at its axes, named so."""
+Several = Callable[[Any, Writer], None]
+"""Statements that compute several results of other shapes: of a node, to a writer."""
+
+
+def shape_of(node: Any) -> tuple[int, ...]:
+    """The shape of a result, or of the first of several."""
+    return tuple(first_of(node).shape)
+
+
+def own_axes(node: Any) -> dict[str, int]:
+    """The loops over a result."""
+    return {f"d{n}": size for n, size in enumerate(shape_of(node)) if size != 1}
+
+
+def wide_of(node: Any) -> str:
+    """The type in which a node is computed."""
+    return wide(TYPES[str(first_of(node).dtype)])
