@@ -36,19 +36,21 @@ def main() -> None:
     parser.add_argument("--seconds", default="4")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--dtype", default="f32,bf16")
+    parser.add_argument("--packed", action="store_true", help="weights packed before, outside the clock")
     parser.add_argument("--minutes", type=float, help="for all of it, an equal share for each cell and type")
     options = parser.parse_args()
     dtypes = options.dtype.split(",")
     cells = [cell for cell in SHAPES if SHAPES[cell] or options.all]
-    limit = ["--minutes", f"{options.minutes / len(cells) / len(dtypes):.2f}"] if options.minutes else []
+    more = ["--minutes", f"{options.minutes / len(cells) / len(dtypes):.2f}"] if options.minutes else []
+    more += ["--packed"] if options.packed else []
     found: list[object] = []
     tables: list[str] = []
     for cell in cells:
         rows = ",".join(str(case.position) for case in _distinct(cell, options.all))
         for dtype in dtypes:
-            folder = options.folder / f"{cell}-{dtype}"
+            folder = options.folder / f"{cell}-{dtype}{'-packed' if options.packed else ''}"
             words = ["--rows", rows, "--dtype", dtype, "--steps", options.steps, "--seconds", options.seconds]
-            words += ["--threads", options.threads, "-o", str(folder), "--resume", "--json", *limit]
+            words += ["--threads", options.threads, "-o", str(folder), "--resume", "--json", *more]
             made = subprocess.run(
                 [sys.executable, "-m", "isamap", "bench", "deepbench", cell, *words],
                 stdout=subprocess.PIPE, text=True, check=False,

@@ -1,7 +1,8 @@
 """The libraries that recurrent layers are compared with: each with the weights in the layout that it stores.
 
 The shipped kernels hold a gate's weights as [features, units], torch and onnxruntime as [units, features].
-What turns one into the other is outside the clock, and so is the copy of the last result into Y.
+What turns one into the other is outside the clock, and so is the copy of the last result into Y. With packed
+weights they are the same: onnxruntime packs when its session is made, torch as it likes at each call.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Kind(Generic[C]):
     heading: str
     case_type: type[C]
     forms: Mapping[str, tuple[Form, ...]]
-    weights: str
+    weights: tuple[str, ...]
     written: str
     source: Callable[[C, Form, int], Source]
     values: Callable[[C, Form], dict[str, tuple[str, Array]]]

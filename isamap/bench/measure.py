@@ -92,7 +92,7 @@ def _timed(
     if not verified.get("isamap"):
         return replace(row, left_out="isamap's result is wrong")
     beside = rules.cache == "rotate" and rules.threads == 1 and not rules.packed
-    readers = readings(rules.loops, shared.arrays[kind.weights]) if beside else ()
+    readers = readings(rules.loops, shared.arrays[kind.weights[0]]) if beside else ()
     seconds = play([*timed, *readers], rules.seconds, shared)
     rate = fastest_bytes_per_ns(readers, seconds)
     seconds = {name: times for name, times in seconds.items() if name in verified}
@@ -123,7 +123,7 @@ def _compiled(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
     request = Request(
         kind.source(case, form, rules.beta), rules.machine, case.bindings, limit_s=rules.limit_s,
         transform=BEST_FORM, threads=rules.threads, profile=rules.profile,
-        packed=(kind.weights,) if rules.packed else (), cold=rules.cache == "rotate",
+        packed=kind.weights if rules.packed else (), cold=rules.cache == "rotate",
     )  # fmt: skip
     return prepare(request)
 

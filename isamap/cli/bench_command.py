@@ -96,7 +96,7 @@ def _products(
 
 def _layers(cell: str, about: str) -> Suite:
     summary = f"Time DeepBench's {about} beside the installed libraries, step by step verified."
-    libraries, options = ("torch", "onnxruntime"), ("suite", "steps")
+    libraries, options = ("torch", "onnxruntime"), ("suite", "steps", "packed")
     return Suite(
         summary, f"DeepBench {cell}", "recurrent layer", ("f32", "bf16"), libraries, options, _cells(cell)
     )
@@ -139,7 +139,7 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
         return Annotated[bool, typer.Option(name, help=about)]
 
     rotate = "warm: the same buffers again; rotate: a ring of them, twice as large as the caches."
-    packed = "Weights are packed before, outside the clock, by all contenders."
+    packed = "Weights are packed before, outside the clock, by all contenders that can."
     turns = "Seconds of turns per row; each contender gets at least 7."
     held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
     limited = "Begin no row later than that; rows of all sizes come first."

@@ -85,11 +85,13 @@ def test_one_wrong_element_of_one_step_is_seen(cell: str, form: str) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_row_of_a_layer_is_measured() -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_row_of_a_layer_is_measured(packed: bool) -> None:
     asked: Campaign[CellCase] = Campaign(
-        CELLS, (SMALL["gru"],), CELLS.forms["f32"], "generic-c", (), seconds=0
+        CELLS, (SMALL["gru"],), CELLS.forms["f32"], "generic-c", (), seconds=0, packed=packed
     )
     (row,), where = run_campaign(asked)
+    assert row.packed == packed
     assert row.verified == {"isamap": True}
     assert row.bound_by in ("arithmetic", "reading")
     assert where["machine"] == "generic-c"
