@@ -37,8 +37,7 @@ Tensor = Any
 class Case:
     """A kernel with sizes, and the same in torch: from inputs by name the result, and what else it needs.
 
-    `of` names the result, `by` the inputs, in the order in which torch's are differentiated; `moved` says how
-    the axes of one of them stand in torch.
+    `of` names the result, `by` the inputs, in the order in which torch's are differentiated.
     """
 
     name: str

@@ -62,7 +62,7 @@ class Building:
         known = self.current.get(operand.name)
         if covers(s, operand, self.of):
             place = self.begin(operand)
-        elif known is not None and s.assign.op is None and self.replaces(s, known):
+        elif known and s.assign.op is None and (known.name not in self.unread or self.replaces(s, known)):
             place = self.begin(operand)
             self.copy(known, place, operand, but=self.others(s, operand))
         else:
@@ -107,6 +107,12 @@ class Building:
         value = map_reads(s.assign.value, there)
         guard = map_reads(s.assign.guard, there) if s.assign.guard is not None else None
         moved = replace(s, assign=replace(s.assign, target=written, value=value, guard=guard))
+        if s.assign.op is None and place.name in self.written and self.replaces(moved, Place(place.name)):
+            raise refused(
+                f"`{shown(s)}` replaces a part of `{target.buffer}` that was assigned before",
+                s.assign.span,
+                "write the part into an array of its own, or choose by `select` in one statement",
+            )
         self.written.setdefault(place.name, []).append(moved)
         self.made.append(moved)
 

@@ -95,6 +95,7 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
             f"assign `{name}` at `{axis.name}` plus a number in one of its subscripts",
         )
     number, was_read = -1, False
+    reduced: set[str] = set()  # the operations of reductions into the value
     for s in () if found.is_sum else body:
         mine = [r for r in accesses(s)[1:] if r.buffer == name and found_in_step(r, found.slice_)]
         if mine:
@@ -102,12 +103,21 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
             was_read = True
         if s.assign.target.buffer != name:
             continue
+        other = s.assign.op is not None and bool(reduced - {s.assign.op})
         if covers(s, operand, b.of, found.slice_[0] if found.slice_ else None):
-            number, was_read = number + 1, False
-        elif found.slice_ is None and (was_read or number < 0 or s.assign.op is None):
-            number, was_read = number + 1, False
+            number, was_read, reduced = number + 1, False, set[str]()
+        elif found.slice_ is None and (was_read or number < 0 or s.assign.op is None or other):
+            number, was_read, reduced = number + 1, False, set[str]()
             found.copies.add(id(s))
+        elif was_read or other:
+            raise refused(
+                f"`{name}` is changed by a step that has used it",
+                s.assign.span,
+                "assign what the step computes next to an array of its own",
+            )
         found.values[id(s)] = number
+        if s.assign.op is not None:
+            reduced.add(s.assign.op)
     if found.is_sum:
         found.values.update((id(s), -1) for s in writes)
     return found

@@ -125,6 +125,25 @@ def test_what_is_overwritten_in_part() -> None:
     assert mine == pytest.approx(measured, rel=1e-6)
 
 
+@pytest.mark.parametrize("around", ["", "seq t in 3 "])
+def test_what_is_replaced_after_it_was_read(around: str) -> None:
+    kernel = of_text(
+        f"""kernel k(N) {{
+          in x: f32[N];
+          inout h: f32[2, N];
+          out y: f32[N];
+          for n in N {{ y[n] = 0; }}
+          {around}{"{" if around else ""}
+            for n in N {{ y[n] += h[0, n] * h[1, n] * x[n]; }}
+            for n in N {{ h[1, n] = h[0, n] * x[n]; }}
+            for n in N {{ y[n] += h[0, n] * h[1, n]; }}
+          {"}" if around else ""}
+        }}"""
+    )
+    mine, measured = directional(kernel, {"N": 4}, ["h", "y"], ["x", "h"])
+    assert mine == pytest.approx(measured, rel=1e-6)
+
+
 def test_equal_maxima_share() -> None:
     kernel = of_text(
         """kernel k(M, N) {
@@ -150,6 +169,9 @@ def test_bf16_is_summed_in_f32_and_rounded_once() -> None:
         ("for n in N { y[n] = 1; } for n in N, m in N { y[n] *= x[m]; }", "what is reduced by `mul`"),
         ("seq n in N, m in N { y[n] = x[m]; }", "ordered loops within each other"),
         ("for n in N { y[n] = x[n]; } for n in N { y[n] = 0 if n > 2; }", "replaces a part of `y`"),
+        ("seq n in N { y[n] = x[n]; y[n] += y[n] * y[n]; }", "is changed by a step that has used it"),
+        ("for n in N { y[n] = x[n]; } seq n in N { y[n] = 2 * x[n]; }", "replaces a part of `y`"),
+        ("seq n in N { y[n] = x[n]; y[n] = 0 if n > 2; }", "replaces a part of `y`"),
         ("for n in N { y[n] = f32(sat_i8(x[n])); }", "no result depends on an input of floats"),
     ],
 )  # fmt: skip
