@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ from isamap.cli.options import (
     TuneLimit,
 )
 from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
+from isamap.cli.report_files import ReportPath, TraceFile, check_places, write_reports
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
@@ -99,6 +101,8 @@ def compile_command(
     emit: Emitted = "code",
     stop_after: StopAfter = "",
     dump_passes: DumpFolder = None,
+    report: ReportPath = None,
+    trace: TraceFile = None,
     schedule: ScheduleFile = None,
     heuristic: HeuristicName = "cpsat",
     cost_model: CostModelName = "analytic",
@@ -126,25 +130,69 @@ def compile_command(
     named = read_sizes(sizes or ())
     if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
         refuse_beside_words(
-            hw, {"--stop-after": stop_after, "--dump-passes": dump_passes, "--packed": packed}
+            hw,
+            {
+                "--stop-after": stop_after,
+                "--dump-passes": dump_passes,
+                "--packed": packed,
+                "--report": report,
+                "--trace": trace,
+            },
         )
         return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)
     if len(hw) > 1:
         requests = [make_request(kernel, name, named, choices) for name in hw]
-        _refuse_for_several(requests, stop_after, dump_passes)
+        _refuse_for_several(requests, stop_after, dump_passes, report, trace)
         return _for_several(requests, output, force)
     request = make_request(kernel, hw[0], named, choices)
     seen = _dump(dump_passes)
     if stop_after:
+        _refuse_stopped(report, trace)
         return _stopped(request, read_choice(stop_after, "--stop-after", (*STAGES, *PASS_NAMES)), seen)
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output), force=force)
+    if report is not None or trace is not None:
+        return _reported(request, seen, output, report, trace, force)
     with Progress() as progress:
         outcome = compile_files(request, progress, seen)
     return _written(outcome, output, outcome.files["report.txt"], force)
+
+
+def _reported(
+    request: Request,
+    seen: Seen | None,
+    output: str | None,
+    report: str | None,
+    trace: str | None,
+    force: bool,
+) -> Answer:
+    """The files of a compilation, and beside them what is to be seen of it."""
+    from isamap.driver.compiling import compile_program
+    from isamap.scheduler import start_early
+
+    check_places(report, trace, force=force)
+    if report is not None:
+        start_early()  # the runners-up are the solver's to find
+    with Progress() as progress:
+        program = compile_program(request, progress, seen)
+        made = program.compilation
+        paths, text = write_reports(request, made, report, trace, progress, force=force)
+    outcome = program.outcome
+    answer = _written(outcome, output, text or outcome.files["report.txt"], force)
+    written = answer.payload["files"]
+    assert isinstance(written, list), "paths"
+    said = "\n".join([answer.text, *(f"wrote {path}" for path in paths)])
+    return replace(answer, payload={**answer.payload, "files": [*written, *paths]}, text=said)
+
+
+def _refuse_stopped(report: str | None, trace: str | None) -> None:
+    given = {"--report": report, "--trace": trace}
+    if found := next((option for option, value in given.items() if value is not None), None):
+        message = f"`{found}` is about a whole compilation, and `--stop-after` ends it before"
+        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
 
 
 def _dump(folder: str | None) -> Seen | None:
@@ -156,8 +204,16 @@ def _dump(folder: str | None) -> Seen | None:
     return Dump(Path(folder))
 
 
-def _refuse_for_several(requests: list[Request], stop_after: str, dump_passes: str | None) -> None:
+def _refuse_for_several(
+    requests: list[Request],
+    stop_after: str,
+    dump_passes: str | None,
+    report: str | None,
+    trace: str | None,
+) -> None:
     given = {
+        "--report": report,
+        "--trace": trace,
         "--stop-after": stop_after,
         "--dump-passes": dump_passes,
         "--schedule": requests[0].schedule,

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from isamap.scheduler import Ranking
 
 
-# How many schedules a report compares where none were asked for.
-RUNNERS_UP = 5
-
-
 @dataclass(frozen=True, slots=True)
 class Contest:
     """Schedules with what was found out about each; `ranking` is None where one was asked for."""
@@ -105,7 +101,7 @@ def hold_contest(
 def show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
     """What is to be seen of the winner, with the cheapest schedules as runners-up."""
     from isamap.driver.explaining import explain
-    from isamap.driver.refining import rank_schedules
+    from isamap.driver.refining import RUNNERS_UP, rank_schedules
 
     assert matched.machine is not None
     assert matched.problem is not None

@@ -50,16 +50,18 @@ class Program:
         return self.stages()
 
 
-def compile_program(request: Request, watch: Watch = lambda _: None) -> Program:
+def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Program:
     """As `compile_files`, for callers that go on with the program; what was found before is used again."""
     from isamap.driver.length_versions import compile_request
+    from isamap.driver.pipeline import unseen
 
     key = key_of(request)
-    known = recall(key)
+    known = recall(key) if seen is None else None
     emitted = recall_emitted(key) if known is not None else None
     if known is not None and emitted is not None:
         return Program(known, emitted, lambda: compile_request(_replayed(request, known)))
-    made = compile_request(request if known is None else _replayed(request, known), watch=watch)
+    asked = request if known is None else _replayed(request, known)
+    made = compile_request(asked, watch=watch, seen=seen or unseen)
     assert made.emitted, "all stages have run"
     outcome = known or describe(request, made)
     if known is None:

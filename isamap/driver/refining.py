@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from isamap.tune.evaluating import Evaluated
 
 
+RUNNERS_UP = 5
+"""How many schedules a report compares where none were asked for."""
+
+
 def rank_schedules(request: Request, problem: Problem) -> Ranking:
     """The `request.best` cheapest schedules by its cost model. Raises: UsageProblem, Infeasible."""
     from isamap.scheduler import k_best

@@ -33,9 +33,9 @@ from isamap.report.roofline import (
     roofline_json,
     roofline_rows,
     roofline_sentence,
-    roofline_svg,
     rooflines,
 )
+from isamap.report.roofline_picture import roofline_picture
 from isamap.source import added
 
 # A part that takes less than this share of the time is not named.
@@ -216,7 +216,7 @@ class Explained:
 
     def svg(self) -> str:
         """The roofline as a picture."""
-        return roofline_svg(f"{self.problem.kernel} on {self.problem.machine}", self.roofs)
+        return roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
 
 
 def explain_schedule(

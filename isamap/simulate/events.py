@@ -18,7 +18,7 @@ from isamap.lower.program import Condition, LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.trial import Evaluation, Fact, Trial
-from isamap.simulate.machine_time import WINDOW, MachineTime
+from isamap.simulate.machine_time import WINDOW, MachineTime, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
 
@@ -62,15 +62,19 @@ def simulate(
 
     `profile` has values for sizes that are left open.
     """
-    prepared = prepare(program, machine, profile or {})
+    return simulate_prepared(prepare(program, machine, profile or {}), problem)
+
+
+def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | None = None) -> Simulation:
+    """The same of a prepared program; `watcher` is told all that is run."""
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
     bandwidths = bandwidths[: len(problem.caches)]
     reuse = Reuse(prepared.accesses, problem.caches, prepared.array_bytes, problem.line_bytes)
-    state = MachineTime(len(prepared.units), prepared.registers, bandwidths, problem.line_bytes)
-    _Walk(prepared, reuse, state, dict(prepared.env)).run(prepared.body, 0)
     units = len(prepared.units)
-    sources = [*(cache.name for cache in problem.caches[1:]), "memory"][: len(bandwidths)]
+    state = MachineTime(units, prepared.registers, bandwidths, problem.line_bytes, watcher)
+    _Walk(prepared, reuse, state, dict(prepared.env)).run(prepared.body, 0)
+    sources = link_names(problem)
     moved = [problem.line_bytes * lines for lines in state.done[units:-1]]
     return Simulation(
         state.now,
@@ -79,6 +83,11 @@ def simulate(
         round(state.done[-1]),
         state.steps,
     )
+
+
+def link_names(problem: Problem) -> tuple[str, ...]:
+    """The levels behind the nearest cache, each with a link towards the one before it."""
+    return (*(cache.name for cache in problem.caches[1:]), "memory") if problem.caches else ()
 
 
 @dataclass(slots=True)
@@ -123,6 +132,7 @@ class _Walk:
             self.env[loop.turn.variable] = turn
             before, clocks, work = state.now, state.clocks(), list(state.done)
             steps = state.steps
+            mark = state.watcher.mark() if state.watcher is not None else 0
             self.run(loop.body, turned | loop.turn.bit if turn else turned)
             times.append(state.now - before)
             turn += 1
@@ -133,6 +143,8 @@ class _Walk:
                 fastest = max(now - then for now, then in zip(state.clocks(), clocks, strict=True))
                 spent = self._steady(times, state.steps - steps, fastest, max(state.work_ns(done)))
                 if spent is not None:
+                    if state.watcher is not None:
+                        state.watcher.repeated(mark, state.now, spent, alike - turn)
                     state.skip(spent, done, alike - turn)
                     turn, times = alike, []
                     alike = self._alike(loop, turn, trips)

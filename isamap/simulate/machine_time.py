@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from isamap.ir import Index
 from isamap.simulate.reuse import Weights
@@ -36,7 +37,8 @@ class Touch:
 class Step:
     """One issue as the machine sees it: numbers of its unit, of registers read and written, and accesses.
 
-    Units: `work_ns` that it keeps its unit busy, all units of the kind together.
+    `instruction` and `block`, the note of the outermost block around it, are for watchers. Units: `work_ns`
+    that it keeps its unit busy, all units of the kind together.
     """
 
     unit: int
@@ -46,12 +48,42 @@ class Step:
     writes: int
     accesses: tuple[int, ...]
     touches: tuple[Touch, ...] = ()
+    instruction: str = ""
+    block: str = ""
+
+
+class Watcher(Protocol):
+    """Told what happens, as it happens. Units: nanoseconds."""
+
+    def issued(self, step: Step, booked: float, start: float, end: float) -> None:
+        """An issue whose unit is kept busy from `booked` on, whose operands are there at `start`."""
+        ...
+
+    def moved(self, link: int, start: float, end: float) -> None:
+        """Lines that cross a link."""
+        ...
+
+    def repeated(self, since: int, now: float, by_ns: float, times: int) -> None:
+        """What happened since the mark `since`, up to `now`, happens so often again, and is not told."""
+        ...
+
+    def mark(self) -> int:
+        """Where the telling stands."""
+        ...
 
 
 class MachineTime:
     """Clocks of units and links, when registers are ready, when the last issues retired; and sums of work."""
 
-    def __init__(self, units: int, registers: int, bandwidths: Sequence[float], line_bytes: int) -> None:
+    def __init__(
+        self,
+        units: int,
+        registers: int,
+        bandwidths: Sequence[float],
+        line_bytes: int,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.watcher = watcher
         self.units = [0.0] * units
         self.links = [0.0] * len(bandwidths)
         self.ready = [0.0] * registers
@@ -77,6 +109,7 @@ class MachineTime:
         pieces = [(touch, piece) for touch in step.touches for piece in _pieces(touch, env or {})]
         for touch, piece in pieces:
             start = max(start, self.written.get(piece, 0.0), self.read.get(piece, 0.0) if touch.writes else 0)
+        booked = start
         self.units[step.unit] = start + step.work_ns
         for register in step.reads:
             start = max(start, self.ready[register])
@@ -97,13 +130,18 @@ class MachineTime:
         self.done[step.unit] += step.work_ns
         self.done[-1] += 1
         self.steps += 1
+        if self.watcher is not None:
+            self.watcher.issued(step, booked, start, end)
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:
         """When lines have come from a level through all links on the way."""
         arrived = entered
         first = len(self.units)
         for link in range(level):
-            self.links[link] = max(self.links[link], entered) + lines * self._line_ns[link]
+            begin = max(self.links[link], entered)
+            self.links[link] = begin + lines * self._line_ns[link]
+            if self.watcher is not None and lines:
+                self.watcher.moved(link, begin, self.links[link])
             self.done[first + link] += lines
             arrived = max(arrived, self.links[link])
         return arrived

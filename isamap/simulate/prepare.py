@@ -114,6 +114,7 @@ class _Builder:
     registers: dict[str, int] = field(default_factory=dict[str, int])
     accesses: list[Access] = field(default_factory=list[Access])
     loops: int = 0
+    block: str = ""
 
     def nodes(self, nodes: Sequence[Node], loop: Turn | None) -> tuple[Run, ...]:
         """The nodes of one body under a loop."""
@@ -136,8 +137,10 @@ class _Builder:
                     found += self.nodes(body, loop)
                 case If(conditions, body):
                     found.append(Branch(conditions, self.nodes(body, loop)))
-                case Block(_, body):
+                case Block(note, body):
+                    outer, self.block = self.block, self.block or note
                     found += self.nodes(body, loop)
+                    self.block = outer
                 case Begin():
                     pass
                 case Share():
@@ -170,7 +173,9 @@ class _Builder:
                     writes = register if role != "in" else writes
                 case MemoryRef():
                     size = self._size(node, item, name, operand)
-                    accesses.append(self._access(operand, size, loop, writes=role != "in"))
+                    accesses.append(
+                        self._access(operand, size, loop, writes=role != "in", reads=role != "out")
+                    )
                     if operand.buffer in self.scratch:
                         elements = max(1, size // self.item_bytes[operand.buffer])
                         place = operand.offset
@@ -192,7 +197,8 @@ class _Builder:
         count = max(1, self.machine.units[item.cost.unit].count)
         unit = self.units.setdefault(item.cost.unit, len(self.units))
         work = cost_value(item.cost.interval_ns, numbers) / count
-        return Step(unit, work, cost_value(item.cost.latency_ns, numbers), (), -1, ())
+        latency = cost_value(item.cost.latency_ns, numbers)
+        return Step(unit, work, latency, (), -1, (), (), item.name, self.block)
 
     def _configure(self, name: str) -> Step:
         return self._step(self.machine.instructions[name], {})
@@ -207,8 +213,9 @@ class _Builder:
         step = FILL_BYTES // self.item_bytes[node.buffer]
         place = MemoryRef(node.buffer, node.offset + Index.of(turn.variable) * step)
         unit = self.units.setdefault("fill", len(self.units))
-        access = self._access(place, FILL_BYTES, turn, writes=True)
-        return [Counted(turn, trips, (Step(unit, 0.0, 0.0, (), -1, (access,)),), (), ())]
+        access = self._access(place, FILL_BYTES, turn, writes=True, reads=False)
+        fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block)
+        return [Counted(turn, trips, (fill,), (), ())]
 
     def _size(self, node: Issue, item: MachineInstruction, name: str, place: MemoryRef) -> int:
         """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
@@ -221,13 +228,15 @@ class _Builder:
             elements *= max(1, extent)
         return elements * operand.dtype.size_bytes
 
-    def _access(self, place: MemoryRef, size: int, loop: Turn | None, *, writes: bool) -> int:
+    def _access(
+        self, place: MemoryRef, size: int, loop: Turn | None, *, writes: bool, reads: bool = True
+    ) -> int:
         chain = loop.chain if loop is not None else ()
         base, strides = strides_of(place.offset, [t.variable for t in chain], self.env)
         item = self.item_bytes[place.buffer]
         number = len(self.accesses)
         moved = tuple(stride * item for stride in strides)
-        self.accesses.append(Access(number, place.buffer, base * item, size, moved, loop, writes))
+        self.accesses.append(Access(number, place.buffer, base * item, size, moved, loop, writes, reads))
         return number
 
 

@@ -47,6 +47,7 @@ class Access:
     strides: tuple[int, ...]
     loop: Turn | None
     writes: bool
+    reads: bool = True
 
     @property
     def turns(self) -> tuple[tuple[Turn, int], ...]:

@@ -25,7 +25,8 @@ from isamap.plan.schedule import Stage
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import Explained, bound_sentence, differences, explained_json, explained_text
 from isamap.report.nest_tree import nest_tree
-from isamap.report.roofline import Roofline, Slope, roofline_svg, rooflines
+from isamap.report.roofline import Roofline, Slope, rooflines
+from isamap.report.roofline_picture import roofline_picture
 from isamap.scheduler import AnalyticModel, k_best, schedule
 from isamap.scheduler.effects.shares import where_time_goes
 
@@ -150,8 +151,8 @@ def test_a_point_lies_where_the_model_sees_it() -> None:
 def test_the_picture_is_labelled_with_units_and_drawn_the_same_each_time() -> None:
     slopes = (Slope("l2", 168.0, 4.0e6), Slope("<far> & away", 10.0, 0.0))
     roofs = [Roofline(0, "fma", 10**7, 150.0, 229.0, slopes)]
-    picture = roofline_svg("one & two", roofs)
-    assert picture == roofline_svg("one & two", roofs)
+    picture = roofline_picture("one & two", roofs).svg()
+    assert picture == roofline_picture("one & two", roofs).svg()
     root = ElementTree.fromstring(picture)
     words = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {
@@ -159,14 +160,14 @@ def test_the_picture_is_labelled_with_units_and_drawn_the_same_each_time() -> No
         "GOP/s (operations per ns)",
         "peak 229 GOP/s",
         "model 150 GOP/s",
-        "l2 168 B/ns",
-        "<far> & away 10 B/ns, unused",
-        "one & two, statement 0: fma",
+        "a: l2 168 B/ns",
+        "b: <far> & away 10 B/ns, unused",
+        "one & two, statement 0: 150 of 229 GOP/s of fma, 66 %",
     } <= words
 
 
 def test_a_picture_of_nothing_is_still_one() -> None:
-    root = ElementTree.fromstring(roofline_svg("none", []))
+    root = ElementTree.fromstring(roofline_picture("none", []).svg())
     assert "the model names no traffic" in "".join(root.itertext())
 
 

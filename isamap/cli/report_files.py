@@ -1,0 +1,162 @@
+"""What `compile --report` and `--trace` write: one file by its ending, or a folder with every picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answers import write_text
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from isamap.driver.pipeline import Compilation
+    from isamap.driver.request import Request
+    from isamap.report.page.facts import Report
+
+ENDINGS = (".html", ".txt", ".json")
+SHOWN = "-"
+
+ReportPath = Annotated[
+    str | None,
+    typer.Option(
+        "--report",
+        metavar="PATH",
+        help="Also show all that is known: FILE.html is a page of linked texts and pictures, FILE.txt or `-` "
+        "is for a terminal, FILE.json has the facts, a FOLDER all of it and each picture as SVG.",
+        show_default=False,
+    ),
+]
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Simulate a call, and write when each unit, transfer and buffer is busy: a trace for Perfetto.",
+        show_default=False,
+    ),
+]
+
+
+def check_places(report: str | None, trace: str | None, *, force: bool) -> None:
+    """Nothing, where both may be written: asked before long work. Raises: UsageProblem."""
+    from isamap.driver.artifacts import check_replaceable
+
+    if trace is not None:
+        _check_file(Path(trace), force)
+    if report is None or report == SHOWN:
+        return
+    path = Path(report)
+    if path.suffix in ENDINGS:
+        _check_file(path, force)
+    elif path.suffix and not path.is_dir():
+        said = f"`--report` cannot tell from `{path.suffix}` what to write"
+        advice = f"name a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or a folder"
+        raise UsageProblem(Diagnostic("usage", said, help=advice))
+    else:
+        check_replaceable(path, force=force)
+
+
+def _check_file(path: Path, force: bool) -> None:
+    """The rule of an output folder: what isamap wrote is replaced, unless it was changed since."""
+    from isamap.report.page.stamp import is_as_stamped, is_stamped
+
+    if not path.parent.is_dir():
+        raise _unwritable(path, "there is no such folder")
+    if path.is_dir():
+        raise _unwritable(path, "it is a folder")
+    if force or not path.exists():
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "it cannot be read") from None
+    except UnicodeDecodeError:
+        text = ""
+    if not is_stamped(text):
+        said = f"{path} is not replaced: isamap did not write it"
+        raise UsageProblem(
+            Diagnostic("output-in-the-way", said, help="name another file; `--force` replaces it")
+        )
+    if not is_as_stamped(text):
+        said = f"{path} is not replaced: it was changed since isamap wrote it"
+        advice = "keep a copy elsewhere, or name another file; `--force` replaces it"
+        raise UsageProblem(Diagnostic("output-edited", said, help=advice))
+
+
+def _unwritable(path: Path, why: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {why}"))
+
+
+def write_reports(
+    request: Request,
+    made: Compilation,
+    report: str | None,
+    trace: str | None,
+    progress: Callable[[str], None],
+    *,
+    force: bool,
+) -> tuple[list[str], str]:
+    """The paths written, and what is to be printed."""
+    from isamap.driver.reporting import recording_of, report_of, trace_of
+    from isamap.report.page.stamp import stamped
+
+    recorded = recording_of(request, made, progress, wanted=trace is not None)
+    paths: list[str] = []
+    text = ""
+    if report is not None:
+        paths, text = _write_report(report_of(request, made, recorded, progress), report, force)
+    if trace is not None:
+        check_places(None, trace, force=force)
+        write_text(Path(trace), stamped(trace_of(request, made, recorded)), overwrite=True)
+        paths.append(trace)
+    return paths, text
+
+
+def _write_report(report: Report, place: str, force: bool) -> tuple[list[str], str]:
+    from isamap.driver.artifacts import write_folder
+    from isamap.report.page.as_text import report_text
+
+    if place == SHOWN:
+        return [], report_text(report)
+    path = Path(place)
+    check_places(place, None, force=force)
+    if path.suffix in ENDINGS:
+        write_text(path, _as_file(report, path.suffix), overwrite=True)
+        return [place], ""
+    return [str(one) for one in write_folder(path, _folder(report), force=force)], ""
+
+
+def _as_file(report: Report, ending: str) -> str:
+    from isamap.report.page.as_html import report_html
+    from isamap.report.page.as_json import report_json
+    from isamap.report.page.as_text import report_text
+    from isamap.report.page.stamp import STAMP, stamped
+
+    match ending:
+        case ".html":
+            return stamped(report_html(report))
+        case ".json":
+            whole = {"made_by": STAMP, **report_json(report)}
+            return stamped(json.dumps(whole, indent=1, ensure_ascii=False) + "\n")
+        case _:
+            return stamped(f"{report_text(report)}\n{STAMP}\n")
+
+
+def _folder(report: Report) -> dict[str, str]:
+    """The files of a folder by name."""
+    from isamap.driver.artifacts import manifest_text
+    from isamap.report.page.pictures import all_pictures
+
+    names = {"index.html": ".html", "report.txt": ".txt", "report.json": ".json"}
+    files = {name: _as_file(report, ending) for name, ending in names.items()}
+    for picture in all_pictures(report):
+        files[f"{picture.name}.svg"] = picture.svg()
+        files[f"{picture.name}.txt"] = f"{picture.text}\n"
+    summary = {"kernel": report.kernel, "machine": report.machine, "sizes": report.sizes}
+    files["manifest.json"] = manifest_text(summary, files)
+    return files

@@ -1,0 +1,222 @@
+"""The report of a compilation: everything that was decided and is known of it, put together once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from isamap.driver.explaining import explain, schedule_accesses
+from isamap.driver.pipeline import Compilation
+from isamap.driver.refining import RUNNERS_UP, rank_schedules
+from isamap.driver.request import Request
+from isamap.driver.sizes import complete_sizes
+from isamap.driver.stages import Watch
+from isamap.ir import print_routine, typical_size
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.match import statement_text
+from isamap.plan.access_counts import CONVENTIONS
+from isamap.plan.problem import NestOption, Problem
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import fixed_words, print_schedule
+from isamap.report.columns import Row, percent_text
+from isamap.report.explained import Explained
+from isamap.report.mappings import time_text
+from isamap.report.page.facts import Line, Pane, Report
+from isamap.report.page.links import Nest, code_lines, kernel_lines, schedule_lines
+from isamap.report.page.memories import memories_of
+from isamap.report.page.timeline import timeline_of
+from isamap.report.page.trace import trace_json
+from isamap.report.page.traffic import access_rows, home_of, levels_by_model, levels_by_program, with_links
+from isamap.report.roofline import Roofline, roofline_sentence
+from isamap.simulate.recording import Recorded, record
+from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.transform import statements
+
+if TYPE_CHECKING:
+    from isamap.codegen.c import EmittedC
+
+MOST_LINES = 5_000
+"""Of a text that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A compilation that went all the way."""
+
+    request: Request
+    machine: Machine
+    problem: Problem
+    schedule: Schedule
+    program: LoweredProgram
+    emitted: EmittedC
+    nests: tuple[Nest, ...]
+    compilation: Compilation
+
+    @staticmethod
+    def of(request: Request, made: Compilation) -> Made:
+        """Raises: AssertionError where a stage is missing."""
+        assert made.canonical and made.machine and made.problem  # noqa: PT018 - they are all there, or none is
+        assert made.schedule and made.program and made.emitted  # noqa: PT018 - as above
+        given = statements(made.canonical)
+        questions = {nest.statement: nest for nest in made.problem.nests}
+        nests = tuple(
+            Nest(
+                nest,
+                next(o for o in questions[nest.statement].options if o.mapping == nest.mapping),
+                tuple(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused))),
+            )
+            for nest in made.schedule.nests
+        )
+        return Made(
+            request, made.machine, made.problem, made.schedule, made.program, made.emitted, nests, made
+        )
+
+    def profile(self) -> Mapping[str, int]:
+        """Sizes that are left open, as a simulation takes them."""
+        sizes = complete_sizes(parse_kernel(self.request.kernel), self.request.sizes)
+        return {name: typical_size(size) for name, size in sizes.items()}
+
+
+def recording_of(
+    request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, wanted: bool = False
+) -> Recorded | None:
+    """What one call does by the event simulator, where a program fills memories by itself or it is `wanted`.
+
+    Raises: UsageProblem where it is wanted of a program for several lengths of vectors.
+    """
+    made = Made.of(request, compilation)
+    has_scratchpads = any(memory.kind == "scratchpad" for memory in made.machine.memories.values())
+    if not (wanted or has_scratchpads):
+        return None
+    if made.program.lengths is not None:
+        said = "a program for several lengths of vectors is not simulated"
+        raise UsageProblem(Diagnostic("several-lengths", said, help="name one length, or leave out --trace"))
+    watch("simulate")
+    return record(made.program, made.machine, made.problem, made.profile())
+
+
+def trace_of(request: Request, compilation: Compilation, recorded: Recorded | None) -> str:
+    """The trace of a call that was recorded, as JSON."""
+    assert recorded is not None, "it was wanted"
+    made = Made.of(request, compilation)
+    timeline = timeline_of(recorded, made.machine)
+    memories = memories_of(made.program, made.machine, recorded)
+    return trace_json(f"{compilation.kernel.name} on {made.machine.name}", recorded, timeline, memories)
+
+
+def report_of(
+    request: Request,
+    compilation: Compilation,
+    found: Recorded | None,
+    watch: Watch = lambda _: None,
+) -> Report:
+    """The report. Of several schedules for parts of the sizes it shows the last one."""
+    made = Made.of(request, compilation)
+    watch("report")
+    if not any(memory.kind == "scratchpad" for memory in made.machine.memories.values()):
+        found = None  # caches hide what moves when: the model's shares say more
+    ranked = rank_schedules(replace(request, best=RUNNERS_UP), made.problem).schedules
+    shown = explain(made.schedule, made.problem, made.machine, request.cost_model, ranked)
+    why = "programs fill no memory of this machine by themselves; see the parts of the time"
+    if found is not None:
+        shown = replace(shown, roofs=_with_links(shown, made, found))
+    home = home_of(made.machine)
+    counted = schedule_accesses(made.schedule, made.problem, made.machine, CONVENTIONS["isamap"])
+    options = {nest.schedule.statement: nest.option for nest in made.nests}
+    return Report(
+        compilation.kernel.name,
+        made.machine.name,
+        ", ".join(f"{name} = {value}" for name, value in made.schedule.sizes),
+        _sentence(compilation.kernel.name, shown, made.schedule, found),
+        tuple(_figures(made, shown, found)),
+        _panes(made),
+        _mappings(made, shown),
+        shown,
+        timeline_of(found, made.machine) if found is not None else None,
+        why if found is None else "",
+        memories_of(made.program, made.machine, found),
+        levels_by_program(found, made.program, made.machine)
+        if found is not None
+        else levels_by_model(shown.roofs, counted, options, made.problem, made.machine),
+        access_rows(counted, options, home),
+        tuple(warning.render() for warning in compilation.warnings),
+    )
+
+
+def _with_links(shown: Explained, made: Made, found: Recorded) -> tuple[Roofline, ...]:
+    notes = {nest.schedule.statement: nest.note for nest in made.nests}
+    return tuple(
+        with_links(roof, notes[roof.statement], found, made.program, made.machine) for roof in shown.roofs
+    )
+
+
+def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
+    """What bounds it, and by how much."""
+    took = f" takes {time_text(schedule.cost_ns)} by the model" if schedule.cost_ns is not None else ""
+    if found is not None:
+        took += f", {time_text(found.simulation.total_ns)} simulated"
+    said = f"{kernel}{took}{':' if took else ' is'} {shown.sentence}"
+    longest = max(shown.roofs, key=lambda roof: roof.operations, default=None)
+    return f"{said}. {roofline_sentence(longest)}." if longest is not None else f"{said}."
+
+
+def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[tuple[str, str]]:
+    schedule = made.schedule
+    figures: list[tuple[str, str]] = []
+    if schedule.cost_ns is not None:
+        figures.append(("time by the model", time_text(schedule.cost_ns)))
+    if schedule.lower_bound_ns is not None:
+        figures.append(("proven: no schedule takes less than", time_text(schedule.lower_bound_ns)))
+    if schedule.gap is not None:
+        figures.append(("gap", percent_text(schedule.gap)))
+    if found is not None:
+        figures.append(("simulated time", time_text(found.simulation.total_ns)))
+    figures.append(("status", schedule.status))
+    if schedule.found_by:
+        figures.append(("found by", schedule.found_by))
+    if schedule.fixed:
+        figures.append(("fixed", fixed_words(schedule)))
+    figures += [(f"statement {roof.statement} reaches", roofline_sentence(roof)) for roof in shown.roofs]
+    return figures
+
+
+def _panes(made: Made) -> tuple[Pane, ...]:
+    title, text = _kernel_text(made)
+    kernel = parse_kernel(Source(title, text))
+    schedule = print_schedule(made.schedule)
+    name = f"{made.emitted.name}.c"
+    return (
+        _pane("kernel", f"Kernel {title}", kernel_lines(text, kernel, made.nests)),
+        _pane("schedule", f"Schedule {made.emitted.name}.schedule", schedule_lines(schedule, made.nests)),
+        _pane("emitted", f"Code {name}", code_lines(made.emitted.source, made.nests)),
+    )
+
+
+def _kernel_text(made: Made) -> tuple[str, str]:
+    """The kernel as its user wrote it, or as it was rewritten."""
+    rewrite = made.compilation.rewrite
+    if rewrite is not None and rewrite.steps:
+        return f"{rewrite.kernel.name}.ir, rewritten", print_routine(rewrite.kernel)
+    return made.request.kernel.name, made.request.kernel.text
+
+
+def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
+    return Pane(name, title, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+
+
+def _mappings(made: Made, shown: Explained) -> tuple[Row, ...]:
+    """What performs each statement, at which price, of how many ways to do it."""
+    costs = {spent.statement: spent.total_ns for spent in shown.spent}
+    options: dict[int, tuple[NestOption, ...]] = {n.statement: n.options for n in made.problem.nests}
+    rows: list[Row] = [("statement", "computes", "by", "time by the model", "mappings to choose from")]
+    for nest in made.nests:
+        number = nest.schedule.statement
+        numbers = ", ".join(map(str, sorted((number, *nest.schedule.fused))))
+        cost = time_text(costs[number]) if number in costs else "unknown"
+        chosen = ", ".join(f"{name} = {value}" for name, value in nest.schedule.choose)
+        by = f"{nest.schedule.mapping}{'; ' if chosen else ''}{chosen}"
+        rows.append((numbers, " ".join(nest.texts), by, cost, str(len(options[number]))))
+    return tuple(rows)

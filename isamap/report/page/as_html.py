@@ -1,0 +1,195 @@
+"""A report as one HTML file that needs nothing else: styles, script and pictures are inside, all is escaped.
+
+Texts are linked by numbers: `data-o` of a line are those of what it is, `data-i` of all that it is a part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from itertools import chain
+
+from isamap.report.columns import Row
+from isamap.report.explained import runner_rows, spent_rows
+from isamap.report.nest_tree import registers_text, tree_rows
+from isamap.report.page.facts import Line, Pane, Report, names_in
+from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
+from isamap.report.page.stamp import STAMP
+from isamap.report.page.traffic import level_rows
+from isamap.report.picture import PLOT, Picture
+from isamap.report.roofline import roofline_rows, roofline_sentence
+from isamap.report.svg_style import STYLE
+
+OPEN = 4
+"""Pictures of a section that are shown at once; others wait to be opened."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+KEYS = (
+    "Point at a line, or focus a text and use ↑ ↓: what belongs to it is marked in the others. "
+    "← and → go to the neighbouring text, Esc lets go."
+)
+
+
+def report_html(report: Report) -> str:
+    """The whole file."""
+    sections = [section for section in _sections(report) if section.body]
+    return "\n".join(chain(_head(report, sections), *(s.lines() for s in sections), _tail()))
+
+
+class _Section:
+    """A part of the page with a heading that links lead to."""
+
+    def __init__(self, name: str, title: str, body: Iterable[str]) -> None:
+        self.name, self.title, self.body = name, title, tuple(body)
+
+    def lines(self) -> Iterator[str]:
+        yield f'<section id="{self.name}" aria-labelledby="{self.name}-title">'
+        yield f'<h2 id="{self.name}-title">{escape(self.title)}</h2>'
+        yield from self.body
+        yield "</section>"
+
+
+def _sections(report: Report) -> Iterator[_Section]:
+    yield _Section("code", "Kernel, schedule and code", _panes(report.panes))
+    yield _Section("mapping", "Mapping", _mapping(report))
+    yield _Section("time", "Time", _time(report))
+    yield _Section("memories", "Memories", _memories(report))
+    yield _Section("roofline", "Roofline", _roofline(report))
+    yield _Section("bytes", "Bytes moved", _bytes(report))
+    yield _Section("notes", "Warnings", (f"<pre>{escape(note)}</pre>" for note in report.notes))
+
+
+def _head(report: Report, sections: Sequence[_Section]) -> Iterator[str]:
+    yield "<!DOCTYPE html>"
+    yield f"<!-- {STAMP} -->"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{escape(report.title)}</title>"
+    yield f"<style>{STYLE}{PLOT}{_beside('page.css')}</style></head><body>"
+    yield '<a class="skip" href="#code">To the kernel</a><header>'
+    yield f"<h1>{escape(report.title)}{': ' if report.sizes else ''}{escape(report.sizes)}</h1>"
+    yield f'<p class="sentence" id="sentence">{escape(report.sentence)}</p>'
+    figures = (f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in report.figures)
+    yield f'<dl class="figures">{"".join(figures)}</dl></header>'
+    links = (f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
+    yield f'<nav aria-label="Parts of this report"><ul>{"".join(links)}</ul></nav><main>'
+
+
+def _tail() -> Iterator[str]:
+    yield "</main><footer>Made by isamap. All is in this file; it asks for nothing from outside.</footer>"
+    yield f"<script>{_beside('page.js')}</script></body></html>\n"
+
+
+@cache
+def _beside(name: str) -> str:
+    return files("isamap.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+# --- texts ------------------------------------------------------------------------------------------------
+
+
+def _panes(panes: tuple[Pane, ...]) -> Iterator[str]:
+    numbers = {name: str(number) for number, name in enumerate(names_in(panes))}
+    yield f'<p class="hint" id="keys">{KEYS}</p><div class="panes">'
+    for number, pane in enumerate(panes):
+        last = " last" if number == len(panes) - 1 else ""
+        yield f'<div class="pane{last}"><h3 id="{pane.name}-head">{escape(pane.title)}</h3>'
+        about = f'aria-labelledby="{pane.name}-head" aria-describedby="keys"'
+        yield f'<div class="text" id="{pane.name}" role="listbox" tabindex="0" {about}>'
+        yield "".join(_line(f"{pane.name}-{n}", line, numbers) for n, line in enumerate(pane.lines, 1))
+        yield "</div>"
+        if pane.left_out:
+            yield f'<p class="note">{pane.left_out} further lines are in the file itself.</p>'
+        yield "</div>"
+    yield "</div>"
+
+
+def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
+    names = (("o", line.own), ("i", line.inside))
+    data = "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
+    return f'<span class="l" role="option" id="{ident}"{data}>{escape(line.text) or " "}</span>'
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def _mapping(report: Report) -> Iterator[str]:
+    yield _table(report.mappings)
+    for tree in report.explained.trees:
+        rows = tree_rows(tree)
+        yield f"<details><summary>Loops of statement {tree.statement}: what an iteration touches</summary>"
+        yield _table(rows, range(1, len(rows[0]) - 1))
+        yield f'<p class="note">registers: {escape(registers_text(tree))}</p>' if tree.registers else ""
+        yield "</details>"
+    if report.explained.runners:
+        yield "<h3>Runners-up by the model</h3>"
+        yield _table(runner_rows(report.explained.runners), (0, 1, 2))
+
+
+def _time(report: Report) -> Iterator[str]:
+    yield from _figures(list(time_pictures(report)))
+    if report.timeline is None:
+        yield f'<p class="note">No timeline: {escape(report.no_timeline)}.</p>'
+    else:
+        of = f"{report.timeline.run} of {report.timeline.issues} issues simulated one by one"
+        if report.timeline.unrecorded:
+            of += f"; {report.timeline.unrecorded} of these are not drawn"
+        yield f'<p class="note">{of}; in grey times iterations repeat. Left out: '
+        yield f"{escape('; '.join(report.timeline.left_out))}.</p>"
+    for spent in report.explained.spent:
+        if spent.parts:
+            yield f"<details><summary>Parts of statement {spent.statement} as a table</summary>"
+            yield _table(spent_rows(spent), (1, 2))
+            yield "</details>"
+
+
+def _memories(report: Report) -> Iterator[str]:
+    yield from _figures(list(memory_pictures(report)))
+    for use in report.memories:
+        if not use.is_timed:
+            said = f"{use.memory}: leaves are the issues of the program, as they stand in it."
+            yield f'<p class="note">{escape(said)}</p>'
+
+
+def _roofline(report: Report) -> Iterator[str]:
+    yield from _figures(list(roofline_pictures(report)))
+    for roof in report.explained.roofs:
+        said = f"Statement {roof.statement}: {roofline_sentence(roof)}"
+        yield f"<details><summary>{escape(said)}</summary>"
+        yield _table(roofline_rows(roof), (1, 2, 3, 4))
+        yield "</details>"
+
+
+def _bytes(report: Report) -> Iterator[str]:
+    yield from _figures(list(traffic_pictures(report)))
+    if len(report.levels):
+        yield _table(level_rows(report.levels), (1, 2))
+    yield "<details><summary>Bytes per statement, level and operand</summary>"
+    yield _table(report.accesses, (4, 5, 6, 7))
+    yield '<p class="note">As <code>isamap accesses</code> counts; fused statements are not.</p>'
+    yield "</details>"
+
+
+def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
+    """The first ones as they are, the others to be opened."""
+    for picture in pictures[:OPEN]:
+        yield f"<figure>{picture.inline()}</figure>"
+    for picture in pictures[OPEN:]:
+        inside = f"<figure>{picture.inline()}</figure>"
+        yield f"<details><summary>{escape(picture.title)}</summary>{inside}</details>"
+
+
+def _table(rows: Sequence[Row], right: Collection[int] = ()) -> str:
+    """Rows as a table, the header first; columns in `right` end flush."""
+    head, *others = rows
+    body = "".join(f"<tr>{_cells(row, right, 'td')}</tr>" for row in others)
+    top = f"<thead><tr>{_cells(head, right, 'th')}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def _cells(row: Row, right: Collection[int], tag: str) -> str:
+    scope = ' scope="col"' if tag == "th" else ""
+    kinds = (' class="n"' if i in right else "" for i in range(len(row)))
+    return "".join(f"<{tag}{scope}{k}>{escape(cell)}</{tag}>" for k, cell in zip(kinds, row, strict=True))

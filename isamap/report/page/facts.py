@@ -1,0 +1,73 @@
+"""Everything that a report shows of one compilation, as plain facts: no renderer adds any.
+
+Report("gemm_f32", "x86-avx512", "bound by the fma units: 91 % …", panes=(Pane("kernel", …), …), …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isamap.report.columns import Row
+from isamap.report.explained import Explained
+from isamap.report.page.memories import MemoryUse
+from isamap.report.page.timeline import Timeline
+from isamap.report.page.traffic import LevelBytes
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a text, and what it is about.
+
+    `own` names what stands in it: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`; `inside`
+    all that it is a part of, its own included. Lines of different texts with names in common belong together.
+    """
+
+    text: str
+    own: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """A text in lines: the kernel, the schedule, the code. `left_out` further lines are not shown."""
+
+    name: str
+    title: str
+    lines: tuple[Line, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is shown, in this order.
+
+    `figures` are numbers with their units by what they say. `explained` has the mapping, its tree of loops,
+    time in parts, rooflines and runners-up. `timeline` is None where `no_timeline` says why. `accesses` is a
+    table, its header first, of bytes per statement, level and operand. `notes` are warnings of the compiler.
+    """
+
+    kernel: str
+    machine: str
+    sizes: str
+    sentence: str
+    figures: tuple[tuple[str, str], ...]
+    panes: tuple[Pane, ...]
+    mappings: tuple[Row, ...]
+    explained: Explained
+    timeline: Timeline | None
+    no_timeline: str
+    memories: tuple[MemoryUse, ...]
+    levels: tuple[LevelBytes, ...]
+    accesses: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What was compiled for what."""
+        return f"{self.kernel} on {self.machine}"
+
+
+def names_in(panes: tuple[Pane, ...]) -> Iterator[str]:
+    """All names that lines of panes have, once each, in their order."""
+    yield from dict.fromkeys(name for pane in panes for line in pane.lines for name in line.inside)

@@ -1,0 +1,126 @@
+"""What lies in each memory, from when to when: scratchpads over simulated time, the workspace over leaves.
+
+A buffer stays from its first access to its last one, or until another buffer takes its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from isamap.lower.lifetimes import exact_bytes, fixed_bytes
+from isamap.lower.program import Buffer, LoweredProgram
+from isamap.machine import Machine
+from isamap.simulate.recording import Recorded
+
+WORKSPACE = "workspace"
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A buffer in its bytes. Units: `start` and `end` those of its memory's picture; bytes."""
+
+    buffer: str
+    why: str
+    start: float
+    end: float
+    offset_bytes: int
+    size_bytes: int
+
+    @property
+    def last_byte(self) -> int:
+        """The first byte behind it."""
+        return self.offset_bytes + self.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """A memory with all that lies in it.
+
+    `span` is how long the whole takes: nanoseconds where it `is_timed`, else leaves of the program in their
+    order. `capacity_bytes` is None where there is no limit.
+    """
+
+    memory: str
+    capacity_bytes: int | None
+    is_timed: bool
+    span: float
+    stays: tuple[Stay, ...]
+
+    def used_at(self, moment: float) -> int:
+        """Bytes that buffers have at a moment."""
+        return sum(s.size_bytes for s in self.stays if s.start <= moment < s.end)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that buffers have at one time."""
+        return max((self.used_at(stay.start) for stay in self.stays), default=0)
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of all buffers, once each, by their addresses."""
+        return tuple(dict.fromkeys(s.buffer for s in sorted(self.stays, key=lambda s: s.offset_bytes)))
+
+
+def memories_of(
+    program: LoweredProgram, machine: Machine, recorded: Recorded | None
+) -> tuple[MemoryUse, ...]:
+    """Every scratchpad that it uses, where a simulation was recorded, and the workspace if it has one."""
+    found: list[MemoryUse] = []
+    for memory in sorted({b.memory for b in program.buffers if b.memory}) if recorded is not None else ():
+        assert recorded is not None, "asked above"
+        buffers = [b for b in program.buffers if b.memory == memory and b.offset is not None]
+        stays = tuple(_stays(buffers, recorded))
+        capacity = machine.memories[memory].capacity_bytes
+        found.append(MemoryUse(memory, capacity, True, recorded.simulation.total_ns, stays))
+    own = tuple(s for b in program.buffers if not b.memory for s in _planned(b))
+    if own:
+        span = max(stay.end for stay in own)
+        found.append(MemoryUse(WORKSPACE, fixed_bytes(program), False, span, own))
+    return tuple(found)
+
+
+def _planned(buffer: Buffer) -> Iterator[Stay]:
+    """A buffer of the workspace, where its place is known."""
+    size = exact_bytes(buffer)
+    if size is not None and buffer.offset is not None and buffer.life is not None:
+        yield Stay(buffer.name, buffer.why, *buffer.life, buffer.offset, size)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A stay that goes on."""
+
+    start: float
+    end: float
+
+
+def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
+    known = {b.name: b for b in buffers}
+    places = {b.name: (b.offset or 0, (b.offset or 0) + (exact_bytes(b) or 0)) for b in buffers}
+    shared = {
+        name: [o for o, (first, last) in places.items() if o != name and first < end and start < last]
+        for name, (start, end) in places.items()
+    }
+    here: dict[str, _Open] = {}
+
+    def closed(name: str) -> Stay:
+        stay, (start, end) = here.pop(name), places[name]
+        return Stay(name, known[name].why, stay.start, stay.end, start, end - start)
+
+    for name, start, end in _touches(recorded):
+        if name not in known:
+            continue
+        yield from (closed(other) for other in shared[name] if other in here)
+        stay = here.setdefault(name, _Open(start, end))
+        stay.end = max(stay.end, end)
+    yield from [closed(name) for name in tuple(here)]
+
+
+def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
+    """Accesses by the names of arrays, in their order; of iterations not run, those of the last."""
+    found = [(name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays]
+    for turn in recorded.repeated:
+        later = turn.end_ns - turn.begin_ns
+        found += [(n, a + later, b + later) for n, a, b in found if turn.since_ns <= a < turn.begin_ns]
+    return sorted(found, key=lambda touch: touch[1])

@@ -1,0 +1,38 @@
+"""What tells a file that isamap wrote from one that was changed since: a digest of the file, inside it.
+
+The digest is of the text with zeros in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_MARK = "isamap sha256:"
+STAMP = _MARK + 64 * "0"
+"""What a text has where its digest is to stand; the first one counts."""
+_STAMPED = re.compile(_MARK + r"(?P<digest>[0-9a-f]{64})")
+
+
+def stamped(text: str) -> str:
+    """The text with its digest."""
+    assert STAMP in text, "it has a place for the digest"
+    return text.replace(STAMP, _MARK + _digest(text), 1)
+
+
+def is_stamped(text: str) -> bool:
+    """Whether a text says that isamap wrote it."""
+    return _STAMPED.search(text) is not None
+
+
+def is_as_stamped(text: str) -> bool:
+    """Whether a text is as isamap wrote it."""
+    found = _STAMPED.search(text)
+    if found is None:
+        return False
+    bare = text[: found.start()] + STAMP + text[found.end() :]
+    return _digest(bare) == found["digest"]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

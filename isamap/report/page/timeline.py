@@ -1,0 +1,141 @@
+"""What units and transfers do over time, from a recorded simulation: bars on tracks.
+
+load           ████████████▌
+dram → spad    ██████
+execute              ▐█▌   ▐█▌  ██
+
+A bar on a unit's track is the time for which an issue books the unit; on the track of a link, an issue that
+moves data along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from isamap.machine import Machine
+from isamap.simulate.recording import Issued, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A unit, or a link between two memories (`is_link`). Units: nanoseconds; `busy_ns` of the whole run."""
+
+    name: str
+    is_link: bool
+    busy_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Issues of an instruction on a track, `count` of them one right behind the other. Units: nanoseconds."""
+
+    track: str
+    label: str
+    start_ns: float
+    end_ns: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which iterations like those before are repeated, `times` of them. Units: nanoseconds."""
+
+    start_ns: float
+    end_ns: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One run. `issues` were performed, of which `run` were simulated one by one. Units: nanoseconds.
+
+    `unrecorded` of those that were run are in no bar; `left_out` is what the simulator knows nothing of.
+    """
+
+    total_ns: float
+    tracks: tuple[Track, ...]
+    bars: tuple[Bar, ...]
+    gaps: tuple[Gap, ...]
+    issues: int
+    run: int
+    unrecorded: int
+    left_out: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The instructions, in the order in which they are first issued."""
+        return tuple(dict.fromkeys(bar.label for bar in self.bars))
+
+
+def timeline_of(recorded: Recorded, machine: Machine) -> Timeline:
+    """The bars of a recorded simulation, units first, then links that something was moved along."""
+    routes = {i.instruction: route_of(i.instruction, machine) for i in recorded.issued}
+    units = [_bar(i.unit, i) for i in recorded.issued]
+    links = [_bar(route, i) for i in recorded.issued if (route := routes[i.instruction]) is not None]
+    links += [Bar(f"from {c.level}", "lines", c.begin_ns, c.end_ns) for c in recorded.crossed]
+    named = dict(recorded.simulation.busy_ns)
+    sums = _busy(links)
+    tracks = [Track(unit, False, named.get(unit, 0.0)) for unit in recorded.units if named.get(unit)]
+    tracks += [Track(name, True, busy) for name, busy in sums.items()]
+    shown = {track.name for track in tracks}
+    return Timeline(
+        recorded.simulation.total_ns,
+        tuple(tracks),
+        tuple(bar for bar in (*units, *links) if bar.track in shown),
+        tuple(Gap(r.begin_ns, r.end_ns, r.times) for r in recorded.repeated),
+        recorded.simulation.issues,
+        recorded.simulation.run,
+        recorded.left_out,
+        recorded.simulation.left_out,
+    )
+
+
+def _bar(track: str, issue: Issued) -> Bar:
+    return Bar(track, issue.instruction, issue.begin_ns, issue.begin_ns + issue.busy_ns)
+
+
+def _busy(bars: Iterable[Bar]) -> Mapping[str, float]:
+    sums: dict[str, float] = {}
+    for bar in bars:
+        sums[bar.track] = sums.get(bar.track, 0.0) + bar.end_ns - bar.start_ns
+    return sums
+
+
+def route_of(name: str, machine: Machine) -> str | None:
+    """The link that an instruction moves data along, as `dram → spad`; None where it does something else."""
+    known = machine.instructions.get(name)
+    if known is None:
+        return None
+    operands = known.instruction.operands
+    ends = {o.role: o.memory for o in operands if o.role in ("in", "out") and o.memory is not None}
+    if len(operands) != 2 or len(ends) != 2:
+        return None
+    linked = {frozenset((link.source_memory, link.target_memory)) for link in machine.links}
+    return f"{ends['in']} → {ends['out']}" if frozenset(ends.values()) in linked else None
+
+
+def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
+    """The bars with those of one track joined that are shorter, and nearer to each other, than `finest_ns`.
+
+    A joined bar has the label of the one that took longest, and counts all.
+    """
+    found: list[Bar] = []
+    last: dict[str, int] = {}
+    longest: dict[int, float] = {}
+    for bar in sorted(bars, key=lambda b: b.start_ns):
+        at = last.get(bar.track)
+        length = bar.end_ns - bar.start_ns
+        before = found[at] if at is not None else None
+        near = before is not None and bar.start_ns - before.end_ns < finest_ns
+        alike = before is not None and before.label == bar.label and bar.start_ns <= before.end_ns
+        if at is not None and before is not None and near and (alike or length < finest_ns):
+            label = bar.label if length > longest[at] else before.label
+            longest[at] = max(longest[at], length)
+            end = max(before.end_ns, bar.end_ns)
+            found[at] = Bar(bar.track, label, before.start_ns, end, before.count + bar.count)
+        else:
+            last[bar.track] = len(found)
+            longest[len(found)] = length
+            found.append(bar)
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""The timeline as a picture: a track for each unit and link, a colour for each instruction.
+
+load           ████████████▌                                                  66 %
+execute              ▄█▌   ▐█▌  ██                                            16 %
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isamap.report.columns import percent_text
+from isamap.report.mappings import time_text
+from isamap.report.page.timeline import Bar, Timeline, merged
+from isamap.report.picture import (
+    COLUMNS,
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Across,
+    Picture,
+    box,
+    colour,
+    fitting,
+    words,
+)
+
+ROW, BAR, TOP, LEGEND_ROW = 30, 20, 52, 20
+BEGINNING = 80
+"""Bars that the picture of the beginning shows."""
+LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The part of a timeline that is shown. Units: nanoseconds."""
+
+    timeline: Timeline
+    end_ns: float
+    name: str
+    title: str
+
+
+def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
+    """The whole run; and its beginning, where single issues are too short to be seen in the whole."""
+    yield _picture(_Window(timeline, timeline.total_ns, "timeline", f"{title}: what is busy when"))
+    ends = sorted(bar.end_ns for bar in timeline.bars)
+    if len(ends) > 3 * BEGINNING:
+        end = ends[BEGINNING]
+        yield _picture(_Window(timeline, end, "timeline-begin", f"{title}: the first {time_text(end)}"))
+
+
+def _picture(window: _Window) -> Picture:
+    timeline = window.timeline
+    across = Across(0.0, window.end_ns)
+    bars = merged(
+        (bar for bar in timeline.bars if bar.start_ns < window.end_ns), window.end_ns / (WIDTH - LEFT - RIGHT)
+    )
+    bottom = TOP + ROW * len(timeline.tracks)
+    legend = list(_legend(timeline, bottom + 40))
+    height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // 4)
+    body = [
+        words(24, 28, window.title, "title"),
+        *across.grid(TOP, bottom),
+        *_gaps(timeline, across, bottom),
+        *_tracks(timeline, window.end_ns),
+        *_bars(timeline, bars, across),
+        *legend,
+    ]
+    return Picture(window.name, window.title, height, tuple(body), _text(window, bars, across))
+
+
+def _tracks(timeline: Timeline, end_ns: float) -> Iterator[str]:
+    whole = end_ns >= timeline.total_ns
+    for number, track in enumerate(timeline.tracks):
+        y = TOP + ROW * number
+        share = f" {percent_text(track.busy_ns / timeline.total_ns)}" if whole and timeline.total_ns else ""
+        yield words(LEFT - 10, y + 19, f"{track.name}{share}", "", "end")
+        yield f'<path class="grid" d="M{LEFT} {y + ROW - 2}H{WIDTH - RIGHT}"/>'
+
+
+def _bars(timeline: Timeline, bars: tuple[Bar, ...], across: Across) -> Iterator[str]:
+    rows = {track.name: number for number, track in enumerate(timeline.tracks)}
+    colours = {label: number for number, label in enumerate(timeline.labels)}
+    for bar in bars:
+        y = TOP + ROW * rows[bar.track] + 4
+        x, end = across.at(bar.start_ns), across.at(bar.end_ns)
+        times = f"{bar.count} × " if bar.count > 1 else ""
+        tip = f"{times}{bar.label}, {time_text(bar.start_ns)} to {time_text(bar.end_ns)}"
+        yield box(x, y, end - x, BAR, "bar", colour(colours[bar.label]), tip)
+        if shown := fitting(f"{times}{bar.label}", end - x):
+            yield words(x + 4, y + 14, shown, "small")
+
+
+def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
+    """Turns that were counted and not run; loops around others come last, and take more."""
+    for gap in timeline.gaps:
+        if gap.start_ns < across.end:
+            x, end = across.at(gap.start_ns), across.at(gap.end_ns)
+            said = f"the same {gap.times} times more"
+            yield box(x, TOP, end - x, bottom - TOP, "gap", tip=said)
+            if shown := fitting(said, end - x):
+                yield words((x + end) / 2, TOP + 14, shown, "soft small", "middle")
+
+
+def _legend(timeline: Timeline, top: float) -> Iterator[str]:
+    for number, label in enumerate(timeline.labels):
+        x, y = LEFT + 200 * (number % 4), top + LEGEND_ROW * (number // 4)
+        yield box(x, y - 10, 12, 12, "bar", colour(number))
+        yield words(x + 18, y, label, "small")
+
+
+def _text(window: _Window, bars: tuple[Bar, ...], across: Across) -> str:
+    timeline = window.timeline
+    indent = max((len(track.name) for track in timeline.tracks), default=0) + 2
+    lines = [window.title]
+    for track in timeline.tracks:
+        filled = [0.0] * COLUMNS
+        for bar in bars:
+            if bar.track == track.name:
+                _fill(filled, across.column(bar.start_ns), across.column(bar.end_ns))
+        row = "".join(LEVELS[round(min(1.0, part) * (len(LEVELS) - 1))] for part in filled)
+        share = percent_text(track.busy_ns / timeline.total_ns) if timeline.total_ns else "0 %"
+        lines.append(f"{track.name:<{indent}}{row} {share:>6}")
+    return "\n".join([*lines, across.scale(indent)])
+
+
+def _fill(filled: list[float], start: float, end: float) -> None:
+    """Adds to each column how much of it lies between two places."""
+    for column in range(int(start), min(len(filled), int(end) + 1)):
+        filled[column] += max(0.0, min(end, column + 1) - max(start, column))

@@ -1,0 +1,173 @@
+"""Bytes moved per level of memory: as the program moves them where a simulation says it, else by the model.
+
+level  read     written  of
+dram   8 KiB    4 KiB    A 4 KiB, B 4 KiB, Y 4 KiB
+spad   16 KiB   12 KiB   …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.plan.access_counts import StatementAccesses
+from isamap.plan.problem import NestOption, Problem
+from isamap.report.columns import Row, bytes_text
+from isamap.report.page.timeline import route_of
+from isamap.report.roofline import Roofline, Slope
+from isamap.simulate.recording import Carried, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class LevelBytes:
+    """What is read from a level and written to it. Units: bytes; `arrays` by name, read and written together.
+
+    Of a cache the model knows what comes from it, and not which of it goes back.
+    """
+
+    level: str
+    read_bytes: float
+    written_bytes: float
+    arrays: tuple[tuple[str, float], ...]
+
+    @property
+    def total_bytes(self) -> float:
+        return self.read_bytes + self.written_bytes
+
+
+def home_of(machine: Machine) -> str:
+    """The memory that tensors lie in."""
+    return next(m.name for m in machine.memories.values() if m.kind == "addressable")
+
+
+def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
+    """Where each tensor and buffer lies."""
+    home = home_of(machine)
+    found = {tensor.name: home for tensor in program.tensors}
+    return found | {buffer.name: buffer.memory or home for buffer in program.buffers}
+
+
+def levels_by_program(
+    recorded: Recorded, program: LoweredProgram, machine: Machine
+) -> tuple[LevelBytes, ...]:
+    """What all issues together read and write in each memory, the memory of tensors first."""
+    memory = memory_of_arrays(program, machine)
+    found: dict[str, dict[str, list[int]]] = {home_of(machine): {}}
+    for carried in recorded.carried:
+        both = found.setdefault(memory[carried.array], {}).setdefault(carried.array, [0, 0])
+        both[0] += carried.read_bytes
+        both[1] += carried.written_bytes
+    return tuple(
+        LevelBytes(
+            level,
+            sum(read for read, _ in arrays.values()),
+            sum(written for _, written in arrays.values()),
+            tuple((name, read + written) for name, (read, written) in arrays.items()),
+        )
+        for level, arrays in found.items()
+    )
+
+
+def levels_by_model(
+    roofs: Iterable[Roofline],
+    counted: Sequence[StatementAccesses],
+    options: Mapping[int, NestOption],
+    problem: Problem,
+    machine: Machine,
+) -> tuple[LevelBytes, ...]:
+    """What issues read and write in memory, all of the nearest cache; what the model takes from others."""
+    nearest = problem.caches[0].name if problem.caches else home_of(machine)
+    return (*_farther(roofs), _nearest(nearest, counted, options, machine))
+
+
+def _nearest(
+    level: str, counted: Sequence[StatementAccesses], options: Mapping[int, NestOption], machine: Machine
+) -> LevelBytes:
+    """All that goes between registers and memory, and between a tensor and its copy."""
+    read, written, by = 0, 0, dict[str, float]()
+    for statement in counted:
+        operands = {o.name: o for o in options[statement.statement].operands}
+        for a in statement.accesses:
+            known = machine.memories.get(a.level)
+            if known is not None and known.kind == "registers":
+                continue
+            operand = operands[a.operand]
+            each = operand.tensor_bytes if a.level == home_of(machine) else operand.staged_bytes
+            read += each * (a.reads + a.drains)
+            written += each * (a.updates + a.fills)
+            by[a.tensor] = by.get(a.tensor, 0.0) + each * (a.reads + a.drains + a.updates + a.fills)
+    return LevelBytes(level, read, written, tuple(by.items()))
+
+
+def _farther(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
+    """What the model counts from each level behind the nearest cache, the farthest first."""
+    found: dict[str, dict[str, float]] = {}
+    for roof in roofs:
+        for slope in roof.slopes:
+            of = f"statement {roof.statement}"
+            found.setdefault(slope.level, {})[of] = slope.moved_bytes
+    for level, by in reversed(found.items()):
+        yield LevelBytes(level, sum(by.values()), 0.0, tuple((of, size) for of, size in by.items() if size))
+
+
+def with_links(
+    roof: Roofline, note: str, recorded: Recorded, program: LoweredProgram, machine: Machine
+) -> Roofline:
+    """The roofline, on a machine without caches with a slope for each link: bytes that block `note` moves."""
+    if roof.slopes:
+        return roof
+    memory = memory_of_arrays(program, machine)
+    own = [c for c in recorded.carried if c.block == note]
+    slopes = [
+        Slope(
+            f"{link.source_memory} – {link.target_memory}",
+            link.bandwidth_bytes_per_ns,
+            _crossing(own, (link.source_memory, link.target_memory), memory, machine),
+        )
+        for link in machine.links
+    ]
+    return replace(roof, slopes=tuple(slopes))
+
+
+def _crossing(
+    carried: Sequence[Carried], link: tuple[str, str], memory: Mapping[str, str], machine: Machine
+) -> float:
+    """Bytes on the farther side of a link that instructions move along it, either way."""
+    ways = (f"{link[0]} → {link[1]}", f"{link[1]} → {link[0]}")
+    return float(
+        sum(
+            c.read_bytes + c.written_bytes
+            for c in carried
+            if route_of(c.instruction, machine) in ways and memory[c.array] == link[0]
+        )
+    )
+
+
+ACCESS_HEAD: Row = ("statement", "level", "operand", "tensor", "reads", "fills", "updates", "drains")
+
+
+def access_rows(
+    counted: Sequence[StatementAccesses], options: Mapping[int, NestOption], home: str
+) -> tuple[Row, ...]:
+    """The counts of `isamap accesses` in bytes: elements as wide as where they lie."""
+    rows: list[Row] = [ACCESS_HEAD]
+    for statement in counted:
+        operands = {o.name: o for o in options[statement.statement].operands}
+        for a in statement.accesses:
+            operand = operands[a.operand]
+            each = operand.tensor_bytes if a.level == home else operand.staged_bytes
+            sizes = (bytes_text(each * n) for n in (a.reads, a.fills, a.updates, a.drains))
+            rows.append((str(statement.statement), a.level, a.operand, a.tensor, *sizes))
+    return tuple(rows)
+
+
+def level_rows(levels: Sequence[LevelBytes]) -> list[Row]:
+    """The levels as a table's rows, the header first."""
+    rows: list[Row] = [("level", "read", "written", "of")]
+    for level in levels:
+        of = ", ".join(f"{name} {bytes_text(round(size))}" for name, size in level.arrays)
+        both = (bytes_text(round(size)) for size in (level.read_bytes, level.written_bytes))
+        rows.append((level.level, *both, of))
+    return rows

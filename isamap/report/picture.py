@@ -1,0 +1,119 @@
+"""A picture: its SVG elements and the same for a terminal, both from the same facts.
+
+SVG follows the reader's light or dark mode. Equal facts give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, log10
+
+from isamap.report.mappings import time_text
+from isamap.report.svg_style import COLOURS, STYLE
+
+WIDTH, LEFT, RIGHT = 960, 150, 24
+"""Of every picture, and what stands at both sides of its plot. Units: pixels."""
+COLUMNS = 72
+"""Characters across a plot on a terminal."""
+PLOT = """
+  .frame { stroke: var(--edge); fill: none; } .grid { stroke: var(--grid); }
+  .bar { stroke: var(--page); fill-opacity: 0.55; } .point { fill-opacity: 1; } .hidden { fill-opacity: 0.2; }
+  .small { font-size: 11px; } .gap { fill: var(--grid); opacity: 0.8; }
+  .pad { fill: var(--memory); } .line { fill: none; stroke-width: 2; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture by the name of its files. Units: pixels; `text` has no newline at its end."""
+
+    name: str
+    title: str
+    height: int
+    body: tuple[str, ...]
+    text: str
+    width: int = WIDTH
+
+    def svg(self) -> str:
+        """A file of its own."""
+        return f"{self._head()}\n<style>{STYLE}{PLOT}</style>\n{self._inside()}"
+
+    def inline(self) -> str:
+        """An element of a page that has the styles."""
+        return f"{self._head()}\n{self._inside()}"
+
+    def _head(self) -> str:
+        size = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
+        return f"{head}\n<title>{escape(self.title)}</title>"
+
+    def _inside(self) -> str:
+        page = f'<rect class="page" width="{self.width}" height="{self.height}"/>'
+        return "\n".join([page, *self.body, "</svg>"]) + "\n"
+
+
+def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    """A text."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def box(x: float, y: float, width: float, height: float, kind: str, fill: str = "", tip: str = "") -> str:
+    """A rectangle, with what is said of it where it is pointed at."""
+    style = f' style="fill: {fill}"' if fill else ""
+    place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.4):.2f}" height="{height:.1f}"'
+    inside = f"><title>{escape(tip)}</title></rect>" if tip else "/>"
+    return f'<rect class="{kind}" {place}{style}{inside}'
+
+
+def colour(number: int) -> str:
+    """A colour of the style; there are few, so that they are used again."""
+    return f"var(--c{number % COLOURS})"
+
+
+def fitting(text: str, width: float) -> str:
+    """A text, or nothing where it does not fit into so many pixels."""
+    return text if 6.6 * len(text) + 6 < width else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """A stretch of time, or of leaves of a program, as places across. Units: those of the span, or pixels."""
+
+    start: float
+    end: float
+    is_timed: bool = True
+
+    def at(self, value: float) -> float:
+        """Pixels from the left."""
+        inside = min(max(value, self.start), self.end)
+        return LEFT + (WIDTH - LEFT - RIGHT) * (inside - self.start) / ((self.end - self.start) or 1)
+
+    def column(self, value: float) -> float:
+        """Characters from the left."""
+        return COLUMNS * (min(max(value, self.start), self.end) - self.start) / ((self.end - self.start) or 1)
+
+    def text(self, value: float) -> str:
+        return time_text(value) if self.is_timed else f"{value:g}"
+
+    def ticks(self) -> list[float]:
+        """Five to ten round values."""
+        span = (self.end - self.start) or 1.0
+        unit = 10 ** floor(log10(span))
+        step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0) if span / (s * unit) <= 10)
+        first = ceil(self.start / step)
+        return [n * step for n in range(first, floor(self.end / step + 1e-9) + 1)]
+
+    def grid(self, top: float, bottom: float) -> Iterator[str]:
+        """Lines at the ticks, and their values below."""
+        for value in self.ticks():
+            x = self.at(value)
+            yield f'<path class="grid" d="M{x:.1f} {top:.1f}V{bottom:.1f}"/>'
+            shown = time_text(value) if self.is_timed and value else f"{value:g}"
+            yield words(x, bottom + 15, shown, "soft small", "middle")
+
+    def scale(self, indent: int) -> str:
+        """The ends of the plot on a terminal, below it."""
+        left, right = self.text(self.start) if self.start else "0", self.text(self.end)
+        return f"{'':{indent}}{left}{right:>{COLUMNS - len(left)}}"

@@ -1,0 +1,165 @@
+"""What a simulation did, and when: issues on their units, lines on links, iterations that were not run.
+
+    record(program, machine, problem)  ->  Recorded(issued=(Issued("dma_in_i8", 0 ns, …), …), …)
+
+Iterations that are counted, not run, stand as one `Repeated`; what they move is counted all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from isamap.lower.program import LoweredProgram
+from isamap.machine import Machine
+from isamap.plan.problem import Problem
+from isamap.simulate.events import Simulation, link_names, simulate_prepared
+from isamap.simulate.machine_time import Step
+from isamap.simulate.prepare import Prepared, prepare
+
+MOST_EVENTS = 100_000
+"""Issues and transfers that are written down one by one; of later ones only sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An issue: its unit is booked from `begin_ns` for `busy_ns`, its operands are there at `start_ns`.
+
+    `arrays` are what it touches in memories. Units: nanoseconds from the start.
+    """
+
+    unit: str
+    instruction: str
+    arrays: tuple[str, ...]
+    begin_ns: float
+    busy_ns: float
+    start_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """Lines on their way from a level towards the one before it. Units: nanoseconds from the start."""
+
+    level: str
+    begin_ns: float
+    end_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Iterations of a loop as the one from `since_ns` to `begin_ns`, until `end_ns`; they were not run."""
+
+    since_ns: float
+    begin_ns: float
+    end_ns: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Bytes of an array that an instruction reads and writes in memories, all its issues together.
+
+    `block` is the note of the outermost block that they stand in.
+    """
+
+    block: str
+    instruction: str
+    array: str
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A simulation with what happened in it, in the order of its issues; `left_out` events only in sums."""
+
+    simulation: Simulation
+    units: tuple[str, ...]
+    issued: tuple[Issued, ...]
+    crossed: tuple[Crossed, ...]
+    repeated: tuple[Repeated, ...]
+    carried: tuple[Carried, ...]
+    left_out: int
+
+
+def record(
+    program: LoweredProgram,
+    machine: Machine,
+    problem: Problem,
+    profile: Mapping[str, int] | None = None,
+    most: int = MOST_EVENTS,
+) -> Recorded:
+    """What one call does; `profile` has values for sizes that are left open."""
+    prepared = prepare(program, machine, profile or {})
+    recorder = _Recorder(prepared, link_names(problem), most)
+    simulation = simulate_prepared(prepared, problem, recorder)
+    return Recorded(
+        simulation,
+        prepared.units,
+        tuple(recorder.issues),
+        tuple(recorder.crossings),
+        tuple(recorder.repeats),
+        recorder.carried(),
+        recorder.left_out,
+    )
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """The watcher. `told` are steps by their identity, which lasts as long as the program, and how often."""
+
+    prepared: Prepared
+    links: tuple[str, ...]
+    most: int
+    issues: list[Issued] = field(default_factory=list[Issued])
+    crossings: list[Crossed] = field(default_factory=list[Crossed])
+    repeats: list[Repeated] = field(default_factory=list[Repeated])
+    steps: dict[int, Step] = field(default_factory=dict[int, Step])
+    told: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    left_out: int = 0
+
+    def issued(self, step: Step, booked: float, start: float, end: float) -> None:
+        self.steps[id(step)] = step
+        self.told.append((id(step), 1))
+        if self._has_room():
+            arrays = tuple(dict.fromkeys(self.prepared.accesses[n].array for n in step.accesses))
+            unit = self.prepared.units[step.unit]
+            self.issues.append(Issued(unit, step.instruction, arrays, booked, step.work_ns, start, end))
+
+    def moved(self, link: int, start: float, end: float) -> None:
+        if self._has_room():
+            self.crossings.append(Crossed(self.links[link], start, end))
+
+    def mark(self) -> int:
+        return len(self.told)
+
+    def repeated(self, since: int, now: float, by_ns: float, times: int) -> None:
+        if times > 0:
+            self.told += [(key, times * count) for key, count in _sums(self.told[since:]).items()]
+            if self._has_room():
+                self.repeats.append(Repeated(now - by_ns, now, now + by_ns * times, times))
+
+    def _has_room(self) -> bool:
+        if len(self.issues) + len(self.crossings) + len(self.repeats) < self.most:
+            return True
+        self.left_out += 1
+        return False
+
+    def carried(self) -> tuple[Carried, ...]:
+        """Bytes by block, instruction and array, in the order in which they were first issued."""
+        sums: dict[tuple[str, str, str], list[int]] = {}
+        for key, count in _sums(self.told).items():
+            step = self.steps[key]
+            for access in (self.prepared.accesses[n] for n in step.accesses):
+                both = sums.setdefault((step.block, step.instruction, access.array), [0, 0])
+                both[0] += count * access.size * access.reads
+                both[1] += count * access.size * access.writes
+        return tuple(Carried(*known, read, written) for known, (read, written) in sums.items())
+
+
+def _sums(told: Iterable[tuple[int, int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for key, count in told:
+        found[key] = found.get(key, 0) + count
+    return found
