@@ -28,8 +28,9 @@ _DECIDED = re.compile(
 )
 _NOTE = re.compile(r"\{ /\* (?P<note>.*) \*/$")
 _COUNTER = re.compile(r"^for \(int64_t (?P<name>\w+) = 0;", re.ASCII)
+_INLINED = "__attribute__((always_inline)) inline "
 _FUNCTION = re.compile(
-    r"^(?:static )?(?:__attribute__\(\(\w+\)\) )?(?:inline )?\w+ (?P<name>\w+)\($", re.ASCII
+    r"^(?!static inline )\w(?:[\w *]|__attribute__\(\(\w+\)\))*?(?P<name>\w+)\((?:.*\{)?$", re.ASCII
 )
 _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)\w* (?P<of>\w+)", re.ASCII)
 
@@ -184,13 +185,11 @@ def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
 
 
 def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Where the body of each function begins and ends, and its name."""
+    """Where the body of each function begins and ends, and its name; what instructions do is left out."""
     name = ""
     start: int | None = None
     for number, line in enumerate(lines):
-        if (head := _FUNCTION.match(line)) is not None or (
-            head := re.match(r"^\w[^;]*?(?P<name>\w+)\([^;]*\{$", line, re.ASCII)
-        ) is not None:
+        if (head := _FUNCTION.match(line.replace(_INLINED, ""))) is not None:
             name = head["name"]
         if name and start is None and line.endswith("{"):
             start = number + 1

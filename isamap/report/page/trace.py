@@ -69,7 +69,13 @@ def _names(title: str, timeline: Timeline) -> Iterator[Event]:
             "tid": thread,
             "args": {"sort_index": thread},
         }
-    yield {"name": "thread_name", "ph": "M", "pid": UNITS, "tid": 0, "args": {"name": "iterations that repeat"}}
+    yield {
+        "name": "thread_name",
+        "ph": "M",
+        "pid": UNITS,
+        "tid": 0,
+        "args": {"name": "iterations that repeat"},
+    }
 
 
 def _events(recorded: Recorded, timeline: Timeline, memories: Sequence[MemoryUse]) -> Iterator[Event]:
