@@ -19,7 +19,8 @@ COLUMNS = 72
 """Characters across a plot on a terminal."""
 PLOT = """
   .frame { stroke: var(--edge); fill: none; } .grid { stroke: var(--grid); }
-  .bar { stroke: var(--page); fill-opacity: 0.55; } .point { fill-opacity: 1; } .hidden { fill-opacity: 0.2; stroke: var(--soft); stroke-dasharray: 3 2; }
+  .bar { stroke: var(--page); fill-opacity: 0.55; } .point { fill-opacity: 1; }
+  .hidden { fill-opacity: 0.2; stroke: var(--soft); stroke-dasharray: 3 2; }
   .small { font-size: 11px; } .gap { fill: var(--grid); opacity: 0.8; }
   .pad { fill: var(--memory); } .line { fill: none; stroke-width: 2; }
 """
