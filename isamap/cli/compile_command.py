@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +34,7 @@ from isamap.cli.options import (
     TuneLimit,
 )
 from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
-from isamap.cli.report_files import ReportPath, TraceFile, check_places, write_reports
+from isamap.cli.report_files import ReportPath, Shown, TraceFile, check_places, write_reports
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
@@ -127,59 +128,44 @@ def compile_command(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, tuned, packed, cold,
     )  # fmt: skip
-    named = read_sizes(sizes or ())
+    named, shown = read_sizes(sizes or ()), Shown(report, trace)
+    of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
     if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
-        refuse_beside_words(
-            hw,
-            {
-                "--stop-after": stop_after,
-                "--dump-passes": dump_passes,
-                "--packed": packed,
-                "--report": report,
-                "--trace": trace,
-            },
-        )
+        refuse_beside_words(hw, {**of_code, "--packed": packed})
         return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)
     if len(hw) > 1:
         requests = [make_request(kernel, name, named, choices) for name in hw]
-        _refuse_for_several(requests, stop_after, dump_passes, report, trace)
+        _refuse_for_several(requests, of_code)
         return _for_several(requests, output, force)
     request = make_request(kernel, hw[0], named, choices)
     seen = _dump(dump_passes)
     if stop_after:
-        _refuse_stopped(report, trace)
+        _refuse_stopped(shown)
         return _stopped(request, read_choice(stop_after, "--stop-after", (*STAGES, *PASS_NAMES)), seen)
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output), force=force)
-    if report is not None or trace is not None:
-        return _reported(request, seen, output, report, trace, force)
+    if shown.given:
+        return _reported(request, seen, output, shown, force)
     with Progress() as progress:
         outcome = compile_files(request, progress, seen)
     return _written(outcome, output, outcome.files["report.txt"], force)
 
 
-def _reported(
-    request: Request,
-    seen: Seen | None,
-    output: str | None,
-    report: str | None,
-    trace: str | None,
-    force: bool,
-) -> Answer:
+def _reported(request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool) -> Answer:
     """The files of a compilation, and beside them what is to be seen of it."""
     from isamap.driver.compiling import compile_program
     from isamap.scheduler import start_early
 
-    check_places(report, trace, force=force)
-    if report is not None:
+    check_places(shown, force=force)
+    if shown.report is not None:
         start_early()  # the runners-up are the solver's to find
     with Progress() as progress:
         program = compile_program(request, progress, seen)
         made = program.compilation
-        paths, text = write_reports(request, made, report, trace, progress, force=force)
+        paths, text = write_reports(request, made, shown, progress, force=force)
     outcome = program.outcome
     answer = _written(outcome, output, text or outcome.files["report.txt"], force)
     written = answer.payload["files"]
@@ -188,9 +174,8 @@ def _reported(
     return replace(answer, payload={**answer.payload, "files": [*written, *paths]}, text=said)
 
 
-def _refuse_stopped(report: str | None, trace: str | None) -> None:
-    given = {"--report": report, "--trace": trace}
-    if found := next((option for option, value in given.items() if value is not None), None):
+def _refuse_stopped(shown: Shown) -> None:
+    if found := next(iter(shown.given), None):
         message = f"`{found}` is about a whole compilation, and `--stop-after` ends it before"
         raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
 
@@ -204,20 +189,8 @@ def _dump(folder: str | None) -> Seen | None:
     return Dump(Path(folder))
 
 
-def _refuse_for_several(
-    requests: list[Request],
-    stop_after: str,
-    dump_passes: str | None,
-    report: str | None,
-    trace: str | None,
-) -> None:
-    given = {
-        "--report": report,
-        "--trace": trace,
-        "--stop-after": stop_after,
-        "--dump-passes": dump_passes,
-        "--schedule": requests[0].schedule,
-    }
+def _refuse_for_several(requests: list[Request], options: Mapping[str, object]) -> None:
+    given = {**options, "--schedule": requests[0].schedule}
     for option, is_given in given.items():
         if is_given:
             message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,15 +43,29 @@ TraceFile = Annotated[
 ]
 
 
-def check_places(report: str | None, trace: str | None, *, force: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is to be written beside the code; None for what is not."""
+
+    report: str | None
+    trace: str | None
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The options that were given, with their values."""
+        found = {"--report": self.report, "--trace": self.trace}
+        return {option: value for option, value in found.items() if value is not None}
+
+
+def check_places(shown: Shown, *, force: bool) -> None:
     """Nothing, where both may be written: asked before long work. Raises: UsageProblem."""
     from isamap.driver.artifacts import check_replaceable
 
-    if trace is not None:
-        _check_file(Path(trace), force)
-    if report is None or report == SHOWN:
+    if shown.trace is not None:
+        _check_file(Path(shown.trace), force)
+    if shown.report is None or shown.report == SHOWN:
         return
-    path = Path(report)
+    path = Path(shown.report)
     if path.suffix in ENDINGS:
         _check_file(path, force)
     elif path.suffix and not path.is_dir():
@@ -95,8 +110,7 @@ def _unwritable(path: Path, why: str) -> UsageProblem:
 def write_reports(
     request: Request,
     made: Compilation,
-    report: str | None,
-    trace: str | None,
+    shown: Shown,
     progress: Callable[[str], None],
     *,
     force: bool,
@@ -105,15 +119,15 @@ def write_reports(
     from isamap.driver.reporting import recording_of, report_of, trace_of
     from isamap.report.page.stamp import stamped
 
-    recorded = recording_of(request, made, progress, wanted=trace is not None)
+    recorded = recording_of(request, made, progress, wanted=shown.trace is not None)
     paths: list[str] = []
     text = ""
-    if report is not None:
-        paths, text = _write_report(report_of(request, made, recorded, progress), report, force)
-    if trace is not None:
-        check_places(None, trace, force=force)
-        write_text(Path(trace), stamped(trace_of(request, made, recorded)), overwrite=True)
-        paths.append(trace)
+    check_places(shown, force=force)  # once more: compiling may have taken long
+    if shown.report is not None:
+        paths, text = _write_report(report_of(request, made, recorded, progress), shown.report, force)
+    if shown.trace is not None:
+        write_text(Path(shown.trace), stamped(trace_of(request, made, recorded)), overwrite=True)
+        paths.append(shown.trace)
     return paths, text
 
 
@@ -124,7 +138,6 @@ def _write_report(report: Report, place: str, force: bool) -> tuple[list[str], s
     if place == SHOWN:
         return [], report_text(report)
     path = Path(place)
-    check_places(place, None, force=force)
     if path.suffix in ENDINGS:
         write_text(path, _as_file(report, path.suffix), overwrite=True)
         return [place], ""

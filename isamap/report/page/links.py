@@ -24,15 +24,15 @@ from isamap.source import Span
 Names = tuple[str, ...]
 _LOOP = re.compile(r"^(?:for|unroll|par) (?P<axis>.+) by [0-9]+")
 _DECIDED = re.compile(
-    r"^(?P<word>stage|prefetch|spread write|fuse|carry|hold|pipeline)\b ?(?P<of>[\w ]*)", re.ASCII
+    r"^(?P<word>stage|prefetch|spread write|fuse|carry|hold|pipeline)\b ?(?P<of>[0-9A-Za-z_ ]*)"
 )
 _NOTE = re.compile(r"\{ /\* (?P<note>.*) \*/$")
-_COUNTER = re.compile(r"^for \(int64_t (?P<name>\w+) = 0;", re.ASCII)
+_COUNTER = re.compile(r"^for \(int64_t (?P<name>[0-9A-Za-z_]+) = 0;")
 _INLINED = "__attribute__((always_inline)) inline "
 _FUNCTION = re.compile(
-    r"^(?!static inline )\w(?:[\w *]|__attribute__\(\(\w+\)\))*?(?P<name>\w+)\((?:.*\{)?$", re.ASCII
+    r"^(?!static inline |[ #/}])(?:[^(]|__attribute__\(\([a-z_]+\)\))*?(?P<name>[0-9A-Za-z_]+)\((?:.*\{)?$"
 )
-_COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)\w* (?P<of>\w+)", re.ASCII)
+_COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<of>[0-9A-Za-z_]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,9 @@ def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
         for number in range(start, end):
             found[number] = reader.line(lines[number])
             if found[number].inside:
-                for word in re.findall(r"\b(\w+)\(|\b(\w+_task\w*),", lines[number], re.ASCII):
+                for word in re.findall(
+                    r"\b([0-9A-Za-z_]+)\(|\b([0-9A-Za-z_]+_task[0-9A-Za-z_]*),", lines[number]
+                ):
                     called.setdefault(word[0] or word[1], found[number].inside)
     return tuple(found)
 
